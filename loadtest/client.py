@@ -107,6 +107,7 @@ class Client:
     def __init__(self, url: str, key: str | None = None) -> None:
         address = urlsplit(url)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
+        self._path = address.path.rstrip("/")  # of a data set
         self._head = f"Host: {address.netloc}\r\n" + (f"X-API-Key: {key}\r\n" if key else "")
         self._idle: list[_Pooled] = []
         self._open: set[_Pooled] = set()
@@ -115,11 +116,11 @@ class Client:
 
     def get(self, path: str) -> asyncio.Future[Answer]:
         """GET `path`, which includes the query."""
-        return self.send(message("GET", path, self._head))
+        return self.send(message("GET", self._path + path, self._head))
 
     def post(self, path: str, document: Any) -> asyncio.Future[Answer]:
         """POST `document` as JSON."""
-        return self.send(message("POST", path, self._head, json.dumps(document).encode()))
+        return self.send(message("POST", self._path + path, self._head, json.dumps(document).encode()))
 
     def send(self, request: bytes) -> asyncio.Future[Answer]:
         """Send a whole request; the future gets the answer, or `NO_ANSWER` after a failure or a timeout."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 import structlog
 
-from service import threads
+from service import data_sets, threads
 from service.engine import compilation
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
@@ -19,13 +19,14 @@ from service.settings import Settings
 from service.storage import files, live_versions
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.redis_server import url_of
 from service.storage.stream import Stream
 
 # Names of our files and folders in DATA.
-OURS = frozenset(
-    ("ratings", "redis", "snapshots", "work", "exports", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE)
-)
+OURS = frozenset((
+    "ratings", "redis", "snapshots", "work", "exports", ".lock",
+    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER,
+))  # fmt: skip
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds
 
@@ -81,11 +82,11 @@ class Components:
         """Register the `stop` of a part that threads need until they have ended."""
         self._to_stop.push_async_callback(_in_thread, stop, SERVER_STOP_S)
 
-    def _open_stream(self, url: str) -> None:
-        log = self._rating_log
-        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_ids_between, log))
+    def _open_stream(self) -> None:
+        url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_ids_between, log), keys)
         self._to_stop.callback(self._stream.close)
-        self._table = JobTable(url)
+        self._table = JobTable(url, keys)
         self._to_stop.callback(self._table.close)
 
     def _start_supervisor(self) -> None:
@@ -102,7 +103,7 @@ class Worker(Components):
         """Start to take jobs; Redis may start later."""
         self._prepare_data()
         compilation.check_cache()
-        self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
+        self._open_stream()
         self._start_supervisor()
 
 

@@ -18,13 +18,20 @@ _INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|POR
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
+def own_prefix(data_set: str) -> str:
+    """The beginning of the names of a data set's own variables, after `PREFIX`."""
+    return f"{data_set.replace('-', '_').upper()}__"
+
+
 def is_address(value: object) -> bool:
     """Whether a value is an address, which Docker and Kubernetes put into `NEARFIELD_PORT`."""
     return isinstance(value, str) and _ADDRESS.match(value) is not None
 
 
-def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
-    """Names of variables that begin like those of settings but name no setting.
+def unknown_variables(
+    environment: Mapping[str, str], settings: Collection[str], data_sets: Collection[str] = ()
+) -> list[str]:
+    """Names of variables that begin like those of settings but name no setting, of the service or of a data set.
 
     Raises:
         InvalidSetting: a name is close to the name of a setting.
@@ -35,9 +42,9 @@ def unknown_variables(environment: Mapping[str, str], settings: Collection[str])
         name = variable.upper().removeprefix(PREFIX)
         if not variable.upper().startswith(PREFIX) or name in names or name in OWN:
             continue
-        if _INJECTED.fullmatch(name) or is_address(value):
+        if _INJECTED.fullmatch(name) or is_address(value) or any(name.startswith(own_prefix(one)) for one in data_sets):
             continue
-        if close := difflib.get_close_matches(name, names, n=1, cutoff=CLOSE):
+        if "__" not in name and (close := difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)):
             raise InvalidSetting(
                 f"Invalid variable {variable}: expected the name of a setting, such as {PREFIX}{close[0]}"
             )

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import sys
+from collections.abc import Sequence
 
 from service import event_loop, http_server, logs, tuning
 from service.api.app import application
@@ -28,7 +29,8 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT. The exit status is 0, or 1 if a part of the service failed.
 
     Raises:
-        InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files.
+        InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files;
+            or a data set has a setting that cannot be used.
         DataInUse: another process holds the data folder.
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
@@ -43,6 +45,7 @@ def run(settings: Settings) -> int:
     tuning.limit_arenas()
     tuning.limit_blas()
     n_fronts = parent.n_fronts(settings)
+    settings.each()
     with listening(settings) as listener:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)
@@ -51,16 +54,16 @@ def run(settings: Settings) -> int:
 
 
 def run_worker(settings: Settings) -> int:
-    """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`.
+    """Supervise the trainings of all data sets until SIGTERM or SIGINT; exit status as for `run`.
 
     Raises:
-        InvalidSetting, ClusterUnavailable: the cluster in the settings cannot be used.
+        InvalidSetting, ClusterUnavailable: the cluster, or a setting of a data set, cannot be used.
     """
     cluster.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
-    return event_loop.run(_work(settings))
+    return event_loop.run(_work(settings.each()))
 
 
 async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> int:
@@ -80,20 +83,22 @@ async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> i
     return _status(runtime)
 
 
-async def _work(settings: Settings) -> int:
+async def _work(data_sets: Sequence[Settings]) -> int:
     stopped = asyncio.Event()
-    worker = Worker(settings, event_loop.on_stop(stopped.set))
-    await worker.start()
+    stop = event_loop.on_stop(stopped.set)
+    workers = [Worker(settings, stop) for settings in data_sets]
+    for worker in workers:
+        await worker.start()
     print("nearfield worker is ready", flush=True)  # noqa: T201 (the promised line)
     try:
         await stopped.wait()
     finally:
-        await worker.stop()
-    return _status(worker)
+        await asyncio.gather(*(worker.stop() for worker in workers))
+    return _status(*workers)
 
 
-def _status(parts: Components) -> int:
-    return 0 if parts.failure is None else 1
+def _status(*parts: Components) -> int:
+    return 0 if all(one.failure is None for one in parts) else 1
 
 
 async def _announce(runtime: Runtime, url: str) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
 
 from gpu import backend
-from gpu.backend import Backend
 from service.blocking_calls import BlockingCalls
 from service.components import Components
 from service.engine.engine import Engine
@@ -35,7 +33,7 @@ from service.errors import (
 from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.settings import Settings
-from service.statistics import Statistics, watch
+from service.statistics import Statistics, watch, watch_device
 from service.storage import live_versions
 from service.storage.archiver import Archiver
 from service.storage.catching_up import archive_up_to
@@ -87,17 +85,15 @@ class Runtime(Components):
         """
         settings = self.settings
         self._prepare_data()
-        if settings.redis is None:  # replicas with a configured Redis may share the folder
-            self._to_stop.callback(DataLock(settings.data).release)
         server = None
-        if settings.redis is None:
+        if settings.redis is None and not settings.data_set:  # replicas with a configured Redis may share the folder
+            self._to_stop.callback(DataLock(settings.data).release)
             server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
-        if server is not None:
             self._stop_later(server.stop)
         self._server = server
         self._blocking = BlockingCalls(settings.max_waiting)
         self._to_stop.callback(self._blocking.close)
-        self._open_stream(settings.redis or RedisServer(settings.data).url)
+        self._open_stream()
         self._is_started = self._is_stopping = False
         self._watching: asyncio.Task[None] | None = None
         self._start_engine()
@@ -254,9 +250,8 @@ class Runtime(Components):
         self._stop_together(learner.stop)
         self._archiver = self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
         self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics)
-        for of in chosen.device_bytes():
-            self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
         watch(engine.history, self.metrics)
+        watch_device(chosen, self.metrics)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.rating_log_damaged.set_function(lambda: float(self._archiver.damage is not None))
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
@@ -268,6 +263,8 @@ class Runtime(Components):
         try:
             if server is not None:
                 await asyncio.to_thread(server.start)
+            elif self.settings.redis is None:
+                await self._until_started(RedisServer(self.settings.root))
             await self._verified()
             with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # the parts that need the file report it
                 await asyncio.to_thread(live_versions.seal, self.settings.data)
@@ -276,6 +273,11 @@ class Runtime(Components):
         except Exception as error:
             if not self._is_stopping:  # else the server was stopped while it loaded its data
                 self._fail(error)
+
+    async def _until_started(self, server: RedisServer) -> None:
+        """Wait for the server that the process of the default data set starts."""
+        while not (self._is_stopping or await asyncio.to_thread(lambda: server.is_alive)):
+            await asyncio.sleep(RETRY_S)
 
     async def _watch_redis(self) -> None:
         """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""
@@ -321,7 +323,3 @@ class Runtime(Components):
             self._stop_together(self._archiver.stop)
             if self.settings.worker:
                 self._start_supervisor()
-
-
-def _device_bytes(chosen: Backend, of: str) -> float:
-    return chosen.device_bytes()[of]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,9 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -23,14 +25,17 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import BackendName
 from gpu.params import Values
-from service import environment
-from service.environment import is_address, is_redis_url
+from service import data_sets, environment
+from service.addresses import check_networks, check_redis, is_loopback
+from service.data_sets import check_names, parse_names
+from service.environment import is_address
 from service.errors import InvalidSetting
 from service.event_types import DEFAULT as DEFAULT_EVENTS
 from service.event_types import EventTypes, parse_event_types
 from service.half_lives import DEFAULT as DEFAULT_HALF_LIVES
 from service.half_lives import parse_half_lives
-from service.limits import MAX_RATING
+from service.keyspace import Keyspace
+from service.rating_scale import Scale, check_scale, parse_scale
 
 AppendFsync = Literal["always", "everysec"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -51,6 +56,10 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs keys.")
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free port and logs its number.")
     data: Path = Field(Path("nearfield-data"), description="Folder of all state: rating log, snapshots, Redis.")
+    data_sets: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Names of further data sets, comma-separated, each with all routes behind /d/NAME/.",
+    )
     redis: str | None = Field(None, description="Redis URL (redis://, rediss://, unix://). Unset: an embedded server.")
     appendfsync: AppendFsync = Field(
         "always", description="Weakest fsync policy at which a rating is acknowledged; everysec can lose one second."
@@ -78,7 +87,7 @@ class Settings(BaseSettings):
     fronts: NonNegativeInt | None = Field(
         None,
         description="Processes that speak HTTP, before one process with the models; 0: one process does all. Unset: 0"
-        " on one or two cores, else half of the cores, at most 8.",
+        " on one or two cores, else half of the cores, at most 8. With data_sets at least 1.",
     )
 
     api_key: Keys = Field(
@@ -92,7 +101,7 @@ class Settings(BaseSettings):
     read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
     write_key: Keys = Field(None, description="Key that may only write ratings, events and items.")
 
-    rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
+    rating_scale: Annotated[Scale | None, NoDecode] = Field(
         None,
         description='Lowest and highest rating that POST accepts, "MIN,MAX". Unset: any from -1e6 to 1e6; training then'
         " clips extreme outliers.",
@@ -171,6 +180,8 @@ class Settings(BaseSettings):
         "auto", description="console (for people), json (for machines), or auto (console if stderr is a terminal)."
     )
 
+    _data_set: tuple[str, Path | None] = PrivateAttr(("", None))  # name and root of one that `each` has made
+
     @field_validator("port", mode="before")
     @classmethod
     def _own_port(cls, value: Any) -> Any:
@@ -211,36 +222,12 @@ class Settings(BaseSettings):
             raise ValueError("Invalid data: expected a folder, got ''")
         return value
 
-    @field_validator("redis")
-    @classmethod
-    def _check_redis(cls, value: str | None) -> str | None:
-        if value is not None and not is_redis_url(value):
-            raise ValueError(
-                "Invalid redis: expected a URL (redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH), or none at all"
-                " for an embedded server"
-            )
-        return value
-
-    @field_validator("rating_scale", mode="before")
-    @classmethod
-    def _split_scale(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            low, high = map(float, value.split(","))
-        except ValueError:
-            raise ValueError(f"Invalid rating_scale: expected MIN,MAX, got {value!r}") from None
-        return low, high
-
-    @field_validator("rating_scale")
-    @classmethod
-    def _check_scale(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not -MAX_RATING <= value[0] < value[1] <= MAX_RATING:
-            raise ValueError(
-                f"Invalid rating_scale: expected MIN,MAX with {-MAX_RATING:g} <= MIN < MAX <= {MAX_RATING:g},"
-                f" got {value[0]:g},{value[1]:g}"
-            )
-        return value
+    _check_redis = field_validator("redis")(check_redis)
+    _check_networks = field_validator("trusted_proxies")(check_networks)
+    _check_scale = field_validator("rating_scale")(check_scale)
+    _split_scale = field_validator("rating_scale", mode="before")(parse_scale)
+    _check_data_sets = field_validator("data_sets")(check_names)
+    _split_data_sets = field_validator("data_sets", mode="before")(parse_names)
 
     @field_validator("events", "half_lives")
     @classmethod
@@ -252,18 +239,6 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _check_networks(cls, value: list[str]) -> list[str]:
-        for text in value:
-            try:
-                ipaddress.ip_network(text)
-            except ValueError as error:
-                raise ValueError(
-                    f"Invalid trusted_proxies: expected networks such as 10.0.0.0/8 or 127.0.0.1, got {text!r}: {error}"
-                ) from None
-        return value
 
     @field_validator("default_models")
     @classmethod
@@ -285,6 +260,40 @@ class Settings(BaseSettings):
                 " set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY to listen on it"
             )
 
+    @property
+    def data_set(self) -> str:
+        """The data set whose settings these are; empty for the default one."""
+        return self._data_set[0]
+
+    @property
+    def root(self) -> Path:
+        """The folder of all data sets; `data` is that of this one."""
+        return self._data_set[1] or self.data
+
+    @property
+    def keyspace(self) -> Keyspace:
+        """The names of the data set's keys in Redis."""
+        return Keyspace.of(self.data_set)
+
+    def each(self) -> list[Settings]:
+        """The settings of each data set, of the default one (these) first.
+
+        Raises:
+            InvalidSetting: those of a data set cannot be used.
+        """
+        return [self, *map(self.of, self.data_sets)]
+
+    def of(self, name: str) -> Settings:
+        """The settings of a further data set; errors as for `each`."""
+        ours = {field: getattr(self, field) for field in type(self).model_fields}
+        own = data_sets.own_values(os.environ, name, ours)
+        try:
+            settings = Settings(**ours | own | {"data": data_sets.folder_of(self.data, name)})
+        except ValidationError as error:  # of its own values: ours have been checked
+            raise data_sets.refused(name, error) from None
+        settings._data_set = name, self.data
+        return settings
+
     @functools.cached_property
     def event_types(self) -> EventTypes:
         """The weight of each type of `events`."""
@@ -304,13 +313,13 @@ class Settings(BaseSettings):
         return next(iter([*self.keys(name), *self.keys("api_key")]), None)
 
 
-def unknown_variables() -> list[str]:
+def unknown_variables(names: Collection[str] = ()) -> list[str]:
     """Environment variables that begin like those of settings but name no setting.
 
     Raises:
         InvalidSetting: a name is close to the name of a setting.
     """
-    return environment.unknown_variables(os.environ, Settings.model_fields)
+    return environment.unknown_variables(os.environ, Settings.model_fields, names)
 
 
 def secret(variable: str) -> str:
@@ -318,11 +327,3 @@ def secret(variable: str) -> str:
     if value := os.environ.get(variable):
         return value
     raise InvalidSetting(f"Invalid variable {variable}: expected a key, got none")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`; a name other than localhost counts as reachable."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

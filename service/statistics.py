@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from importlib import metadata
@@ -9,6 +10,7 @@ from importlib import metadata
 import numpy as np
 from msgspec import Struct
 
+from gpu.backend import Backend
 from service.engine.engine import Engine
 from service.engine.history import History
 from service.engine.shelf import n_available
@@ -138,3 +140,13 @@ def watch(history: History, metrics: Metrics) -> None:
     metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
     metrics.items_available.set_function(lambda: n_available(history))
     metrics.ratings.set_function(lambda: history.table.n_ratings)
+
+
+def watch_device(backend: Backend, metrics: Metrics) -> None:
+    """Show the memory of the GPU as metrics, if there is one."""
+    for of in backend.device_bytes():
+        metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, backend, of))
+
+
+def _device_bytes(backend: Backend, of: str) -> float:
+    return backend.device_bytes()[of]

@@ -65,7 +65,7 @@ def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
 
 def imported(data: Path) -> Service:
     """A service that holds a small synthetic catalog, imported as a user would."""
-    service = Service(data, fronts=2)
+    service = Service(data, fronts=2, data_sets="shop")
     file = data.with_suffix(".csv")
     synthetic.write(file, synthetic.planted(0, 150, 60))
     assert run(["import", str(file), "--url", str(service.client.base_url)]) == 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -12,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu.errors import InvalidInput
+from service import data_sets
 from service.api import openapi, problems
 from service.api.auth import Keys
 from service.api.client_address import ClientAddresses
 from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.dependencies import COMMON_ERRORS
-from service.api.fast_reads import FastReads
+from service.api.fast_reads import FastReads, PlainReads, ReadsByDataSet
 from service.api.gateway import FastRoute, Gateway
 from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
@@ -36,6 +39,7 @@ from service.api.routes import (
     recommend,
     scenarios,
 )
+from service.api.routes import data_sets as other_data_sets
 from service.api.scenarios import Scenarios
 from service.errors import ServiceError
 from service.serving import Serving
@@ -53,6 +57,7 @@ ROUTES = (
     docs,
     home,
 )
+OF_DATA_SETS = data_sets.ROUTES.encode()
 DESCRIPTION = """Recommendations that follow a rating at once.
 
 Ids are strings of 1 to 256 bytes; in paths they are percent-encoded, so `/` is legal in them. Every write answers with
@@ -60,12 +65,14 @@ a `stream_id`; a read with `wait_for` that id has seen it. Errors are `applicati
 
 
 class Application(FastAPI):
-    """FastAPI behind our `Gateway`."""
+    """FastAPI behind our `Gateway`: the routes of a data set, and in that of the default one the way to the others."""
 
-    def __init__(self, serving: Serving, rate: RateLimit, **options: Any) -> None:
+    def __init__(self, serving: Serving, rate: RateLimit, further: Mapping[str, Application], **options: Any) -> None:
         super().__init__(**options)
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
+        self.state.further = {name: app.state.serving for name, app in further.items()}
+        self._further = {name.encode(): app for name, app in further.items()}
         self._rate = rate
         settings = serving.settings
         limits = ConnectionLimits(settings.max_connections)
@@ -97,17 +104,26 @@ class Application(FastAPI):
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""
         refusal = self.gateway.raw_refusal
-        return ConnectionGuard(HttpProtocol(refusal, **options), self._connections, refusal, self._reads)
+        return ConnectionGuard(HttpProtocol(refusal, **options), self._connections, refusal, self.reads)
 
     @functools.cached_property
-    def _reads(self) -> FastReads:
-        return FastReads(self.gateway, recommend.fast_get(self._serving))
+    def reads(self) -> PlainReads:
+        """What answers plain reads without the framework."""
+        path = data_sets.path_of(self._serving.settings.data_set).encode()
+        own = FastReads(self.gateway, recommend.fast_get(self._serving), path)
+        return ReadsByDataSet(own, {name: app.reads for name, app in self._further.items()}) if self._further else own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the gateway directly: FastAPI's own steps would cost as much as a fast route."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
+        if scope["raw_path"].startswith(OF_DATA_SETS):
+            name, slash, _ = scope["raw_path"].removeprefix(OF_DATA_SETS).partition(b"/")
+            app = self._further.get(name)
+            if slash and app is not None:
+                await app({**scope, "raw_path": scope["raw_path"][len(OF_DATA_SETS) + len(name) :]}, receive, send)
+                return
         scope["app"] = self
         try:
             await self.gateway(scope, receive, send)
@@ -119,11 +135,20 @@ class Application(FastAPI):
         return openapi.document(self, Keys(self._serving.settings))
 
 
-def application(serving: Serving, rate: RateLimit | None = None) -> Application:
-    """The application that answers for `serving`; processes of one service share `rate`."""
+def application(
+    serving: Serving, rate: RateLimit | None = None, further: Mapping[str, Application] = MappingProxyType({})
+) -> Application:
+    """The application that answers for `serving`.
+
+    Args:
+        serving: of one data set.
+        rate: of this data set, which processes of one service share.
+        further: the applications of further data sets by name, if `serving` is that of the default one.
+    """
     app = Application(
         serving,
         rate or RateLimit(serving.settings.rate_limit_per_s),
+        further,
         title="Nearfield",
         version=metadata.version("nearfield"),
         description=DESCRIPTION,
@@ -136,6 +161,8 @@ def application(serving: Serving, rate: RateLimit | None = None) -> Application:
     )
     for module in ROUTES:
         app.include_router(module.router)
+    if not serving.settings.data_set:
+        app.include_router(other_data_sets.router)
     _handle_errors(app)
     return app
 

@@ -18,7 +18,7 @@ from typing import cast
 
 from service.api.connection_table import ConnectionTable
 from service.api.deadline import Deadline, Due
-from service.api.fast_reads import FastReads
+from service.api.fast_reads import PlainReads
 from service.api.framing import PlainRequests
 from service.api.guarded_transport import GuardedTransport, current
 from service.api.request_stream import RequestStream
@@ -43,7 +43,7 @@ class ConnectionGuard(asyncio.Protocol):
         protocol: asyncio.Protocol,
         table: ConnectionTable,
         refusal: Callable[[ServiceError], bytes],
-        reads: FastReads | None = None,
+        reads: PlainReads | None = None,
     ) -> None:
         self.protocol, self._table, self._refusal, self._reads = protocol, table, refusal, reads
         self.peer: tuple[str, int] | None = None

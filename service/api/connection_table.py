@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from service.errors import Overloaded
 
-HEALTH_REQUESTS = b"GET /health/", b"HEAD /health/"
+HEALTH_REQUESTS = re.compile(rb"(GET|HEAD) (/d/[a-z0-9-]+)?/health/")
 SHARE = 4  # one address may have 1/SHARE of all connections, so that it takes four addresses to lock others out
 
 
@@ -144,7 +145,7 @@ class ConnectionTable:
         Raises:
             Overloaded: it asks for anything but health.
         """
-        if not request.startswith(HEALTH_REQUESTS):
+        if HEALTH_REQUESTS.match(request) is None:
             raise self.too_many()
         return request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from service.api.problems import CLOSE, Headers
 MAX_KEPT = 1024  # headers that are kept, at most 1 MiB of text: clients repeat theirs in every request
 SLOW_PATH_FIELDS = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 _URL = re.compile(rb"[\w.~!$&'()*+,;=:@%/?-]+", re.ASCII)  # RFC 3986; parsers disagree on all other characters
+_OF_DATA_SET = re.compile(rb"(?:GET|HEAD) /d/([a-z0-9-]+)/")
 _FIELD = re.compile(rb"([\w!#$%&'*+.^`|~-]+):[ \t]*([!-~](?:[ -~\t]*[!-~])?)?", re.ASCII)
 
 
@@ -64,6 +65,13 @@ class Connection(Protocol):
         """Write a whole response, and close if it `closes`; false if the client has gone."""
 
 
+class PlainReads(Protocol):
+    """What answers plain reads for a `ConnectionGuard`."""
+
+    def begin(self, connection: Connection, request: bytes) -> bool:
+        """See `FastReads.begin`."""
+
+
 class _Header(NamedTuple):
     """The header of a plain request.
 
@@ -82,11 +90,12 @@ class FastReads:
     Args:
         gateway: gives each request its id, checks key, rate and site, counts and logs, as for all other requests.
         get: the route.
+        data_set: the beginning of all paths of the data set, which is no part of the route.
     """
 
-    def __init__(self, gateway: Gateway, get: FastGet) -> None:
-        self._gateway, self._get = gateway, get
-        self._beginnings = b"GET " + get.prefix, b"HEAD " + get.prefix
+    def __init__(self, gateway: Gateway, get: FastGet, data_set: bytes = b"") -> None:
+        self._gateway, self._get, self._n_left_out = gateway, get, len(data_set)
+        self._beginnings = b"GET " + data_set + get.prefix, b"HEAD " + data_set + get.prefix
         self._date_s, self._date = 0, b""
 
     def begin(self, connection: Connection, request: bytes) -> bool:
@@ -105,7 +114,7 @@ class FastReads:
         header = _header(request[end:])
         if header is None or version != b"HTTP/1.1" or _URL.fullmatch(url) is None:
             return False
-        path, _, text = url.partition(b"?")
+        path, _, text = url[self._n_left_out :].partition(b"?")
         query = self._get.query(path[len(self._get.prefix) :], text)
         if query is None:
             return False
@@ -168,6 +177,24 @@ class FastReads:
         if now != self._date_s:
             self._date_s, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
         return self._date
+
+
+class ReadsByDataSet:
+    """Finds the data set of a plain read by its path.
+
+    Args:
+        default: of the data set whose paths do not name it.
+        further: of the others, by name.
+    """
+
+    def __init__(self, default: FastReads, further: Mapping[bytes, PlainReads]) -> None:
+        self._default, self._further = default, further
+
+    def begin(self, connection: Connection, request: bytes) -> bool:
+        """See `FastReads.begin`."""
+        found = _OF_DATA_SET.match(request)
+        reads = self._default if found is None else self._further.get(found[1])
+        return reads is not None and reads.begin(connection, request)
 
 
 def _header(text: bytes) -> _Header | None:

@@ -26,6 +26,7 @@ from service.api.client_address import ClientAddresses
 from service.api.problems import Headers
 from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
+from service.data_sets import path_of
 from service.engine import fairness
 from service.engine.fairness import Client
 from service.errors import ServiceError
@@ -85,7 +86,7 @@ class Gateway:
         self._keys, self._rate = Keys(settings), rate
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
-        self._max_body = settings.max_body_bytes
+        self._max_body, self._of_data_set = settings.max_body_bytes, path_of(settings.data_set)
         self._logs_all = settings.log_level == "debug"
         self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
@@ -172,7 +173,7 @@ class Gateway:
         if isinstance(error, ServiceError):
             status, content, extra = problems.of_error(error, record.request_id)
             return status, content, _PROBLEM, extra
-        _log.error("request failed", request_id=record.request_id, path=record.text, exc_info=error)
+        _log.error("request failed", request_id=record.request_id, path=self._of_data_set + record.text, exc_info=error)
         return ServiceError.status, problems.of_crash(record.request_id), _PROBLEM, []
 
     def raw_refusal(self, error: ServiceError) -> bytes:
@@ -204,7 +205,7 @@ class Gateway:
         except ClientDisconnect:
             status = CLIENT_GONE
         except Exception:  # the framework has answered with 500 and raises again
-            _log.exception("request failed", method=record.method, path=record.text)
+            _log.exception("request failed", method=record.method, path=self._of_data_set + record.text)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
         self.count(record, getattr(scope.get("route"), "path", "unknown"), status)
@@ -230,7 +231,7 @@ class Gateway:
             "request",
             request_id=record.request_id,
             method=record.method,
-            path=record.text,
+            path=self._of_data_set + record.text,
             status=status,
             took_ms=round(seconds * 1000, 3),
             **further,

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service import data_sets
 from service.api.auth import Keys, is_open
 from service.api.dependencies import DOCUMENTED
 from service.api.examples import add_examples
@@ -30,6 +31,8 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
             for operation in operations.values():
                 operation["security"] = _security(path.encode(), keys)
         add_examples(result)
+        if path := data_sets.path_of(app.state.serving.settings.data_set):
+            result["servers"] = [{"url": path}]
         app.openapi_schema = result
     return app.openapi_schema
 

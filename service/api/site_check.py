@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from service.addresses import is_loopback
 from service.errors import ForeignSite
-from service.settings import is_loopback
 
 MAX_CHECKED = 64  # host names that are cached as checked
 HEALTH_PREFIX = b"/health/"  # harmless, and probes use any host name

@@ -20,6 +20,7 @@ from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (  # fmt: skip
     Backend,
     Data,
+    DataSet,
     FileToImport,
     Format,
     Items,
@@ -123,6 +124,7 @@ def bridge_(context: typer.Context) -> int:
 def import_(
     file: FileToImport,
     url: Url = "http://127.0.0.1:8000",
+    data_set: DataSet = None,
     key: Key = None,
     skip_bad: SkipBad = False,
     items: Items = False,
@@ -131,12 +133,13 @@ def import_(
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
     from service.cli import importer, items_file, ratings_file, standard_input
     from service.client import Client
+    from service.data_sets import address_of
 
     with standard_input.opened(file, format_) as path:
         sent: Any = items_file.read(path, skip_bad) if items else ratings_file.read(path, key, skip_bad)
     name = standard_input.name_of(file)
     describe(name, sent.columns, sent.bad)
-    with Client(url, arguments.settings({}).own_key("write_key")) as client:
+    with Client(address_of(url, data_set), arguments.settings({}).own_key("write_key")) as client:
         importer.check_answers(client)
         with progress("Importing", len(sent.elements if items else sent.values)) as bar:
             if items:

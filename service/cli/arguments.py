@@ -18,13 +18,20 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 
-def settings(options: dict[str, Any]) -> Settings:
-    """Settings from the options that are given and the environment; complains of variables that name no setting."""
+def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
+    """Settings from the options that are given and the environment; complains of variables that name no setting.
+
+    Args:
+        options: values by setting; None: not given.
+        data_set: name of a further data set whose settings are wanted.
+    """
+    from service.data_sets import check_name
     from service.settings import Settings, unknown_variables
 
-    if unknown := unknown_variables():
+    settings = Settings(**{name: value for name, value in options.items() if value is not None})
+    if unknown := unknown_variables(settings.data_sets):
         complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
-    return Settings(**{name: value for name, value in options.items() if value is not None})
+    return settings if data_set is None else settings.of(check_name(data_set))
 
 
 def cluster(options: dict[str, Any]) -> ClusterAddress | None:

@@ -12,8 +12,9 @@ import typer
 from service.cli import arguments
 from service.cli.importer import check_answers
 from service.cli.kafka_bridge import Bridge, BridgeFailed
-from service.cli.options import Url
+from service.cli.options import DataSet, Url
 from service.client import Client
+from service.data_sets import address_of
 from service.errors import InvalidSetting
 from service.settings import secret
 
@@ -35,6 +36,7 @@ def kafka(
     topic: Annotated[str, typer.Option(help="Topic of JSON elements of POST /ratings.", metavar="NAME")],
     group: Annotated[str, typer.Option(help="Group of consumers that share the topic.", metavar="NAME")],
     url: Url = "http://127.0.0.1:8000",
+    data_set: DataSet = None,
     key_env: Annotated[
         str | None,
         typer.Option(help="Variable with the key; default: NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY.", metavar="NAME"),
@@ -48,7 +50,7 @@ def kafka(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: Kafka repeats uncommitted messages
     key = arguments.settings({}).own_key("write_key") if key_env is None else secret(key_env)
     library = _library()
-    with Client(url, key) as client, contextlib.suppress(KeyboardInterrupt):
+    with Client(address_of(url, data_set), key) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)
         consumer = library.Consumer(settings(bootstrap, group))
         try:

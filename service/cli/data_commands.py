@@ -11,7 +11,7 @@ import typer
 
 from service.cli import arguments
 from service.cli.console import Printer, progress
-from service.cli.options import Backend, Data, Redis, Url
+from service.cli.options import Backend, Data, DataSet, Redis, Url
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
@@ -29,6 +29,7 @@ def export(
     data: Annotated[
         Path | None, typer.Option(help="Read the log in this folder instead of asking a service.", metavar="DIR")
     ] = None,
+    data_set: DataSet = None,
 ) -> None:
     """Export from a service, with NEARFIELD_ADMIN_KEY or NEARFIELD_API_KEY if set, or from its folder."""
     from service.cli import exporter
@@ -36,11 +37,13 @@ def export(
     kind, chosen = exporter.check_what(what), exporter.format_of(out, format_)
     with progress(f"Exporting {kind}", None) as bar:
         if data is not None:
-            as_of = exporter.from_folder(data, kind, chosen, out, bar.advance_of)
+            folder = arguments.settings({"data": data}, data_set).data
+            as_of = exporter.from_folder(folder, kind, chosen, out, bar.advance_of)
         else:
             from service.client import Client
+            from service.data_sets import address_of
 
-            with Client(url, arguments.settings({}).own_key("admin_key")) as client:
+            with Client(address_of(url, data_set), arguments.settings({}).own_key("admin_key")) as client:
                 as_of = exporter.from_service(client, kind, chosen, out, bar.advance_bytes)
     Printer(as_json=False).line({"wrote": out, "what": kind, "as_of": as_of})
 
@@ -50,13 +53,14 @@ def backup(
     out: Annotated[Path, typer.Option(help="Folder to make, or a file if it ends with .tar.", metavar="PATH")],
     data: Data = None,
     redis: Redis = None,
+    data_set: DataSet = None,
 ) -> None:
     """Back up the data folder of a service, which may run or not, at one position."""
     from service.storage import backup as backups
 
-    settings = arguments.settings({"data": data, "redis": redis})
+    settings = arguments.settings({"data": data, "redis": redis}, data_set)
     os.umask(PRIVATE)
-    backups.complete_log(settings.data, settings.redis)
+    backups.complete_log(settings)
     with progress("Copying", None) as bar:
         made = backups.back_up(settings.data, out, bar.expect, bar.advance)
     Printer(as_json=False).line(
@@ -68,11 +72,12 @@ def backup(
 def restore(
     backup: Annotated[Path, typer.Argument(help="Folder or .tar file of `nearfield backup`.", metavar="PATH")],
     data: Data = None,
+    data_set: DataSet = None,
 ) -> None:
     """Make a data folder from a backup, after checking every file of it. The folder must be empty or missing."""
     from service.storage import backup as backups
 
-    settings = arguments.settings({"data": data})
+    settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
     with progress("Checking and copying", None) as bar:
         made = backups.restore(backup, settings.data, bar.expect, bar.advance)
@@ -84,17 +89,19 @@ def deploy(
     model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
     data: Data = None,
     url: Annotated[str | None, typer.Option(help="Address of the service. Default: live.json is written.")] = None,
+    data_set: DataSet = None,
 ) -> None:
     """Copy a model into the data folder of a service and make it live, with NEARFIELD_ADMIN_KEY if set."""
     from service.cli import deploy as deployment
     from service.client import Client
+    from service.data_sets import address_of
 
-    settings = arguments.settings({"data": data})
+    settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
     if url is None:
         version = deployment.deploy(model, settings.data, None)
     else:
-        with Client(url, settings.own_key("admin_key")) as client:
+        with Client(address_of(url, data_set), settings.own_key("admin_key")) as client:
             version = deployment.deploy(model, settings.data, client)
     Printer(as_json=False).line({"live": version})
 
@@ -107,12 +114,13 @@ def replay(
     user: Annotated[list[str] | None, typer.Option(help="A user whose list to answer; may be repeated.")] = None,
     n: Annotated[int, typer.Option("--n", help="Length of the lists.", min=1, max=1000)] = 10,
     data: Data = None,
+    data_set: DataSet = None,
     backend: Backend = "auto",
 ) -> None:
     """Rebuild history and model as they were at a position, and write digests of them and lists."""
     from service.cli.replay import Asked
     from service.cli.replay import replay as rebuilt
 
-    settings = arguments.settings({"data": data})
+    settings = arguments.settings({"data": data}, data_set)
     report = rebuilt(settings, source, to, arguments.backend(backend), out, Asked(user or [], n))
     Printer(as_json=False).line({"as_of": to, "sha256": report["sha256"]["all"], "out": out})

@@ -28,4 +28,7 @@ Format = Annotated[
     str | None, typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz or mat.", metavar="NAME")
 ]
 Items = Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL or Parquet.")]
+DataSet = Annotated[
+    str | None, typer.Option(help="Data set of the service; default: the one without a name.", metavar="NAME")
+]
 Url = Annotated[str, typer.Option(help="Address of the service.")]

@@ -14,7 +14,6 @@ from service.fronts.link import RETRY_S, Link
 from service.fronts.messages import Archived, VerifyRedis
 from service.settings import Settings
 from service.storage.archiver import Archiver
-from service.storage.redis_server import RedisServer
 
 NAME = "archiver"
 TELL_EVERY_S = 0.1  # seconds between two messages about the state of the archiver
@@ -58,7 +57,7 @@ class _ArchiverProcess(Components):
     async def work(self, link: Link) -> None:
         """Start the parts when the engine's process has verified Redis, then report the state of the archiver."""
         self._prepare_data()
-        self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
+        self._open_stream()
         await _until_verified(link)
         archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
         archiver.start()

@@ -133,7 +133,7 @@ class Endpoint:
     def _tell(self) -> None:
         """Send the present state to all fronts."""
         refusal = self.runtime.write_refusal()
-        self.state = State(None if refusal is None else failed(0, refusal))
+        self.state = State(None if refusal is None else failed(0, refusal), self.runtime.failure is not None)
         for front in self._fronts:
             front.frames.send(self.state)
 

@@ -1,45 +1,67 @@
-"""The engine's process: history, models, learning and hot swap; it also starts and verifies Redis."""
+"""The engine's process of a data set: history, models, learning and hot swap. That of the default one starts Redis."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from service import event_loop, tuning
 from service.errors import ServiceError
 from service.fronts.child import NOT_STARTED
 from service.fronts.endpoint import Endpoint
+from service.fronts.link import Link
+from service.fronts.messages import Request
+from service.operations import GetReadiness
 from service.runtime import Runtime
 from service.settings import Settings
 from service.storage.remote_archiver import RemoteArchiver
 
 POLL_S = 0.02  # seconds
+FAILURE_SHOWN_S = 30.0  # seconds for which a further data set says why it has failed, before it starts again
+FURTHER_READY_S = 120.0  # seconds that further data sets get to become ready after the default one, before the line
 
 _log = structlog.get_logger(__name__)
 
 
-def run(settings: Settings, path: Path, url: str, n_fronts: int) -> int:
+class Announcement(NamedTuple):
+    """What the line is about that says that the service is ready.
+
+    Attributes:
+        url: of the service.
+        n_fronts: how many fronts must be connected before that line.
+        further: sockets of the engines of further data sets, by the names of these.
+    """
+
+    url: str
+    n_fronts: int
+    further: Mapping[str, Path]
+
+
+def run(settings: Settings, path: Path, announcement: Announcement) -> int:
     """Answer the fronts until the parent stops it or until a part fails.
 
     Args:
-        settings: of the service.
+        settings: of the data set.
         path: of the socket for the fronts.
-        url: of the service, for the line that says that it is ready.
-        n_fronts: how many fronts must be connected before that line.
+        announcement: the engine of the default data set makes it.
 
     Returns:
         The exit status: 0; 1 if a part has failed; `NOT_STARTED` if that was before the service was ready.
     """
     path.unlink(missing_ok=True)  # of an engine that was killed
-    return event_loop.run(_serve(settings, path, url, n_fronts))
+    return event_loop.run(_serve(settings, path, announcement))
 
 
-async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int:
+async def _serve(settings: Settings, path: Path, announcement: Announcement) -> int:
     stopped, archiver = asyncio.Event(), RemoteArchiver()
     runtime = Runtime(settings, archiver)
-    runtime.on_failure = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
+    stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
+    runtime.on_failure = stop if not settings.data_set else lambda: _stop_later(stop)
     try:
         await runtime.start()
     except Exception as error:
@@ -48,7 +70,7 @@ async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int
         return NOT_STARTED
     endpoint = Endpoint(runtime, archiver, path)
     await endpoint.start()
-    announcing = asyncio.create_task(_announce(runtime, endpoint, url, n_fronts))
+    announcing = asyncio.create_task(_announce(runtime, endpoint, announcement))
     try:
         await stopped.wait()
     finally:
@@ -61,11 +83,41 @@ async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int
     return 1 if was_ready else NOT_STARTED
 
 
-async def _announce(runtime: Runtime, endpoint: Endpoint, url: str, n_fronts: int) -> None:
+def _stop_later(stop: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(FAILURE_SHOWN_S, stop)
+
+
+async def _announce(runtime: Runtime, endpoint: Endpoint, announcement: Announcement) -> None:
+    """Print the line, after all data sets; of a further one, only prepare the process for its work."""
     await runtime.until_ready()
-    while endpoint.n_connected < n_fronts + 1:  # and the archiver
+    while endpoint.n_connected < announcement.n_fronts + 1:  # and the archiver
         await asyncio.sleep(POLL_S)
     await endpoint.ready()
     tuning.settle()
-    fronts = f"{n_fronts} front processes" if n_fronts > 1 else "1 front process"
-    print(f"nearfield is ready on {url} ({fronts}, {runtime.summary})", flush=True)  # noqa: T201 (the promised line)
+    if runtime.settings.data_set:
+        return
+    n_fronts, further = announcement.n_fronts, announcement.further
+    are_ready = await asyncio.gather(*map(_is_ready, further.values()))
+    sets = [f"data set {name}{'' if ready else ' NOT READY'}" for name, ready in zip(further, are_ready, strict=True)]
+    facts = [f"{n_fronts} front processes" if n_fronts > 1 else "1 front process", *sets, runtime.summary]
+    print(f"nearfield is ready on {announcement.url} ({', '.join(facts)})", flush=True)  # noqa: T201 (the promised line)
+
+
+async def _is_ready(path: Path) -> bool:
+    """Wait until the engine behind this socket is ready, has failed or has taken too long; whether it is ready."""
+    link = Link(path, "engine", 1, CollectorRegistry())
+    link.start()
+    try:
+        async with asyncio.timeout(FURTHER_READY_S):
+            while not link.has_failed:
+                try:
+                    await link.ask(Request, GetReadiness(), "", None, "")
+                except ServiceError:
+                    await asyncio.sleep(POLL_S)
+                else:
+                    return True
+    except TimeoutError:
+        pass
+    finally:
+        await link.stop()
+    return False

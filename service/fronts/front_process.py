@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +15,25 @@ from service.fronts.acceptor import Acceptor, OpenConnections
 from service.fronts.remote_serving import RemoteServing
 from service.http_server import Server
 from service.settings import Settings
-from service.storage.redis_server import RedisServer
 
 
 class Shared(NamedTuple):
-    """Memory that all fronts share; made before they are forked."""
+    """Memory that all fronts share; made before they are forked.
 
-    rate: RateLimit
+    Attributes:
+        rates: of each data set.
+        connections: open ones of each front.
+    """
+
+    rates: Sequence[RateLimit]
     connections: OpenConnections
+
+
+class Place(NamedTuple):
+    """A data set: its settings, and the socket of its engine's process."""
+
+    settings: Settings
+    path: Path
 
 
 def name_of(number: int) -> str:
@@ -30,35 +41,36 @@ def name_of(number: int) -> str:
     return f"front-{number + 1}"
 
 
-def run(settings: Settings, path: Path, listener: socket.socket, shared: Shared, number: int) -> int:
+def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number: int) -> int:
     """Answer requests until the parent stops it; the exit status is 0.
 
     Args:
-        settings: of the service, with this front's share of the connections.
-        path: socket of the engine's process.
+        places: all data sets, the default one first, with this front's share of the connections.
         listener: of all fronts.
         shared: memory of all fronts.
         number: of this front, from 0.
     """
-    redis_url = settings.redis or RedisServer(settings.data, settings.appendfsync).url
-    serving = RemoteServing(settings, redis_url, path, name_of(number))
-    app = application(serving, shared.rate)
+    servings = [RemoteServing(place.settings, place.path, name_of(number)) for place in places]
+    apps = [application(*of_one) for of_one in zip(servings[1:], shared.rates[1:], strict=True)]
+    further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
+    app = application(servings[0], shared.rates[0], further)
 
     def accept(listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> Acceptor:
         return Acceptor(listener, protocol, number, shared.connections, lambda: app.n_connections)
 
-    return event_loop.run(_serve(serving, Server(app, accept), listener))
+    return event_loop.run(_serve(servings, Server(app, accept), listener))
 
 
-async def _serve(serving: RemoteServing, server: Server, listener: socket.socket) -> int:
+async def _serve(servings: Sequence[RemoteServing], server: Server, listener: socket.socket) -> int:
     def stop() -> None:
         server.should_exit = True
 
     event_loop.on_stop(stop, [event_loop.CHILD_STOP])
-    serving.start()
+    for serving in servings:
+        serving.start()
     tuning.settle()
     try:
         await server.serve([listener])
     finally:
-        await serving.stop()
+        await asyncio.gather(*(serving.stop() for serving in servings))
     return 0

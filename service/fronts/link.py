@@ -93,6 +93,11 @@ class Link:
         error = None if self._state.refusal is None else error_of(self._state.refusal)
         return error if isinstance(error, ServiceError) else None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a part of the engine's process has failed for good."""
+        return self._state is not None and self._state.has_failed
+
     def tell(self, message: Any) -> None:
         """Send a message that has no answer; it is dropped while the engine's process cannot be reached."""
         if self._frames is not None:

@@ -103,9 +103,11 @@ class State(Struct, tag=2, array_like=True, frozen=True):
 
     Attributes:
         refusal: the error with which writes must be refused now; None if ratings may be acknowledged.
+        has_failed: whether a part has failed for good, so that the process will end.
     """
 
     refusal: Failed | None
+    has_failed: bool = False
 
 
 class Count(Struct, tag=3, array_like=True, frozen=True):

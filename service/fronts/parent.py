@@ -24,7 +24,8 @@ from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
 from service.fronts.child import IN_ORDER, NOT_STARTED, Child
-from service.fronts.front_process import Shared
+from service.fronts.engine_process import Announcement
+from service.fronts.front_process import Place, Shared
 from service.http_server import GRACE_S, url_of
 from service.settings import Settings
 from service.storage.redis_server import runtime_folder
@@ -34,6 +35,7 @@ CORES_PER_FRONT = 2
 MOST_FRONTS = 8  # by default
 # Seconds for the fronts to answer what is in flight; the archiver needs less.
 FRONTS_STOP_S = GRACE_S + 3.0
+FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
 CHECK_EVERY_S = 0.1  # seconds
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
@@ -41,11 +43,13 @@ _log = structlog.get_logger(__name__)
 
 
 def n_fronts(settings: Settings) -> int:
-    """The setting `fronts`; by default 0 on one or two cores, and on more of them half their number, at most eight."""
-    if settings.fronts is not None:
-        return settings.fronts
+    """The setting `fronts`; by default 0 on one or two cores, and on more of them half their number, at most eight.
+
+    At least 1 if there are several data sets, each of which has an engine's process.
+    """
     n_cores = tuning.n_cores()
-    return 0 if n_cores <= FEW_CORES else min(n_cores // CORES_PER_FRONT, MOST_FRONTS)
+    usual = 0 if n_cores <= FEW_CORES else min(n_cores // CORES_PER_FRONT, MOST_FRONTS)
+    return max(usual if settings.fronts is None else settings.fronts, int(bool(settings.data_sets)))
 
 
 def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
@@ -55,24 +59,35 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     failed before it was ready. Later ones are started again and again, because the fault may pass.
     """
     logs.configure(settings.log_level, settings.log_format, "parent")
-    path = runtime_folder(settings.data) / f"engine-{os.getpid()}.sock"
-    shared = Shared(RateLimit(settings.rate_limit_per_s), OpenConnections(n_fronts))
-    of_front = settings.model_copy(update={"max_connections": -(-settings.max_connections // n_fronts)})
-    url = url_of(listener)
-    engine = Child("engine", settings, _without(listener, engine_process.run, settings, path, url, n_fronts))
-    archiver = Child(archiver_process.NAME, settings, _without(listener, archiver_process.run, settings, path))
-    fronts = []
+    folder = runtime_folder(settings.data)
+    places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
+    shared = Shared([RateLimit(one.rate_limit_per_s) for one, _ in places], OpenConnections(n_fronts))
+    share = {"max_connections": -(-settings.max_connections // n_fronts)}
+    of_front = [Place(one.model_copy(update=share), path) for one, path in places]
+    announcement = Announcement(url_of(listener), n_fronts, {one.data_set: path for one, path in places[1:]})
+    engines, archivers, fronts = [], [], []
+    for one, path in places:
+        role = _without(listener, engine_process.run, one, path, announcement)
+        engines.append(Child(_name("engine", one), one, role))
+        role = _without(listener, archiver_process.run, one, path)
+        archivers.append(Child(_name(archiver_process.NAME, one), one, role))
     for number in range(n_fronts):
-        role = functools.partial(front_process.run, of_front, path, listener, shared, number)
+        role = functools.partial(front_process.run, of_front, listener, shared, number)
         fronts.append(Child(front_process.name_of(number), settings, role))
     gc.collect()
     gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
     try:
-        return _Parent(engine, archiver, fronts, listener).run()
+        return _Parent(engines, archivers, fronts, listener).run()
     finally:
-        path.unlink(missing_ok=True)
+        for _, path in places:
+            path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            path.parent.rmdir()
+            folder.rmdir()
+
+
+def _name(kind: str, settings: Settings) -> str:
+    """The name of a process of a data set."""
+    return f"{kind}-{settings.data_set}" if settings.data_set else kind
 
 
 def _without(listener: socket.socket, role: Callable[..., int], *arguments: Any) -> Callable[[], int]:
@@ -88,9 +103,13 @@ def _without(listener: socket.socket, role: Callable[..., int], *arguments: Any)
 class _Parent:
     """Watches the processes, by signals that stay blocked and are waited for."""
 
-    def __init__(self, engine: Child, archiver: Child, fronts: Sequence[Child], listener: socket.socket) -> None:
-        self._engine, self._archiver, self._fronts, self._listener = engine, archiver, fronts, listener
-        self._children = [engine, archiver, *fronts]
+    def __init__(
+        self, engines: Sequence[Child], archivers: Sequence[Child], fronts: Sequence[Child], listener: socket.socket
+    ) -> None:
+        """Take the processes, those of the default data set first."""
+        self._engine, *self._further = engines
+        self._archivers, self._fronts, self._listener = archivers, fronts, listener
+        self._children = [*engines, *archivers, *fronts]
 
     def run(self) -> int:
         """Start all, replace those that die until a stop signal, and stop all."""
@@ -106,7 +125,7 @@ class _Parent:
         return int(self._has_failed() or any(child.status not in IN_ORDER for child in running))
 
     def _has_failed(self) -> bool:
-        """Whether the start of the service has failed."""
+        """Whether the start of the service has failed; a further data set that fails does not end the others."""
         return self._engine.status == NOT_STARTED and self._engine.n_starts == 1
 
     def _next_signal(self) -> int | None:
@@ -118,13 +137,14 @@ class _Parent:
         return None if received is None else received.si_signo
 
     def _stop(self) -> None:
-        """Let the fronts answer what is in flight and the archiver commit, then stop the engine with Redis.
+        """Let the fronts answer what is in flight and the archivers commit, then stop the engines, at last with Redis.
 
         Ratings that a front takes after the last commit stay in Redis until the next start. Kills those that hang.
         """
         self._listener.close()
         deadline_s = time.monotonic() + STOP_S
-        self._end([*self._fronts, self._archiver], FRONTS_STOP_S)
+        self._end([*self._fronts, *self._archivers], FRONTS_STOP_S)
+        self._end(self._further, FURTHER_STOP_S)
         self._end([self._engine], deadline_s - time.monotonic())
 
     def _end(self, children: Sequence[Child], timeout_s: float) -> None:

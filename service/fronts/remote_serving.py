@@ -16,6 +16,7 @@ from service.settings import Settings
 from service.storage.append_pipe import RedisPipe
 from service.storage.appender import Appender, run_id_of
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
+from service.storage.redis_server import url_of
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
@@ -28,17 +29,16 @@ class RemoteServing:
     state, which it sends several times a second.
     """
 
-    def __init__(self, settings: Settings, redis_url: str, socket: Path, name: str) -> None:
+    def __init__(self, settings: Settings, socket: Path, name: str) -> None:
         """Prepare; `start` connects.
 
         Args:
-            settings: of this front.
-            redis_url: where the ratings go.
+            settings: of this front, for one data set.
             socket: of the engine's process.
             name: of this front, for the engine's log.
         """
         self.settings, self.metrics = settings, Metrics()
-        self._appender = Appender(redis_url, self._verify)
+        self._appender = Appender(url_of(settings), self._verify, settings.keyspace)
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(socket, name, max_open, self.metrics.registry, self._appender.reconnect)

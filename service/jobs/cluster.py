@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gpu.backend import Backend
+from service.addresses import is_loopback
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.launcher import Ended
 from service.jobs.rank_messages import versions
 from service.jobs.rank_process import LEAVE_S, RankProcess, environment, inherited
-from service.settings import Settings, is_loopback
+from service.settings import Settings
 from service.training_errors import ClusterUnavailable, RankRefused
 
 CONNECT_S = 10.0  # seconds until the scheduler has answered

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from service.addresses import is_loopback
 from service.errors import InvalidSetting
-from service.settings import Settings, is_loopback
+from service.settings import Settings
 
 
 class ClusterAddress(msgspec.Struct, frozen=True):

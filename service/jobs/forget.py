@@ -27,6 +27,7 @@ class Places(NamedTuple):
     """The places that store names of users."""
 
     data: Path
+    redis: Path  # folder of an embedded server
     log: RatingLog
     stream: Stream
     jobs: JobTable
@@ -56,7 +57,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
     places.stream.clear_rejected()
     _trim(places, position)
     yield 0.7
-    places.stream.rewrite_aof(places.data / "redis")
+    places.stream.rewrite_aof(places.redis)
     yield 1.0
 
 

@@ -210,7 +210,7 @@ class Jobs:
 
     def _reason(self, fields: Fields) -> str | None:
         is_waiting = fields["state"] == "queued"
-        return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason")
+        return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason") or None
 
     def _state(self, fields: Fields) -> tuple[Any, str | None]:
         """State and error to show; a promoted version that this process does not serve yet is `activating`."""

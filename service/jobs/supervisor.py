@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import structlog
 
+from service import data_sets
 from service.backoff import Backoff
 from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
@@ -34,6 +35,7 @@ from service.threads import PartThread, helper, unheard
 POLL_S = 0.2  # seconds between two looks at the queue or a trainer
 RENEW_EVERY_S = 1.0  # seconds between two renewals of a lease
 STOPPED = "the worker was stopped"
+WAITS = "the job waits for the training of another data set"
 
 _log = structlog.get_logger(__name__)
 
@@ -155,7 +157,7 @@ class Supervisor:
 
     def _train(self, job: Job) -> dict[str, str]:
         self._await_log(job)
-        with self._lock(job, shared=True) as lock:
+        with self._turn(job), self._lock(job, shared=True) as lock:
             try:
                 with training(self._settings, job, lock) as process:
                     last = self._watch(job, process)
@@ -178,6 +180,21 @@ class Supervisor:
             "trials": msgspec.json.encode(last.trials).decode(),
         }
         return fields | _without_none(reason=reason, backend=last.backend)
+
+    def _turn(self, job: Job) -> contextlib.AbstractContextManager[object]:
+        """Wait until no other data set trains: two trainings would share processors and memory."""
+        if not self._settings.data_sets:
+            return contextlib.nullcontext()
+        path = self._settings.root / data_sets.TURN
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if (turn := FileLock.try_take(path)) is not None:
+            return turn
+        self._tend(job, {"reason": WAITS})
+        while (turn := FileLock.try_take(path)) is None:
+            self._tend(job)
+            self._stopping.wait(POLL_S)
+        self._tend(job, {"reason": ""})
+        return turn
 
     def _lock(self, job: Job, *, shared: bool) -> FileLock:
         """Wait for the lock that excludes training and forgetting from each other, as long as we hold the job."""
@@ -236,7 +253,7 @@ class Supervisor:
     def _forget(self, job: Job) -> dict[str, str]:
         self._await_log(job)
         lock = self._lock(job, shared=False)
-        places = Places(self._settings.data, self._rating_log, self._stream, self._table)
+        places = Places(self._settings.data, self._settings.root / "redis", self._rating_log, self._stream, self._table)
         steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
         helper("forget", functools.partial(_drain, steps, progress, lock))

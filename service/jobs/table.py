@@ -7,6 +7,8 @@ nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:worker     string with expiry, the worker that last asked for a job or went on with one
+
+These are the names of the default data set (`service.keyspace`).
 """
 
 from __future__ import annotations
@@ -16,19 +18,18 @@ from collections.abc import Mapping
 from typing import Literal
 
 from service.errors import JobRunning, UnknownJob
+from service.keyspace import DEFAULT, Keyspace
 from service.storage.redis_client import connect, translated
 
 LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job
 MAX_JOBS = 200  # jobs; the oldest finished ones are dropped
 MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
-PREFIX = "nearfield:job"
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
-WORKER = f"{PREFIX}s:worker"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
 Job = dict[str, str]
 
-# Shared by all scripts. KEYS[1] is PREFIX; scripts may build other keys from it, because there is only one server.
+# Shared by all scripts. KEYS[1] is `Keyspace.jobs`; scripts may build keys from it, because there is only one server.
 _COMMON = """
 local P = KEYS[1]
 local function key(id) return P .. ':' .. id end
@@ -141,8 +142,8 @@ class JobTable:
     does not name its user.
     """
 
-    def __init__(self, url: str) -> None:
-        self._client = connect(url)
+    def __init__(self, url: str, keys: Keyspace = DEFAULT) -> None:
+        self._client, self._prefix = connect(url), keys.jobs
         bodies = (_SUBMIT, _CLAIM, _RENEW, _FINISH, _CANCEL, _GET, _LIST)
         scripts = [self._client.register_script(_COMMON + body) for body in bodies]
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
@@ -161,37 +162,37 @@ class JobTable:
         """
         arguments = [job_id, _now_ms(), int(only_one), MAX_JOBS, *_flat(fields)]
         with translated():
-            other = self._submit(keys=[PREFIX], args=arguments)
+            other = self._submit(keys=[self._prefix], args=arguments)
         if other:
             raise JobRunning(other.decode())
 
     def claim(self, worker: str) -> Job | None:
         """Take the oldest queued job with a lease of ten seconds; None if there is none."""
         with translated():
-            job_id = self._claim(keys=[PREFIX], args=[worker, LEASE_MS, _now_ms()])
+            job_id = self._claim(keys=[self._prefix], args=[worker, LEASE_MS, _now_ms()])
         return self.get(job_id.decode()) if job_id else None
 
     def renew(self, job_id: str, worker: str, fields: Mapping[str, str] | None = None) -> bool:
         """Extend the lease and publish `fields`; False if the worker has lost the job and must stop."""
         with translated():
-            return bool(self._renew(keys=[PREFIX], args=[job_id, worker, LEASE_MS, *_flat(fields or {})]))
+            return bool(self._renew(keys=[self._prefix], args=[job_id, worker, LEASE_MS, *_flat(fields or {})]))
 
     def finish(self, job_id: str, worker: str, state: FinalState, fields: Mapping[str, str]) -> bool:
         """End the job with these results; False (and no change) if the worker has lost it."""
         arguments = [job_id, worker, state, *_flat({"finished_ms": str(_now_ms()), **fields})]
         with translated():
-            return bool(self._finish(keys=[PREFIX], args=arguments))
+            return bool(self._finish(keys=[self._prefix], args=arguments))
 
     def release(self, job_id: str, worker: str) -> bool:
         """Put a running job back at the head of the queue; False (and no change) if the worker has lost it."""
         with translated():
-            return bool(self._release(keys=[PREFIX], args=[job_id, worker]))
+            return bool(self._release(keys=[self._prefix], args=[job_id, worker]))
 
     def drop_name(self, job_id: str, user: str) -> None:
         """Remove `user` from this forgetting and from the texts of finished jobs, because Redis keeps them on disk."""
         with translated():
             for job in self.all():
-                key, has_ended = f"{PREFIX}:{job['id']}", job["state"] not in ("queued", "running")
+                key, has_ended = f"{self._prefix}:{job['id']}", job["state"] not in ("queued", "running")
                 if job["id"] == job_id or (has_ended and job.get("user") == user):
                     self._client.hset(key, "user", "")
                 for field in ("error", "reason") if has_ended else ():
@@ -205,7 +206,7 @@ class JobTable:
             UnknownJob: there is no such job.
         """
         with translated():
-            self._cancel(keys=[PREFIX], args=[job_id])
+            self._cancel(keys=[self._prefix], args=[job_id])
         return self.get(job_id)
 
     def get(self, job_id: str) -> Job:
@@ -215,7 +216,7 @@ class JobTable:
             UnknownJob: there is no such job.
         """
         with translated():
-            reply = self._get(keys=[PREFIX], args=[job_id])
+            reply = self._get(keys=[self._prefix], args=[job_id])
         if not reply:
             raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
         return _job(dict(zip(reply[::2], reply[1::2], strict=True)))
@@ -223,14 +224,14 @@ class JobTable:
     def has_worker(self) -> bool:
         """Whether any worker has asked for a job or renewed one in the last ten seconds."""
         with translated():
-            return bool(self._client.exists(WORKER))
+            return bool(self._client.exists(f"{self._prefix}s:worker"))
 
     def all(self) -> list[Job]:
         """All jobs, newest first."""
         with translated():
             pipeline = self._client.pipeline(transaction=False)
-            for raw in self._list(keys=[PREFIX]):
-                pipeline.hgetall(f"{PREFIX}:{raw.decode()}")
+            for raw in self._list(keys=[self._prefix]):
+                pipeline.hgetall(f"{self._prefix}:{raw.decode()}")
             return [_job(fields) for fields in pipeline.execute() if fields]
 
     def close(self) -> None:

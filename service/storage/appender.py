@@ -5,26 +5,26 @@ from __future__ import annotations
 import itertools
 
 from service.errors import StreamUnavailable
+from service.keyspace import DEFAULT, Keyspace
 from service.storage.append_pipe import RedisPipe
 from service.storage.events import Fields, StreamId
 from service.storage.redis_client import id_of
 from service.storage.shared_pipe import SharedPipe, Verify
 
-RATINGS = "nearfield:ratings"
-NEVER = "nearfield:never"
-
 
 class Appender:
     """Writes on one connection, for many requests. Belongs to one event loop."""
 
-    def __init__(self, url: str, verify: Verify) -> None:
+    def __init__(self, url: str, verify: Verify, keys: Keyspace = DEFAULT) -> None:
         """Prepare; nothing connects yet.
 
         Args:
             url: redis://, rediss:// or unix://.
             verify: called with each new connection before its first entry; if it raises, no entry is written.
+            keys: of the data set.
         """
         self._pipe = SharedPipe(url, verify)
+        self._ratings, self._never = keys.ratings, keys.never
 
     @property
     def n_appending(self) -> int:
@@ -39,12 +39,12 @@ class Appender:
                 same ratings again is harmless.
             ServiceError: the error of `verify`.
         """
-        raw = await self._pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
-        return id_of(raw, RATINGS)
+        raw = await self._pipe.call("XADD", self._ratings, b"*", *itertools.chain.from_iterable(fields.items()))
+        return id_of(raw, self._ratings)
 
     async def check_writable(self) -> None:
         """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""
-        await self._pipe.call("XADD", NEVER, "NOMKSTREAM", "*", "v", "0")
+        await self._pipe.call("XADD", self._never, "NOMKSTREAM", "*", "v", "0")
 
     def reconnect(self) -> None:
         """Close the present connection; appends on it fail, and the next one opens a new one."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from service.errors import CorruptLog, CorruptSnapshot, ServiceError, UnknownVersion
+from service.keyspace import Keyspace
+from service.settings import Settings
 from service.storage import backup_files, files, live_versions, log_manifest, snapshot
 from service.storage.archiver import LOCK, Archiver
 from service.storage.backup_files import FolderTarget, OnBytes, Opener, Target
@@ -26,7 +28,7 @@ from service.storage.files import DataLock, FileLock
 from service.storage.live_versions import Live
 from service.storage.log_manifest import Sum
 from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.redis_server import RedisServer, url_of
 from service.storage.stream import Stream
 
 ATTEMPTS = 10  # to open all files of one state, while others merge, train and forget
@@ -40,31 +42,30 @@ class InvalidFolder(ServiceError):
     status, slug, title = 422, "invalid-folder", "Invalid data folder"
 
 
-def complete_log(data: Path, redis: str | None) -> None:
+def complete_log(settings: Settings) -> None:
     """Bring everything that is acknowledged by now into the rating log.
 
     A running service is asked to do it. Of a stopped one with an embedded Redis the server is started for that time.
 
     Args:
-        data: the data folder.
-        redis: URL of the Redis of the service; None: an embedded one.
+        settings: of a data set: its folder, its keys, and the Redis of the service.
 
     Raises:
         InvalidFolder: not a data folder.
         StreamUnavailable, LogUnavailable, ServerFailed: Redis cannot be used, or nobody archives.
     """
+    data, root = settings.data, settings.root
     if not (data / "ratings").is_dir():
         raise InvalidFolder(f"Invalid --data: expected the data folder of a service, got {data} without ratings in it")
     with contextlib.ExitStack() as stack:
-        url = redis or RedisServer(data).url
-        if redis is None and (lock := _own(data)) is not None:
+        if settings.redis is None and (lock := _own(root)) is not None:
             stack.callback(lock.release)
-            if not (data / "redis").is_dir():  # it never had one, or was restored
+            if not (root / "redis").is_dir():  # it never had one, or was restored
                 return
-            server = RedisServer(data)
+            server = RedisServer(root)
             stack.callback(server.stop)
             server.start()
-        _archive(data, url)
+        _archive(data, url_of(settings), settings.keyspace)
 
 
 def _own(data: Path) -> DataLock | None:
@@ -74,9 +75,9 @@ def _own(data: Path) -> DataLock | None:
     return None
 
 
-def _archive(data: Path, url: str) -> None:
+def _archive(data: Path, url: str, keys: Keyspace) -> None:
     log = RatingLog(data / "ratings")
-    stream = Stream(url, log.last_id)
+    stream = Stream(url, log.last_id, keys=keys)
     try:
         lock = FileLock.try_take(log.folder / LOCK)
         if lock is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -11,9 +13,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.errors import InvalidKey, StreamUnavailable
+from service.storage import aof_files
 from service.storage.events import ZERO, StreamId
 
 SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
+REWRITE_TIMEOUT_S = 600.0  # seconds; how long rewrites of the append-only file may take
+_POLL_S = 0.05
 
 # KEYS: the stream. ARGV: most entries to copy. Returns false, or, if there are more, the id of the first that is too
 # many.
@@ -60,6 +65,39 @@ def translated() -> Iterator[None]:
         yield
     except redis.RedisError as error:
         raise StreamUnavailable(f"Redis is unavailable: {error}") from error
+
+
+def rewrite_aof(client: Any, folder: Path) -> None:
+    """See `service.storage.stream.Stream.rewrite_aof`."""
+    deadline_s = time.monotonic() + REWRITE_TIMEOUT_S
+    _await_rewrite(client, deadline_s)  # a running rewrite may still write entries that were trimmed since
+    unused = aof_files.unused(folder)
+    _start_rewrite(client, deadline_s)
+    if _await_rewrite(client, deadline_s) != "ok":
+        raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
+    aof_files.remove(folder, unused)
+
+
+def _start_rewrite(client: Any, deadline_s: float) -> None:
+    while True:
+        try:
+            client.bgrewriteaof()
+            return
+        except redis.ResponseError as error:  # another process, or another data set, has started one meanwhile
+            if "already in progress" not in str(error):
+                raise
+        _await_rewrite(client, deadline_s)
+
+
+def _await_rewrite(client: Any, deadline_s: float) -> str:
+    """Wait until no rewrite runs; the status of the last one."""
+    while True:
+        state = client.info("persistence")
+        if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
+            return str(state["aof_last_bgrewrite_status"])
+        if time.monotonic() > deadline_s:
+            raise StreamUnavailable(f"Redis has not rewritten its file after {REWRITE_TIMEOUT_S:g} s")
+        time.sleep(_POLL_S)
 
 
 def id_of(raw: bytes, stream: str) -> StreamId:

@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.errors import ServerFailed
-from service.settings import AppendFsync
+from service.settings import AppendFsync, Settings
 from service.threads import PartThread, unheard
 
 START_TIMEOUT_S = 120.0  # seconds; loading a large append-only file takes long
@@ -234,6 +234,11 @@ class RedisServer:
         path = self.folder / "server.log"
         lines = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
         return f"{' '.join(lines[-_LAST_WORDS:])} (more in {path})"
+
+
+def url_of(settings: Settings) -> str:
+    """Where the data sets of a service have their keys: the configured server, or the embedded one of its folder."""
+    return settings.redis or RedisServer(settings.root).url
 
 
 def find_binary() -> Path:

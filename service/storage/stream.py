@@ -6,6 +6,8 @@ nearfield:rejected   stream, bad entries under their original id, with the reaso
 nearfield:commit     string, a position that a process has asked the archiver to commit
 nearfield:signing    string, the key of `service.signing`; all processes with this Redis have the same
 nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
+
+These are the names of the default data set (`service.keyspace`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,24 +23,26 @@ import redis
 import structlog
 
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
+from service.keyspace import DEFAULT, Keyspace
 from service.settings import AppendFsync
 from service.signing import KEY_BYTES, Signer
-from service.storage import aof_files
 from service.storage.append_pipe import RedisPipe
-from service.storage.appender import NEVER, RATINGS, Appender
+from service.storage.appender import Appender
 from service.storage.durability import refuse_volatile
 from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
-from service.storage.redis_client import REPACK, TRIM, connect, id_of, position_of, text_of, translated
-
-TRIMMED = "nearfield:trimmed"
-REJECTED = "nearfield:rejected"
-COMMIT = "nearfield:commit"
-SIGNING = "nearfield:signing"
+from service.storage.redis_client import (  # fmt: skip
+    REPACK,
+    TRIM,
+    connect,
+    id_of,
+    position_of,
+    rewrite_aof,
+    text_of,
+    translated,
+)
 
 MAX_REJECTED = 10_000
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
-AOF_REWRITE_TIMEOUT_S = 600.0
-_POLL_S = 0.05
 REPACKED = 300  # entries that one script copies; three times the default size of a stream node
 
 _log = structlog.get_logger(__name__)
@@ -66,6 +69,7 @@ class Stream:
         floor: Callable[[], StreamId] = lambda: ZERO,
         appendfsync: AppendFsync = "always",
         known: Callable[[StreamId, StreamId], set[StreamId]] = lambda first, last: set(),
+        keys: Keyspace = DEFAULT,
     ) -> None:
         """Prepare a stream; nothing connects yet.
 
@@ -74,12 +78,13 @@ class Stream:
             floor: returns the last id of the rating log; new entries must come after it.
             appendfsync: the weakest policy with which the server counts as durable.
             known: returns the ids of the rating log in a range, both ends included. Further ids are harmless.
+            keys: of the data set.
         """
-        self.url = url
+        self.url, self._keys = url, keys
         self._floor, self._known = floor, known
         self._appendfsync = appendfsync
         self._client = connect(url)
-        self._appender = Appender(url, self._verify_connection)
+        self._appender = Appender(url, self._verify_connection, keys)
         self._warned = threading.Event()
 
     # --- appending
@@ -123,8 +128,8 @@ class Stream:
     def signer(self) -> Signer:
         """A signer with the key that the first process made. Raises `StreamUnavailable`."""
         with translated():
-            self._client.set(SIGNING, secrets.token_bytes(KEY_BYTES), nx=True)
-            return Signer(self._client.get(SIGNING))
+            self._client.set(self._keys.signing, secrets.token_bytes(KEY_BYTES), nx=True)
+            return Signer(self._client.get(self._keys.signing))
 
     def verify_run(self, run_id: str) -> None:
         """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).
@@ -158,24 +163,25 @@ class Stream:
         """Make the next id greater than `floor`: a flushed or replaced server would start below the log."""
         with translated():
             # One transaction, so that no other producer can append an entry between the check and the noop.
-            self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), RATINGS)
+            self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), self._keys.ratings)
 
     def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
-        last, length = _last_and_length(pipeline)
+        last, length = self._last_and_length(pipeline)
         if last < floor and length and not self._is_older_copy(pipeline):
             raise StreamReplaced(
                 f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
-                f" up to {last}. Was Redis replaced? Delete {RATINGS} to go on from the log, or restore its data"
+                f" up to {last}. Was Redis replaced? Delete {self._keys.ratings} to go on from the log, or restore its"
+                " data"
             )
         pipeline.multi()
         if last < floor:
-            pipeline.xadd(RATINGS, {"v": NOOP_VERSION}, id=str(floor))
+            pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
             _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
 
     def _is_older_copy(self, pipeline: Any) -> bool:
         """Whether the log has the newest entries: then the server lost its tail or was restored from a backup."""
-        newest = pipeline.xrevrange(RATINGS, count=COMPARED)
-        ids = {_id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
+        newest = pipeline.xrevrange(self._keys.ratings, count=COMPARED)
+        ids = {self._id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
         return not ids or ids <= self._known(min(ids), max(ids))
 
     # --- reading
@@ -186,37 +192,39 @@ class Stream:
         Redis skips trimmed entries silently: compare with `Reading.trimmed`, as `StreamReader` does.
         """
         with translated(), self._client.pipeline(transaction=False) as pipeline:  # one round trip for both
-            pipeline.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
-            pipeline.get(TRIMMED)
+            pipeline.xread({self._keys.ratings: str(after)}, count=count, block=block_ms or None)
+            pipeline.get(self._keys.trimmed)
             reply, trimmed = pipeline.execute()
         return Reading(
-            [(_id(raw), fields) for _, entries in reply for raw, fields in entries], position_of(trimmed, TRIMMED)
+            [(self._id(raw), fields) for _, entries in reply for raw, fields in entries],
+            position_of(trimmed, self._keys.trimmed),
         )
 
     def pause(self, seconds: float) -> None:
         """Wait by a blocking command, so that a lost connection fails this call and the server is verified again."""
         with translated():
-            self._client.blpop([NEVER], timeout=seconds)
+            self._client.blpop([self._keys.never], timeout=seconds)
 
     def last_id(self) -> StreamId:
         """The last id that the server has assigned; its entry may have been trimmed."""
         with translated():
-            return _last_and_length(self._client)[0]
+            last, _ = self._last_and_length(self._client)
+            return last
 
     def newest(self) -> StreamId:
         """Id of the newest entry still in the stream; `ZERO` if it is empty."""
         with translated():
-            entries = self._client.xrevrange(RATINGS, count=1)
-        return _id(entries[0][0]) if entries else ZERO
+            entries = self._client.xrevrange(self._keys.ratings, count=1)
+        return self._id(entries[0][0]) if entries else ZERO
 
     def trimmed_id(self) -> StreamId:
         """The highest id that trimming has removed or is about to remove; `ZERO` before the first trimming."""
-        return self._position(TRIMMED)
+        return self._position(self._keys.trimmed)
 
     def size(self) -> tuple[int, int]:
         """Entries in the stream, and bytes that they take in the server's memory."""
         with translated():
-            return int(self._client.xlen(RATINGS)), int(self._client.memory_usage(RATINGS) or 0)
+            return int(self._client.xlen(self._keys.ratings)), int(self._client.memory_usage(self._keys.ratings) or 0)
 
     # --- for the archiver
 
@@ -225,7 +233,15 @@ class Stream:
         if upto <= self.trimmed_id():
             return
         with translated():
-            self._client.eval(TRIM, 3, RATINGS, TRIMMED, NEVER, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
+            self._client.eval(
+                TRIM,
+                3,
+                self._keys.ratings,
+                self._keys.trimmed,
+                self._keys.never,
+                str(upto),
+                str(StreamId(upto.ms, upto.seq + 1)),
+            )
 
     def memory_share(self) -> float:
         """Share of its `maxmemory` that the server uses, 0 to 1 or slightly more; 0 without such a limit."""
@@ -237,16 +253,16 @@ class Stream:
     def request_commit(self, position: StreamId) -> None:
         """Ask the process that archives to commit all entries up to `position` now."""
         with translated():
-            self._client.set(COMMIT, str(position))
+            self._client.set(self._keys.commit, str(position))
 
     def requested_commit(self) -> StreamId:
         """The position of the last request; `ZERO` if there is none or its value is invalid."""
         try:
-            return self._position(COMMIT)
+            return self._position(self._keys.commit)
         except InvalidKey as error:
             _log.warning("invalid request to commit removed", error=str(error))
             with translated():
-                self._client.delete(COMMIT)
+                self._client.delete(self._keys.commit)
             return ZERO
 
     def reject(self, stream_id: StreamId, fields: Fields, reason: str) -> None:
@@ -254,7 +270,7 @@ class Stream:
         content: dict[Any, Any] = {**fields, b"reason": reason.encode(errors="replace")}
         with translated():
             try:
-                self._client.xadd(REJECTED, content, id=str(stream_id), maxlen=MAX_REJECTED)
+                self._client.xadd(self._keys.rejected, content, id=str(stream_id), maxlen=MAX_REJECTED)
             except redis.ResponseError as error:
                 if "equal or smaller" not in str(error):
                     raise
@@ -262,14 +278,14 @@ class Stream:
     def rejected(self, count: int = 100) -> list[tuple[StreamId, Fields]]:
         """The newest bad entries, newest first; the field `reason` is added to the original ones."""
         with translated():
-            return [(_id(raw), fields) for raw, fields in self._client.xrevrange(REJECTED, count=count)]
+            return [(self._id(raw), fields) for raw, fields in self._client.xrevrange(self._keys.rejected, count=count)]
 
     # --- for forgetting
 
     def clear_rejected(self) -> None:
         """Empty the stream of bad entries, because they may name a forgotten user."""
         with translated():
-            self._client.xtrim(REJECTED, maxlen=0, approximate=False)
+            self._client.xtrim(self._keys.rejected, maxlen=0, approximate=False)
 
     def repack(self) -> StreamId | None:
         """Free all memory of trimmed entries, which stay in a node of the stream as long as the node has other entries.
@@ -279,8 +295,8 @@ class Stream:
             trim up to it when the log has it.
         """
         with translated():
-            further = self._client.eval(REPACK, 1, RATINGS, REPACKED)
-        return _id(further) if further else None
+            further = self._client.eval(REPACK, 1, self._keys.ratings, REPACKED)
+        return self._id(further) if further else None
 
     def rewrite_aof(self, folder: Path) -> None:
         """Rewrite the append-only file, so that trimmed entries are gone from disk too; return when it is done.
@@ -292,39 +308,21 @@ class Stream:
             StreamUnavailable: Redis is gone, could not write, or is not done after ten minutes.
             OSError: leftovers cannot be removed.
         """
-        deadline = time.monotonic() + AOF_REWRITE_TIMEOUT_S
         with translated():
-            self._await_rewrite(deadline)  # a running rewrite may still write entries that were trimmed since
-            unused = aof_files.unused(folder)
-            self._client.bgrewriteaof()
-            if self._await_rewrite(deadline) != "ok":
-                raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
-        aof_files.remove(folder, unused)
-
-    def _await_rewrite(self, deadline: float) -> str:
-        """Wait for the end of a rewrite; the status of the last one."""
-        while True:
-            state = self._client.info("persistence")
-            if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
-                return str(state["aof_last_bgrewrite_status"])
-            if time.monotonic() > deadline:
-                raise StreamUnavailable(f"Redis has not rewritten its file after {AOF_REWRITE_TIMEOUT_S:g} s")
-            time.sleep(_POLL_S)
+            rewrite_aof(self._client, folder)
 
     def _position(self, key: str) -> StreamId:
         with translated():
             return position_of(self._client.get(key), key)
 
+    def _last_and_length(self, client: Any) -> tuple[StreamId, int]:
+        try:
+            info = client.xinfo_stream(self._keys.ratings)
+        except redis.ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return ZERO, 0
+        return self._id(info["last-generated-id"]), int(info["length"])
 
-def _last_and_length(client: Any) -> tuple[StreamId, int]:
-    try:
-        info = client.xinfo_stream(RATINGS)
-    except redis.ResponseError as error:
-        if "no such key" not in str(error):
-            raise
-        return ZERO, 0
-    return _id(info["last-generated-id"]), int(info["length"])
-
-
-def _id(raw: bytes) -> StreamId:
-    return id_of(raw, RATINGS)
+    def _id(self, raw: bytes) -> StreamId:
+        return id_of(raw, self._keys.ratings)

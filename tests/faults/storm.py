@@ -19,10 +19,9 @@ import msgspec
 import psutil
 import redis
 
-from service.storage.appender import RATINGS
 from service.storage.redis_server import RedisServer
-from service.storage.stream import COMMIT
 from tests.faults import results
+from tests.service.keys import COMMIT, RATINGS
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -16,10 +16,10 @@ import redis
 
 from service.errors import ServiceError
 from service.storage import snapshot
-from service.storage.appender import RATINGS
 from service.storage.redis_server import RedisServer
 from tests.faults import results
 from tests.faults.small_disk import small_disk
+from tests.service.keys import RATINGS
 from tests.service.local import serving
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from service.errors import BadEntry, NewerEntry
-from service.storage.appender import RATINGS
 from service.storage.events import Entry, StreamId, parse_entry
 from service.storage.redis_server import RedisServer
 from tests.faults import results
+from tests.service.keys import RATINGS
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

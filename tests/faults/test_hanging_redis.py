@@ -13,8 +13,8 @@ import psutil
 import pytest
 import redis
 
-from service.storage.appender import RATINGS
 from service.storage.redis_server import RedisServer
+from tests.service.keys import RATINGS
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -17,7 +17,7 @@ from service.fronts.remote_serving import RemoteServing
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
-from service.storage.redis_server import RedisServer, runtime_folder
+from service.storage.redis_server import runtime_folder
 from service.storage.remote_archiver import RemoteArchiver
 from tests.service.waiting import eventually
 
@@ -30,9 +30,8 @@ class Local:
         self._endpoint = self._front = None
         if front:
             path = runtime_folder(data) / "engine.sock"
-            url = self.runtime.settings.redis or RedisServer(data).url
             self._endpoint = Endpoint(self.runtime, RemoteArchiver(), path)
-            self._front = RemoteServing(self.runtime.settings, url, path, "front-1")
+            self._front = RemoteServing(self.runtime.settings, path, "front-1")
         self.app = application(self._front or LocalServing(self.runtime))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")

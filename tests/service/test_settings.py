@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from service.addresses import is_loopback
 from service.cli.complaints import message
 from service.errors import InvalidSetting
-from service.settings import Settings, is_loopback
+from service.settings import Settings
 
 KEY, OTHER_KEY = "key-of-every-client", "key-of-the-admins"
 

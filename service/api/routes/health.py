@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import TheService, answers, reply
 from service.api.schemas import Alive, NoParameters
+from service.errors import NotReady
 from service.metrics import kind_for
 from service.operations import GetMetrics, GetReadiness, Ready
 
@@ -24,9 +25,15 @@ async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
 
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
-async def get_ready(query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
+async def get_ready(query: Annotated[NoParameters, Query()], request: Request, serving: TheService) -> Response:
     """200 when all ratings are read and every live model answers. Without any model, only ratings are needed."""
-    return reply(await serving.operate(GetReadiness()))
+    ready = await serving.operate(GetReadiness())
+    for name, further in request.app.state.further.items():
+        try:
+            await further.operate(GetReadiness())
+        except NotReady as error:
+            raise NotReady(f"data set {name}: {error}", error.fraction) from None
+    return reply(ready)
 
 
 @router.get(

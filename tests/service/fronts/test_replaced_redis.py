@@ -11,12 +11,12 @@ import pytest
 import redis
 
 from service.settings import AppendFsync
-from service.storage.appender import RATINGS
 from service.storage.events import ZERO, StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
 from tests.service.fronts.load import N_CLIENTS, SOON_S, Load
 from tests.service.fronts.service import FrontService
+from tests.service.keys import RATINGS
 from tests.service.waiting import eventually
 
 

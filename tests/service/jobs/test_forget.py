@@ -11,9 +11,9 @@ import redis
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.errors import UnknownUser
 from service.storage import live_versions, snapshot
-from service.storage.appender import RATINGS
 from service.storage.events import StreamId
 from service.storage.redis_server import RedisServer
+from tests.service.keys import RATINGS
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually

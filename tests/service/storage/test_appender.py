@@ -11,9 +11,10 @@ import redis
 
 from service.errors import NotReady, StreamUnavailable
 from service.storage.append_pipe import RedisPipe
-from service.storage.appender import NEVER, RATINGS, Appender, run_id_of
+from service.storage.appender import Appender, run_id_of
 from service.storage.events import Fields
 from service.storage.redis_server import RedisServer
+from tests.service.keys import NEVER, RATINGS
 from tests.service.waiting import soon
 
 FIELDS: Fields = {b"v": b"1", b"ratings": b"[]"}

@@ -16,13 +16,13 @@ import redis
 from service.errors import NewerEntry, StreamUnavailable
 from service.storage import archiver as archiver_module
 from service.storage import segment_folder
-from service.storage.appender import RATINGS
 from service.storage.archiver import Archiver
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.files import FileLock
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
 from service.storage.stream import Stream
+from tests.service.keys import RATINGS
 from tests.service.logs import append, commit, contents
 from tests.service.waiting import eventually
 

@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
-from service.storage.appender import RATINGS
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
-from service.storage.stream import COMMIT, REJECTED, REPACKED, TRIMMED, Stream
+from service.storage.stream import REPACKED, Stream
+from tests.service.keys import COMMIT, RATINGS, REJECTED, TRIMMED
 from tests.service.logs import append, commit
 from tests.service.waiting import eventually
 

@@ -6,11 +6,11 @@ import pytest
 import redis
 
 from service.errors import NewerEntry, StreamReplaced
-from service.storage.appender import RATINGS
 from service.storage.events import ZERO, Entry, StreamId, encode_ratings
 from service.storage.rating_log import RatingLog
-from service.storage.stream import TRIMMED, Stream
+from service.storage.stream import Stream
 from service.storage.stream_reader import StreamReader
+from tests.service.keys import RATINGS, TRIMMED
 from tests.service.logs import append, commit
 
 Make = Callable[..., Entry]

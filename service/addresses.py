@@ -1,0 +1,37 @@
+"""Settings that are addresses: hosts, networks of proxies, the URL of Redis."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from service.environment import is_redis_url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`; a name other than localhost counts as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_networks(value: list[str]) -> list[str]:
+    """The networks of `trusted_proxies`; `ValueError` if one is none."""
+    for text in value:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise ValueError(
+                f"Invalid trusted_proxies: expected networks such as 10.0.0.0/8 or 127.0.0.1, got {text!r}: {error}"
+            ) from None
+    return value
+
+
+def check_redis(value: str | None) -> str | None:
+    """The URL of `redis`, or None; `ValueError` if it is no URL."""
+    if value is not None and not is_redis_url(value):
+        raise ValueError(
+            "Invalid redis: expected a URL (redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH), or none at all"
+            " for an embedded server"
+        )
+    return value

@@ -1,0 +1,7 @@
+"""The names of the keys of the default data set in Redis."""
+
+from service.keyspace import DEFAULT
+
+RATINGS, TRIMMED, REJECTED, COMMIT, NEVER = (
+    DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.rejected, DEFAULT.commit, DEFAULT.never
+)  # fmt: skip

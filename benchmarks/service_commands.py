@@ -101,6 +101,20 @@ def plant(
 
 
 @app.command()
+def lists(
+    data: Annotated[Path, typer.Option(help="Folder that `plant` has filled.", metavar="DIR", exists=True)],
+    n: Annotated[int, typer.Option("--n", help="Length of the lists.", min=1)] = 50,
+    users: Annotated[int, typer.Option(help="Users to list for.", min=1)] = 100_000,
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Users per second of the job that lists for all users (`POST /admin/lists`)."""
+    from benchmarks import lists as table
+
+    show([table.run(data, n, users, chosen(backend))], json)
+
+
+@app.command()
 def place(
     users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 10_000_000,
     items: Annotated[int, typer.Option(help="Number of items I.", min=1)] = 1_000_000,

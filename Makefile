@@ -53,8 +53,9 @@ format: $(VENV)/dev ## format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/dev ## rewrite the generated parts of docs/, then build the site: site/index.html
+docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then build the site: site/index.html
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m deploy.generate
 	$(BIN)/zensical build --strict --clean
 
 lock: $(VENV)/base ## resolve the packages of the images, and write their hashes to locks/

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
+from deploy import alerts
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -50,6 +51,7 @@ def navigation_of_notes() -> str:
 PARTS = {
     "settings": settings_table,
     "metrics": metrics_table,
+    "alerts": alerts.as_table,
     "notes": list_of_notes,
     "navigation of notes": navigation_of_notes,
 }

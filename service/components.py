@@ -20,12 +20,13 @@ from service.storage import files, live_versions
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import url_of
+from service.storage.signing_key import KEY_FILE
 from service.storage.stream import Stream
 
 # Names of our files and folders in DATA.
 OURS = frozenset((
     "ratings", "redis", "snapshots", "work", "exports", ".lock",
-    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER,
+    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE,
 ))  # fmt: skip
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds

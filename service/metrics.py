@@ -147,6 +147,12 @@ class Metrics:
         self.items_rejected = Counter(
             "nearfield_items_rejected", "Items refused in an otherwise accepted request.", registry=registry
         )
+        self.attributed = Counter(
+            "nearfield_attributed",
+            "Events with a recommendation id, by what was shown; repeated ones too.",
+            ("experiment", "arm", "type"),
+            registry=registry,
+        )
         self.ratings_learned = Counter(
             "nearfield_ratings_learned",
             "Ratings and events applied to the history and to every live model.",

@@ -34,7 +34,7 @@ from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.settings import Settings
 from service.statistics import Statistics, watch, watch_device
-from service.storage import live_versions
+from service.storage import live_versions, signing_key
 from service.storage.archiver import Archiver
 from service.storage.catching_up import archive_up_to
 from service.storage.events import Fields, StreamId
@@ -240,7 +240,8 @@ class Runtime(Components):
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
         parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
-        engine = Engine(history, chosen, settings.default_models, *parts)
+        key = signing_key.read_or_make(settings.data)
+        engine = Engine(history, chosen, settings.default_models, *parts, key)
         self._engine = engine
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())

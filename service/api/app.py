@@ -29,6 +29,7 @@ from service.api.rate_limit import RateLimit
 from service.api.routes import (
     admin,
     docs,
+    experiments,
     exports,
     health,
     home,
@@ -53,6 +54,7 @@ ROUTES = (
     exports,
     admin,
     scenarios,
+    experiments,
     health,
     docs,
     home,

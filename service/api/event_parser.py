@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Collection
 from typing import Any, TypeGuard
 
@@ -10,13 +11,17 @@ import msgspec
 
 from service.api.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
 from service.limits import MAX_RATING
+from service.recommendation_ids import RecommendationIds
 from service.storage.events import LATEST_EVENT_S, TypedEvent
 from service.validation import MAX_SHOWN
 
 _typed = Typed(TypedEvent)
+NO_KEY = RecommendationIds(secrets.token_bytes(32))  # verifies none
 
 
-def read_events(body: Body, now_s: float, types: Collection[str], max_events: int = 1000) -> Intake[TypedEvent]:
+def read_events(
+    body: Body, now_s: float, types: Collection[str], max_events: int = 1000, ids: RecommendationIds = NO_KEY
+) -> Intake[TypedEvent]:
     """The events in `body`: one object, an array of them, or one in each line. Raises what `read_elements` raises.
 
     Args:
@@ -24,6 +29,7 @@ def read_events(body: Body, now_s: float, types: Collection[str], max_events: in
         now_s: Unix seconds; the timestamp of events that have none.
         types: the types that are accepted.
         max_events: longest acceptable array, and most acceptable lines.
+        ids: verifies recommendation ids.
     """
     events = _typed.decoded(body, max_events)
     if events is not None:
@@ -31,19 +37,21 @@ def read_events(body: Body, now_s: float, types: Collection[str], max_events: in
         is_plain = (
             content.isascii() and b"\\" not in content
         )  # then each id is ASCII, and its length is checked already
-        if _all_good(events, types, is_plain=is_plain):
+        if _all_good(events, types, is_plain=is_plain) and _all_ours(events, ids):
             return Intake([_dated(event, now_s) for event in events], [])
     # At least one element is bad or has a timestamp that is text, or the whole body is bad.
-    return read_elements(body, lambda element: _judge(with_seconds(element), now_s, types), max_events, "events")
+    return read_elements(body, lambda element: _judge(with_seconds(element), now_s, types, ids), max_events, "events")
 
 
-def _judge(element: Any, now_s: float, types: Collection[str]) -> TypedEvent:
+def _judge(element: Any, now_s: float, types: Collection[str], ids: RecommendationIds) -> TypedEvent:
     """Convert `element` to an event; ValueError with the reason if it is refused."""
     _check_numbers(element)
     event = converted(element, TypedEvent, "event object")
     check_ids(user=event.user, item=event.item)
     if event.event_id is not None:
         check_ids(event_id=event.event_id)
+    if event.recommendation_id is not None:
+        ids.verified(event.recommendation_id, event.user)
     if event.type not in types:
         shown = event.type[:MAX_SHOWN]
         raise ValueError(f"Invalid type: expected one of the setting events ({', '.join(types)}), got {shown!r}")
@@ -69,6 +77,17 @@ def _all_good(events: list[TypedEvent], types: Collection[str], *, is_plain: boo
     if not {event.type for event in events}.issubset(types):
         return False
     return is_plain or all(are_ids(event.user, event.item, event.event_id or "-") for event in events)
+
+
+def _all_ours(events: list[TypedEvent], ids: RecommendationIds) -> bool:
+    """Whether all recommendation ids are those of this service."""
+    try:
+        for event in events:
+            if event.recommendation_id is not None:
+                ids.verified(event.recommendation_id, event.user)
+    except ValueError:
+        return False
+    return True
 
 
 def _dated(event: TypedEvent, now_s: float) -> TypedEvent:

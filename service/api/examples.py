@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from service.api.model_examples import (
+    EXPERIMENT,
     ITEM,
     JOB,
     MODEL,
@@ -46,6 +47,7 @@ PARAMETERS: dict[str, Any] = {
     "available": True,
     "cursor": "",
     "name": "home",
+    "experiment": "summer",
     "scenario": "home",
     "diversity": 0.3,
     "what": "ratings",
@@ -95,6 +97,7 @@ BODIES: dict[str, dict[str, Any]] = {
             "ratings": [{"item": OTHER_ITEM, "rating": 5}, {"item": ITEM, "rating": None}],
         },
     },
+    "put_experiment": {"two arms": EXPERIMENT},
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
         "rules": _rules,

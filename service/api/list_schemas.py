@@ -174,6 +174,7 @@ class Filters(Strict):
     include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
     min_ratings: MinRatings = _DEFAULT.min_ratings
     model: ModelName = _DEFAULT.model
+    experiment: Id | None = Field(_DEFAULT.experiment, description="Experiment whose arm for the user names the model.")
     explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that most raise its score.")
     fallback: Fallback = Field(
         _DEFAULT.fallback, description="For an unknown user: popular, trending or latest items, or none (404)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,6 +23,8 @@ from service.ids import MAX_ID_BYTES, check_id
 from service.storage.events import StreamId
 from service.storage.version_names import MAX_NAME_LENGTH
 
+MAX_ARMS, WHOLE = 10, 100  # arms of an experiment, and the sum of their percentages
+SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough
 MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
 
 
@@ -104,6 +107,41 @@ class Written(Struct):
     """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
 
     stream_id: str
+
+
+def _whole(arms: list[ArmBody]) -> list[ArmBody]:
+    total = math.fsum(arm.share for arm in arms)
+    if abs(total - WHOLE) > SHARES_TOLERANCE:
+        raise ValueError(f"expected shares that add up to {WHOLE}, got {total:g}")
+    models = [arm.model for arm in arms]
+    if len(set(models)) < len(models):
+        raise ValueError(f"expected each model once, got {', '.join(models)}")
+    return arms
+
+
+class ArmBody(Strict):
+    """An arm of an experiment."""
+
+    model: str = Field(min_length=1, max_length=MAX_ID_BYTES, description="Name of a model that answers.")
+    share: float = Field(gt=0, le=WHOLE, description="Percentage of users who get it.")
+
+
+class ExperimentBody(Strict):
+    """Body of an experiment."""
+
+    arms: Annotated[list[ArmBody], AfterValidator(_whole), Field(min_length=2, max_length=MAX_ARMS)]
+    salt: str | None = Field(
+        None,
+        max_length=MAX_ID_BYTES,
+        description="Decides with the user's id which arm it is; default: the id of the experiment.",
+    )
+
+
+class ExperimentList(Struct):
+    """The ids of all experiments, each with the position of the entry that has put it."""
+
+    experiments: list[ListedDocument]
+    as_of: str
 
 
 class ScenarioList(Struct):

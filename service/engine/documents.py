@@ -13,12 +13,13 @@ from service.engine.document_queries import (
     StaleScenario,
     UnknownScenario,
 )
+from service.engine.experiment_queries import UnknownExperiment
 from service.errors import NotFound
 from service.storage.documents import Document
 from service.storage.events import StreamId
 
 N_SHOWN = 10  # names in an error
-_UNKNOWN: dict[str, type[NotFound]] = {"scenario": UnknownScenario}  # by kind
+_UNKNOWN: dict[str, type[NotFound]] = {"scenario": UnknownScenario, "experiment": UnknownExperiment}  # by kind
 
 
 class Documents:
@@ -48,6 +49,10 @@ class Documents:
         """
         if of_scenario is not None and str(self.position("scenario", of_scenario[0])) != of_scenario[1]:
             raise StaleScenario(f"the scenario {of_scenario[0]!r} has changed meanwhile: try again")
+
+    def body(self, kind: str, name: str) -> str:
+        """The JSON text of a document that exists."""
+        return self._of_kind[kind][name][0]
 
     def get(self, query: GetDocument, as_of: str) -> DocumentDetails:
         """The answer to `query`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from typing import Any
 
@@ -67,6 +67,7 @@ class Engine:
         metrics: Metrics | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+        signing_key: bytes = b"",
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -77,13 +78,13 @@ class Engine:
             limits: how many queries may wait, how long, and how many one batch holds.
             metrics: series to update; None updates none.
             on_failure: called once, on the event loop, when an exception has ended the thread.
-            half_lives: seconds by name, see `service.half_lives`.
+            half_lives, signing_key: see `Ranking`.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._ranking = Ranking(history, default_models, half_lives)
+        self._ranking = Ranking(history, default_models, half_lives, signing_key)
         self.live = self._ranking.live
         self.cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
@@ -190,10 +191,6 @@ class Engine:
         if self._stopping.is_set():  # the thread may have looked for the last time
             self._background.abandon(NotReady("the engine has stopped"))
         return future
-
-    def expect(self, names: Collection[str]) -> None:
-        """Announce models in preparation: until they are live, lists carry a warning and other requests get 503."""
-        self.live.expected = frozenset(names)
 
     # --- within slices: hot swap
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpu.growing import Growing
 from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
+from service.engine.attributions import Attributed, Attributions
 from service.engine.catalog import Catalog
 from service.engine.documents import Documents
 from service.engine.id_table import IdTable
@@ -26,6 +27,7 @@ from service.engine.sources import Sources
 from service.engine.strengths import Batch, EventRows, Strengths
 from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import documents, item_changes
+from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
@@ -43,6 +45,7 @@ class History:
         position: id of the last entry applied.
         catalog: the attributes of items.
         documents: named documents, such as scenarios.
+        attributions: events of experiments.
         n_hidings: how often items were hidden or shown.
         n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
     """
@@ -55,6 +58,7 @@ class History:
         self.table = RatingTable()
         self.catalog = Catalog()
         self.documents = Documents()
+        self.attributions = Attributions(self.documents.position)
         self.position = ZERO
         self.n_hidings = self.n_events = 0
         self._next_position = 0
@@ -107,7 +111,7 @@ class History:
             newer = run if run.entries[0].id > self.position else run.after(self.position)
             newer = newer.only(self._sources.new_of(newer.entries))
             users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
-            events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys)
+            events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys, newer.attributed)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
             if newer.closing is not None:
                 parts += self._apply_entry(newer.closing)
@@ -178,7 +182,10 @@ class History:
         self.n_events += len(events.keys)
         known = self.strengths.sums_before(batch)
         changes = self._rate_items(batch.where(~events.are_events))
-        return Applied(changes, [], Applied(self.strengths.apply(batch, events, known), []))
+        strengths = self.strengths.apply(batch, events, known)
+        if events.attributed:
+            self.attributions.note(users[events.are_events], self.strengths.are_first, events.attributed)
+        return Applied(changes, [], Applied(strengths, []))
 
     def _rate_items(self, batch: Batch) -> Changes:
         self._last_ms.values[batch.users] = batch.times_ms  # the last of a user's ratings wins
@@ -189,7 +196,7 @@ class History:
         if entry.subject is not None:
             return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
         if entry.document is not None:
-            self.documents.apply(entry.document, entry.id)
+            self._apply_document(entry.document, entry.id)
             return []
         described = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
         return [Applied(NO_CHANGES, [], described=described)]
@@ -206,6 +213,7 @@ class History:
         return []
 
     def _drop_user(self, user: int) -> Applied:
+        self.attributions.drop_user(user)
         rated = Forgotten.of(user, self.table)
         if not self.strengths.has_events:
             return Applied(NO_CHANGES, [rated])
@@ -257,7 +265,11 @@ class History:
 
     def _apply_documents(self, run: pa.RecordBatch) -> None:
         for ms, seq, data in zip(*(run.column(name).to_pylist() for name in ("ms", "seq", "data")), strict=True):
-            self.documents.apply(documents.decode_row(data), StreamId(ms, seq))
+            self._apply_document(documents.decode_row(data), StreamId(ms, seq))
+
+    def _apply_document(self, document: Document, position: StreamId) -> None:
+        self.attributions.end(document)
+        self.documents.apply(document, position)
 
     def _columns_of(
         self, run: pa.RecordBatch, are_events: NDArray[np.bool_]
@@ -271,7 +283,10 @@ class History:
         if own.num_rows:
             values = np.where(are_events, run.column("value").to_numpy(zero_copy_only=False), values).astype(np.float32)
         keys = keys_of(own.column("event_id").to_pylist())
-        events = EventRows(are_events, self.weights_of(own.column("type").to_pylist()), keys)
+        types, ids = own.column("type"), own.column("data")
+        places = np.flatnonzero(ids.is_valid()).tolist()
+        attributed = {n: Attributed(ids[n].as_py(), types[n].as_py()) for n in places}
+        events = EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
         return users, items, values, timestamps, times_ms, events
 
 

@@ -23,7 +23,8 @@ class LiveModels:
 
     Attributes:
         preparing: models that learn all entries, and are not live yet.
-        expected: names of models that are being prepared for their first answer in this process.
+        expected: names of models that are being prepared for their first answer in this process: until they are live,
+            lists carry a warning and other requests get 503.
     """
 
     def __init__(self, default_models: Sequence[str]) -> None:

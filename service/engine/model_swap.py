@@ -123,7 +123,7 @@ class HotSwap:
                     self.step()
                     self._verified.clear()
                     self._engine.stages.report(MODELS)
-                    self._engine.expect(())
+                    self._engine.live.expected = frozenset()
                     self._poked.wait(POLL_S)
                     self._poked.clear()
                 else:
@@ -135,7 +135,7 @@ class HotSwap:
         """Compile the kernels of the live models while the log is being read."""
         wanted = self._wanted()
         names = sorted({model_info.algorithm_of(self._folder, *one) for one in wanted.items()} & ALGORITHMS.keys())
-        self._engine.expect(wanted.keys() - self._engine.live.shadows)
+        self._engine.live.expected = frozenset(wanted.keys() - self._engine.live.shadows)
         stages = self._engine.stages
         # Half of the stage; the other half is reading snapshots and refitting users.
         try:

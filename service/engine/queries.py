@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.document_queries import DocumentAnswer, DocumentQuery
+from service.engine.experiment_queries import ExperimentAnswer, ExperimentQuery
 from service.engine.quality_queries import GetQuality, QualityReport
 from service.engine.rating_queries import RatingAnswer, RatingQuery
 
@@ -39,6 +40,7 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         include_seen: whether items that the user has rated may be shown.
         min_ratings: fewest ratings that a shown item has at present.
         model: name of a live model; None takes the first live one of the setting `default_models`.
+        experiment: id of an experiment; the arm of each user names the model.
         explain: whether each item carries the rated items that contribute most to its score.
         fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
             items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
@@ -66,6 +68,7 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     include_seen: bool = False
     min_ratings: int = 0
     model: str | None = None
+    experiment: str | None = None
     explain: bool = False
     fallback: Fallback = "popular"
     explore: float = 0.0
@@ -153,7 +156,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
 
 
 OfRatings = UserRatings | RatingQuery
-OfModels = Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
+OfModels = ExperimentQuery | Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
 Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
 
 
@@ -193,6 +196,7 @@ class Recommendation(Struct):
     """The answer to `Recommend` for one user; `user` is None for an anonymous one.
 
     Attributes:
+        experiment, arm, recommendation_id: only in an experiment whose arm has answered; events bring the id back.
         eligible: items that pass the filter and may be shown; only if there is a filter.
         next: the cursor of the next page, null after the last one; only if the query has a cursor.
     """
@@ -207,6 +211,9 @@ class Recommendation(Struct):
     fallback: Fallback | UnsetType = UNSET
     eligible: int | UnsetType = UNSET
     next: str | UnsetType | None = UNSET
+    experiment: str | UnsetType = UNSET
+    arm: str | UnsetType = UNSET
+    recommendation_id: str | UnsetType = UNSET
     took_ms: float = 0.0
     request_id: str = ""
 
@@ -316,4 +323,5 @@ Answer = (
     | CatalogAnswer
     | DocumentAnswer
     | QualityReport
+    | ExperimentAnswer
 )

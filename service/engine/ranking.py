@@ -15,6 +15,7 @@ from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.applied import Applied
 from service.engine.batches import count_of, of_each, one_failure_fails_all
 from service.engine.common_lists import CommonLists
+from service.engine.experiments import Experiments
 from service.engine.exploration import Exploration, Lists
 from service.engine.fallback_lists import FallbackLists
 from service.engine.history import History
@@ -29,6 +30,7 @@ from service.engine.selection import Selection
 from service.engine.what_if import Extra, WhatIf
 from service.errors import UnknownUser
 from service.half_lives import DEFAULT_HALF_LIVES
+from service.recommendation_ids import RecommendationIds
 from service.storage.events import StreamId
 
 N_REASONS = 3
@@ -50,12 +52,18 @@ class Ranking:
 
     Attributes:
         live: the live models.
+        experiments: their arms and answers.
         answer_to: for each type of query but `Recommend` the function that answers it.
     """
 
     def __init__(
-        self, history: History, default_models: Sequence[str], half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES
+        self,
+        history: History,
+        default_models: Sequence[str],
+        half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+        signing_key: bytes = b"",
     ) -> None:
+        """`signing_key`: of recommendation ids; only tests have none."""
         self._history = history
         self.live = LiveModels(default_models)
         self._selection = Selection(history)
@@ -66,7 +74,8 @@ class Ranking:
         self._exploration = Exploration()
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
-        self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
+        self.experiments = Experiments(history, self.live, RecommendationIds(signing_key))
+        self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to, **self.experiments.answer_to}
 
     # --- the live models
 
@@ -99,13 +108,18 @@ class Ranking:
         slots: list[_Slot] = []
         for index, query in enumerate(queries):
             try:
-                if isinstance(query, Recommend):
+                if isinstance(query, Recommend) and query.experiment is not None:
+                    self._plan_experiment(slots, answers, index, query)
+                elif isinstance(query, Recommend):
                     self._plan(slots, answers, index, query)
                 else:
                     answers[index] = self.answer_to[type(query)](query, self._as_of)
             except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[index] = error
         self._fill(slots)
+        for query, answer in zip(queries, answers, strict=True):
+            if isinstance(query, Recommend) and query.experiment is not None and not isinstance(answer, Exception):
+                self.experiments.sign(query, answer)
         return [one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
@@ -122,6 +136,17 @@ class Ranking:
             answers[index] = several = [None] * len(users)
             for n, user in enumerate(users):
                 self._plan_user(slots, several, n, query, user, live_model)
+
+    def _plan_experiment(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
+        """`_plan` with the model of each user's arm."""
+        own = self.experiments.queries_of(query)
+        if query.user is not None:
+            self._plan(slots, answers, index, own[0])
+            return
+        self._selection.eligible(query)
+        answers[index] = several = [None] * len(own)
+        for n, (user, one) in enumerate(zip(query.users or (), own, strict=True)):
+            self._plan_user(slots, several, n, one, user, self.live.named_or_none(one.model))
 
     def _plan_user(
         self, slots: list[_Slot], answers: list[Any], at: int, query: Recommend, user: str, live_model: LiveModel | None

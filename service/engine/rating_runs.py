@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.online.events import NO_KEY
+from service.engine.attributions import Attributed
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 
 
@@ -71,6 +72,12 @@ class RatingRun(NamedTuple):
             are_events,
             keys_of([event.event_id for event in events]),
         )
+
+    @property
+    def attributed(self) -> dict[int, Attributed]:
+        """The events with a recommendation id, by their place among the events."""
+        events = enumerate(event for entry in self.entries for event in entry.events)
+        return {n: Attributed(one.recommendation_id, one.type) for n, one in events if one.recommendation_id}
 
     @property
     def closing(self) -> Entry | None:

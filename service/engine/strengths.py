@@ -9,6 +9,7 @@ The sum of most pairs is their strength. A table of its own holds the sums of pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpu.host.online.events import add_up
 from gpu.online.events import RecentKeys
 from gpu.online.rating_table import Changes, RatingTable
 from service.engine.applied import Forgotten
+from service.engine.attributions import Attributed
 
 # Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
 # about taste than a thousand do, and a script in a loop must not outweigh what all others did.
@@ -34,11 +36,13 @@ class EventRows(NamedTuple):
         are_events: bool (B,); all other rows are ratings.
         weights: float64 (E,), weight of the type of each event; NaN for an unknown type, which counts for nothing.
         keys: int64 (E,), of the event ids, see `gpu.online.events`.
+        attributed: those with a recommendation id, by their place among the events.
     """
 
     are_events: NDArray[np.bool_]
     weights: NDArray[np.float64]
     keys: NDArray[np.int64]
+    attributed: Mapping[int, Attributed] = {}
 
 
 class Batch(NamedTuple):
@@ -90,12 +94,13 @@ class Strengths:
     Attributes:
         table: the strength of each pair.
         has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
+        are_first: bool (E,), whether each event of the last batch was no repetition of an earlier one.
     """
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
         """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
         self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
-        self.has_events = False
+        self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
 
@@ -229,7 +234,8 @@ class Strengths:
     def _add(self, batch: Batch, events: EventRows, known: Sums) -> NDArray[np.bool_]:
         """Add the events to `known`; returns which rows of the batch may change a strength, bool (B,)."""
         own = batch.where(events.are_events)
-        counts = self._recent.take(own.users, events.keys) & ~np.isnan(events.weights)
+        self.are_first = self._recent.take(own.users, events.keys)
+        counts = self.are_first & ~np.isnan(events.weights)
         times = np.minimum(own.timestamps, own.times_ms / 1000)
         times[events.weights == 0] = -np.inf  # what was only seen does not make a strength younger
         self._weights.update(np.unique(events.weights[counts & (events.weights != 0)]).tolist())

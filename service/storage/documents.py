@@ -12,7 +12,7 @@ from msgspec import Struct
 from service.errors import NewerEntry
 from service.ids import check_id
 
-DocumentKind = Literal["scenario"]
+DocumentKind = Literal["scenario", "experiment"]
 KINDS = frozenset(get_args(DocumentKind))
 
 

@@ -4,7 +4,8 @@ Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
 `service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `forget` (a
 user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source` (JSON `{name, offset}`), see
-`Source`. `v=noop` alone only moves the stream's last id.
+`Source`; beside `events` there is `attributed` ("1") if some of them have the further name `recommendation_id`.
+`v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -20,6 +21,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
+from service import recommendation_ids
 from service.errors import BadEntry, NewerEntry
 from service.event_types import MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES, check_id
@@ -37,8 +39,11 @@ ITEM_COST = 10  # ratings that the engine applies in the time of one change of a
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"document", b"forget", b"hide", b"show", b"source"))
+_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"document", b"forget", b"hide", b"show", b"source")) | {
+    b"attributed"
+}
 _MAX_STREAM_ID_PART = 2**63 - 1
+_YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
 MAX_OFFSET = 2**63 - 1
 
@@ -49,6 +54,7 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
 TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_LENGTH)]
 EventTime = Annotated[float, msgspec.Meta(ge=0, le=LATEST_EVENT_S)]
+RecommendationId = Annotated[str, msgspec.Meta(min_length=1, max_length=recommendation_ids.MAX_LENGTH)]
 EventId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_EVENT_ID_LENGTH)]
 Fields = Mapping[bytes, bytes]
 
@@ -104,6 +110,7 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
         timestamp: Unix seconds, at most 1e11, later than which are only times in milliseconds; NaN if unknown, as in
             `RatingEvent`.
         event_id: 1-128 characters, at most 256 bytes of UTF-8; of a user's events with the same one the first counts.
+        recommendation_id: of the list that led to it, verified before it is stored; see `service.recommendation_ids`.
     """
 
     user: Id
@@ -112,6 +119,7 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     value: RatingValue = 1.0
     timestamp: EventTime = math.nan
     event_id: EventId | None = None
+    recommendation_id: RecommendationId | None = None
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,7 +181,10 @@ def encode_ratings(ratings: Sequence[RatingEvent], source: Source | None = None)
 
 def encode_events(events: Sequence[TypedEvent], source: Source | None = None) -> dict[bytes, bytes]:
     """Fields of an entry with these events; every timestamp must be set."""
-    return {b"v": FORMAT_VERSION, b"events": _encoder.encode(events), **_of_source(source)}
+    fields = {b"v": FORMAT_VERSION, b"events": _encoder.encode(events), **_of_source(source)}
+    if any(event.recommendation_id is not None for event in events):
+        fields[b"attributed"] = _YES
+    return fields
 
 
 def _of_source(source: Source | None) -> dict[bytes, bytes]:
@@ -212,8 +223,11 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
             f"entry {stream_id} has the version {version[:16]!r} and the fields {_shown(fields)}, this process reads"
             f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
         )
-    contents = fields.keys() - {b"v", b"source"}
-    if len(contents) != 1 or (b"source" in fields and not contents <= _OF_SOURCES):
+    contents = fields.keys() - {b"v", b"source", b"attributed"}
+    is_odd = (b"source" in fields and not contents <= _OF_SOURCES) or (
+        b"attributed" in fields and contents != {b"events"}
+    )
+    if len(contents) != 1 or is_odd:
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")
     (content,) = contents
     try:

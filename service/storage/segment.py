@@ -2,9 +2,10 @@
 
 Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item,
 document, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
-`service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`), type, value,
-event_id (of events), source, offset (of the entry). Segments of older versions lack the last six, which read as null.
-The file is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
+`service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; of an event its
+recommendation id as text), type, value, event_id (of events), source, offset (of the entry). Segments of older versions
+lack the last six, which read as null. The file is compressed with zstd and has page checksums, which every read
+verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def _ratings(entries: list[Entry]) -> pa.Table:
 def _events(entries: list[Entry]) -> pa.Table:
     events = [event for entry in entries for event in entry.events]
     names = "user", "item", "timestamp", "type", "value", "event_id"
-    return _of_columns(entries, {name: [getattr(event, name) for event in events] for name in names})
+    columns = {name: [getattr(event, name) for event in events] for name in names}
+    return _of_columns(entries, columns | {"data": [event.recommendation_id for event in events]})
 
 
 def _items(entries: list[Entry]) -> pa.Table:
@@ -154,14 +156,16 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
         elif kind == "event":
-            entries[-1].events.append(_event(user, item, timestamp, *event))
+            entries[-1].events.append(_event(user, item, timestamp, data, *event))
         else:
             entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
     return entries
 
 
-def _event(user: str, item: str, timestamp: float, name: str, value: float, event_id: str | None) -> TypedEvent:
-    return TypedEvent(user, item, name, value, timestamp, event_id)
+def _event(
+    user: str, item: str, timestamp: float, data: str | None, name: str, value: float, event_id: str | None
+) -> TypedEvent:
+    return TypedEvent(user, item, name, value, timestamp, event_id, data)
 
 
 def plain(batch: pa.RecordBatch) -> pa.Table:

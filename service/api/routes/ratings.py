@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -24,7 +26,9 @@ from service.api.schemas import Accepted, NoParameters, Written
 from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING
+from service.recommendation_ids import MAX_LENGTH, RecommendationIds, content_of
 from service.serving import Serving
+from service.storage import signing_key
 from service.storage.events import (
     LATEST_EVENT_S,
     MAX_EVENT_ID_LENGTH,
@@ -87,6 +91,12 @@ _EVENT: dict[str, Any] = {
             "description": "Of a user's events with the same one only the first counts.",
             "examples": ["order-1047-2"],
         },
+        "recommendation_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_LENGTH,
+            "description": "Of the answer that led to the event, as the same user got it in an experiment.",
+        },
     },
 }
 
@@ -136,11 +146,22 @@ async def take_ratings(serving: Serving, body: Body, started: float, source: Sou
 async def take_events(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
     """Check the events, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
-    intake = read_events(body, time.time(), settings.event_types, settings.max_ratings)
+    ids = recommendation_ids(settings.data)
+    intake = read_events(body, time.time(), settings.event_types, settings.max_ratings, ids)
     answer = await _written(serving, intake, partial(encode_events, source=source), started)
     metrics.events_accepted.inc(len(intake.accepted))
     metrics.events_rejected.inc(len(intake.rejected))
+    for event in intake.accepted:
+        if event.recommendation_id is not None:
+            shown = content_of(event.recommendation_id)
+            metrics.attributed.labels(shown.experiment, shown.arm, event.type).inc()
     return answer
+
+
+@functools.cache
+def recommendation_ids(data: Path) -> RecommendationIds:
+    """The ids of the service over `data`."""
+    return RecommendationIds(signing_key.read_or_make(data))
 
 
 async def _written(

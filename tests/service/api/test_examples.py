@@ -20,8 +20,8 @@ from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
 FIRST, LAST = (
-    ["post_ratings", "post_items", "put_scenario", "retrain", "make_lists"],
-    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "merge_user", "forget_user"],
+    ["post_ratings", "post_items", "put_scenario", "retrain", "put_experiment", "make_lists"],
+    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "delete_experiment", "merge_user", "forget_user"],
 )
 ENDED = ("succeeded", "failed", "cancelled")
 

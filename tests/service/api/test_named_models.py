@@ -32,9 +32,12 @@ def trained(app: Local, **body: Any) -> dict[str, Any]:
 def written(app: Local, name: str, *, shadow: bool = False, **params: int) -> str:
     """The version of a model that this process has trained, which is faster than a job; it is live on return."""
     data = app.runtime.settings.data
-    watermark = str(app.runtime.as_of)
+    runtime = app.runtime
+    last_id = runtime._stream.last_id()
+    runtime._stream.request_commit(last_id)
+    eventually(lambda: runtime._rating_log.last_id() >= last_id)
     text = msgspec.json.encode(SMALL | params).decode()
-    last = trainer.train(data, "als-implicit", text, watermark, "host", lambda message: None, name=name)
+    last = trainer.train(data, "als-implicit", text, str(last_id), "host", lambda message: None, name=name)
     assert last.version is not None
     live_versions.activate(data, name, last.version, shadow=shadow)
     app.runtime.hotswap.poke()

@@ -1,0 +1,65 @@
+"""Experiments: which share of the users gets which model, and what it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from service.api.dependencies import DocumentName, TheService, answers, reply
+from service.api.experiment_report import ExperimentReport, report_of
+from service.api.schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
+from service.engine.document_queries import DocumentList, ListDocuments
+from service.engine.experiment_queries import KIND, Arm, CheckArms, Experiment, ExperimentCounts, GetExperiment
+from service.errors import InvalidRequest
+from service.storage.documents import Document
+from service.storage.events import encode_document
+
+MAX_EXPERIMENTS = 100
+
+router = APIRouter(prefix="/admin/experiments", tags=["admin"])
+NoQuery = Annotated[NoParameters, Query()]
+WaitQuery = Annotated[Wait, Query()]
+
+
+@router.put("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def put_experiment(
+    experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService
+) -> Response:
+    """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
+    await serving.answer(CheckArms([arm.model for arm in body.arms]))
+    listed = msgspec.json.decode(await serving.answer(ListDocuments(KIND)), type=DocumentList).documents
+    if len(listed) >= MAX_EXPERIMENTS and experiment not in {one.name for one in listed}:
+        raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
+    arms = [Arm(arm.model, arm.share) for arm in body.arms]
+    content = msgspec.json.encode(Experiment(arms, experiment if body.salt is None else body.salt))
+    return await _written(serving, Document(KIND, experiment, content.decode()))
+
+
+@router.delete("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: TheService) -> Response:
+    """End an experiment, if there is one of that id; its counts are gone."""
+    return await _written(serving, Document(KIND, experiment))
+
+
+@router.get("", responses=answers(ExperimentList))
+async def list_experiments(query: WaitQuery, serving: TheService) -> Response:
+    """The ids of all experiments."""
+    found = msgspec.json.decode(await serving.answer(ListDocuments(KIND), query.position), type=DocumentList)
+    return reply(msgspec.json.encode(ExperimentList(found.documents, found.as_of)))
+
+
+@router.get("/{experiment}", responses=answers(ExperimentReport, http_404="Unknown experiment"))
+async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: TheService) -> Response:
+    """The arms, and the rates of users with events of each type, with intervals."""
+    found = await serving.answer(GetExperiment(experiment), query.position)
+    counts = msgspec.json.decode(found, type=ExperimentCounts)
+    return reply(msgspec.json.encode(await asyncio.to_thread(report_of, counts)))
+
+
+async def _written(serving: TheService, document: Document) -> Response:
+    stream_id = await serving.append(encode_document(document))
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

@@ -1,0 +1,86 @@
+"""The queries about experiments, and the answers to them; see `service.engine.queries`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from service.errors import NotFound
+
+KIND: Literal["experiment"] = "experiment"
+
+
+class UnknownExperiment(NotFound):
+    """No experiment has that id."""
+
+    slug, title = "unknown-experiment", "Unknown experiment"
+
+
+class Arm(Struct, frozen=True):
+    """One arm: the name of a live model, and the percentage of users who get it."""
+
+    model: str
+    share: float
+
+
+class Experiment(Struct, frozen=True):
+    """The body of an experiment. The hash of `salt` and a user decides which arm the user gets."""
+
+    arms: list[Arm]
+    salt: str
+
+
+class CheckArms(Struct, frozen=True, tag=True):
+    """Checks that all `models` are live and answer; the answer is `ArmsChecked`."""
+
+    models: list[str]
+
+
+class GetExperiment(Struct, frozen=True, tag=True):
+    """Asks for an experiment, as `ExperimentCounts`."""
+
+    experiment: str
+
+
+class ArmsChecked(Struct):
+    """All models answer."""
+
+    as_of: str
+
+
+class TypeCounts(Struct):
+    """Events of a type in an arm: their number, and the number of users who have any."""
+
+    events: int
+    users: int
+
+
+class ArmCounts(Struct):
+    """What is known of an arm.
+
+    Attributes:
+        answered: lists that this process has answered since its start.
+        users: users with events of any type that were attributed to the arm.
+        types: the events by type.
+    """
+
+    model: str
+    share: float
+    answered: int
+    users: int
+    types: dict[str, TypeCounts]
+
+
+class ExperimentCounts(Struct):
+    """An experiment, and what its arms have led to since it was put at `stream_id`."""
+
+    experiment: str
+    salt: str
+    stream_id: str
+    arms: list[ArmCounts]
+    as_of: str
+
+
+ExperimentQuery = CheckArms | GetExperiment
+ExperimentAnswer = ArmsChecked | ExperimentCounts

@@ -45,6 +45,20 @@ def topn(
 
 
 @app.command()
+def ab(
+    ratings: File,
+    models: Annotated[str, typer.Option(help="Comma-separated algorithms, the arms.")] = "als-implicit,culsh-implicit",
+    like: Annotated[float, typer.Option(help="Lowest rating that is a like.")] = 4.0,
+    trained: Annotated[float, typer.Option(help="Share of the ratings, the oldest, that are learned first.")] = 0.5,
+    json: Json = False,
+) -> None:
+    """Shares of users with hits in the lists of two models, in the order of time, by the service's own figures."""
+    from benchmarks import ab as table
+
+    show(list(table.run(ratings, models.split(","), like, trained)), json)
+
+
+@app.command()
 def growth(
     algorithm: Annotated[str, typer.Option(help="Algorithm of the model.")] = "als-implicit",
     n_factors: Annotated[int, typer.Option(help="Number of factors F.")] = 64,

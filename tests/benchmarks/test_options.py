@@ -25,6 +25,7 @@ def few(tmp_path):
         (["ranking"], "expected 99 items that a user has not rated"),
         (["accuracy"], "of which a tenth can be held out, got 3"),
         (["prequential"], "expected a column of timestamps"),
+        (["ab"], "expected a column of timestamps"),
         (
             ["online", "--algorithm", "als", "--places", "host"],
             "expected sgd, esgd, culsh or culsh-implicit, got 'als'",

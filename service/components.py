@@ -16,7 +16,7 @@ from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.metrics import Metrics
 from service.settings import Settings
-from service.storage import files, live_versions
+from service.storage import files, live_versions, sealed_file
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import url_of
@@ -24,7 +24,7 @@ from service.storage.signing_key import KEY_FILE
 from service.storage.stream import Stream
 
 # Names of our files and folders in DATA.
-OURS = frozenset((
+OURS = frozenset(sealed_file.all_names()) | frozenset((
     "ratings", "redis", "snapshots", "work", "exports", ".lock",
     live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE,
 ))  # fmt: skip

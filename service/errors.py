@@ -15,7 +15,7 @@ ServiceError (500)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
 │   ├── UnknownVersion: no snapshot of that version
-│   ├── UnknownScenario, in `service.engine.document_queries`
+│   ├── UnknownScenario, UnknownKey, in `service.engine.document_queries` and `service.storage.key_file`
 │   └── UnknownJob
 ├── Gone (410), Conflict (409): what a cursor continues is gone; the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id
@@ -26,7 +26,7 @@ ServiceError (500)
 │   ├── LockTimeout: another process holds a file's lock for too long
 │   ├── InvalidKey: another program overwrote a key of the service in Redis
 │   ├── NewerEntry: a newer version wrote an entry; upgrade this process
-│   ├── CorruptLiveFile: live.json is torn or altered
+│   ├── CorruptLiveFile, and CorruptFile in `service.storage.sealed_file`: live.json, or another file, is altered
 │   ├── NotReady: ratings are still being read, or the requested model is being prepared
 │   ├── StaleScenario, in `service.engine.document_queries`
 │   └── NotSeenYet, Overloaded: `wait_for` was not reached in time; too many requests are waiting

@@ -14,7 +14,6 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     PrivateAttr,
-    SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -34,18 +33,13 @@ from service.event_types import DEFAULT as DEFAULT_EVENTS
 from service.event_types import EventTypes, parse_event_types
 from service.half_lives import DEFAULT as DEFAULT_HALF_LIVES
 from service.half_lives import parse_half_lives
+from service.key_settings import KEY_NAMES, Keys, check_keys_differ
 from service.keyspace import Keyspace
 from service.rating_scale import Scale, check_scale, parse_scale
 
 AppendFsync = Literal["always", "everysec"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
-
-
-# Up to two keys with equal rights, so that clients can get a new key before the old one is removed.
-Keys = Annotated[tuple[SecretStr, ...] | None, NoDecode]
-KEY_NAMES = ("api_key", "admin_key", "read_key", "write_key")
-MIN_KEY_LENGTH, MAX_KEYS = 16, 2
 
 
 class Settings(BaseSettings):
@@ -188,31 +182,9 @@ class Settings(BaseSettings):
         """The default if Kubernetes or Docker put the address of a service called nearfield into the variable."""
         return cls.model_fields["port"].default if is_address(value) else value
 
-    @field_validator(*KEY_NAMES, mode="before")
-    @classmethod
-    def _split_keys(cls, value: Any) -> Any:
-        return tuple(key.strip() for key in value.split(",")) if isinstance(value, str) else value
-
-    @field_validator(*KEY_NAMES)
-    @classmethod
-    def _check_keys(cls, value: Keys, info: ValidationInfo) -> Keys:
-        if value is not None and not (len(value) <= MAX_KEYS and all(len(key) >= MIN_KEY_LENGTH for key in value)):
-            raise ValueError(
-                f"Invalid {info.field_name}: expected a key of {MIN_KEY_LENGTH} characters or more,"
-                " or two such keys with a comma between"
-            )
-        return value
-
     @model_validator(mode="after")
     def _check_keys_differ(self) -> Settings:
-        owners: dict[str, str] = {}
-        for name in KEY_NAMES:
-            for key in self.keys(name):
-                if key in owners:
-                    raise ValueError(
-                        f"Invalid {name}: expected a key that differs from all others, got one of {owners[key]}"
-                    )
-                owners[key] = name
+        check_keys_differ({name: self.keys(name) for name in KEY_NAMES})
         return self
 
     @field_validator("data", mode="before")

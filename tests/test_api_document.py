@@ -19,6 +19,7 @@ from tests.service.process import Service
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"
 EXAMPLE = re.compile(r"```sh\n(?P<command>curl (?:(?!```).)*?)\n```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
 HOST = "localhost:8000"
+ADMIN_KEY = "key-of-the-admins"  # goes with all requests, because from the first made key on none is answered without
 
 
 class Example(NamedTuple):
@@ -51,12 +52,13 @@ def examples() -> list[Example]:
 
 def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
     """Run every example; a job is waited for before the next one, as its reader would."""
-    known: dict[str, str] = {}
+    known = {"ADMIN_KEY": ADMIN_KEY}
     for example in examples():
         response = example.sent(service.client, known)
         answer = response.json()
         if isinstance(answer, dict):
             names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id", "NEXT": "next"}
+            names |= {"KEY": "id"} if "key" in answer else {}
             known |= {name: answer[key] for name, key in names.items() if answer.get(key)}
         if isinstance(answer, dict) and answer.get("state") in ("queued", "running", "activating"):
             service.api.ended_job(answer["id"])
@@ -65,10 +67,11 @@ def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
 
 def imported(data: Path) -> Service:
     """A service that holds a small synthetic catalog, imported as a user would."""
-    service = Service(data, fronts=2, data_sets="shop")
+    service = Service(data, fronts=2, data_sets="shop", admin_key=ADMIN_KEY)
     file = data.with_suffix(".csv")
     synthetic.write(file, synthetic.planted(0, 150, 60))
     assert run(["import", str(file), "--url", str(service.client.base_url)]) == 0
+    service.client.headers["X-API-Key"] = ADMIN_KEY
     return service
 
 

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpu.errors import InvalidInput
 from service import data_sets
 from service.api import openapi, problems
-from service.api.auth import Keys
 from service.api.client_address import ClientAddresses
 from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
@@ -34,6 +33,7 @@ from service.api.routes import (
     health,
     home,
     items,
+    keys,
     listings,
     lookups,
     ratings,
@@ -86,7 +86,7 @@ class Application(FastAPI):
         fast_routes = {
             ("POST", b"/ratings"): FastRoute("/ratings", 202, ratings.WriteRoute(self._serving, ratings.take_ratings)),
             ("POST", b"/events"): FastRoute("/events", 202, ratings.WriteRoute(self._serving, ratings.take_events)),
-            ("GET", b"/"): openapi.fast_route(self),
+            ("GET", b"/"): openapi.fast_route(self, lambda: self.gateway.keys),
         }
         inner, settings, metrics = super().build_middleware_stack(), self._serving.settings, self._serving.metrics
         return Gateway(inner, settings, metrics, fast_routes, self._rate)
@@ -134,7 +134,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
-        return openapi.document(self, Keys(self._serving.settings))
+        return openapi.document(self, self.gateway.keys)
 
 
 def application(
@@ -164,6 +164,7 @@ def application(
     for module in ROUTES:
         app.include_router(module.router)
     if not serving.settings.data_set:
+        app.include_router(keys.router)
         app.include_router(other_data_sets.router)
     _handle_errors(app)
     return app

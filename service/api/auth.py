@@ -5,62 +5,72 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from enum import Flag, auto
+from time import monotonic
 
+from service import data_sets
+from service.api.grants import ALL, READ_WRITE, Grant, Scope
+from service.api.made_keys import MadeKeys
 from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
 
 OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json"})
 OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
+# Of the whole deployment: a key for some data sets could else give itself the others.
+DEPLOYMENT_PATHS = (b"/admin/keys",)
 WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 
-
-class Scope(Flag):
-    """The permissions of a key, and the permission that a route needs."""
-
-    READ = auto()
-    WRITE = auto()
-    ADMIN = auto()
-
-
-KEY_SCOPES = {
-    "api_key": Scope.READ | Scope.WRITE,
-    "admin_key": Scope.READ | Scope.WRITE | Scope.ADMIN,
-    "read_key": Scope.READ,
-    "write_key": Scope.WRITE,
-}
+KEY_SCOPES = {"api_key": READ_WRITE, "admin_key": ALL, "read_key": Scope.READ, "write_key": Scope.WRITE}
 
 
 def scope_of(method: str, path: bytes) -> Scope:
     """The permission that a request needs; `path` is raw, as for the routes."""
     if path.startswith(ADMIN_PREFIX):
         return Scope.ADMIN
-    is_written = any(path == one or path.startswith(one + b"/") for one in WRITTEN_PATHS)
-    return Scope.WRITE if is_written and method not in READING_METHODS else Scope.READ
+    return Scope.WRITE if method not in READING_METHODS and _is_below(path, WRITTEN_PATHS) else Scope.READ
 
 
 class Keys:
-    """The keys and their permissions. Without an admin key, `api_key` opens /admin/* too.
+    """The keys and their permissions on a data set. Without an admin key of the settings `api_key` opens /admin/* too.
 
-    Every check compares keyed hashes with all keys, so that its time reveals nothing about a key or its length.
+    Every check compares keyed hashes with all keys of the settings, so that its time reveals nothing about a key or its
+    length. `MadeKeys.grant_of` says why its table reveals nothing either.
+
+    Once a key was made, every path needs a key, also when all made keys are revoked: else the last revocation would
+    open the service to everybody. The keys of the settings always open what they are for.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
-        self._scopes = {
-            self._hashed(key.encode()): scope for name, scope in KEY_SCOPES.items() for key in settings.keys(name)
+        self._grants = {
+            self._hashed(key.encode()): Grant(scope)
+            for name, scope in KEY_SCOPES.items()
+            for key in settings.keys(name)
         }
         if settings.admin_key is None:
-            self._scopes |= {self._hashed(key.encode()): KEY_SCOPES["admin_key"] for key in settings.keys("api_key")}
-        self._guarded = Scope.ADMIN if self._scopes else Scope(0)
+            self._grants |= {self._hashed(key.encode()): Grant(ALL) for key in settings.keys("api_key")}
+        self._guarded = Scope.ADMIN if self._grants else Scope(0)
         if settings.has_client_key:
-            self._guarded |= Scope.READ | Scope.WRITE
-        self.is_none_set = not self._scopes
+            self._guarded |= READ_WRITE
+        self._data_set = settings.data_set or data_sets.DEFAULT
+        self.made = MadeKeys(settings.root)
+
+    def need_none(self, path: bytes) -> bool:
+        """`is_open` for each request: with keys that are never too old."""
+        if monotonic() >= self.made.due_s:
+            self.made.refresh()
+        return not self.made.exist and (not self._guarded or self.is_open(path))
+
+    @property
+    def admin_of_settings(self) -> bool:
+        """Whether a key of the settings opens /admin/*."""
+        return any(Scope.ADMIN in grant.scope for grant in self._grants.values())
 
     def is_open(self, path: bytes) -> bool:
         """Whether `path` needs no key, because no key is set for paths of its kind."""
+        if self.made.exist:
+            return False
         return (Scope.ADMIN if path.startswith(ADMIN_PREFIX) else Scope.READ) not in self._guarded
 
     def check(self, method: str, path: bytes, key: bytes | None) -> None:
@@ -69,29 +79,32 @@ class Keys:
         Raises:
             NotAuthorized: the key is missing or wrong.
             Forbidden: the key is valid but does not permit this.
+            CorruptFile: no key of the settings, and those that were made cannot be known.
         """
         if self.is_open(path) or is_open(path):
             return
-        granted = self._granted(key)
-        if granted is None:
+        grant = self._grant(key)
+        if grant is None:
             got = "another" if key else "none"
             raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {got}")
         scope = scope_of(method, path)
-        if scope not in granted:
-            may = " and ".join(str(one.name).lower() for one in granted)
+        if scope not in grant.scope:
+            may = " and ".join(str(one.name).lower() for one in grant.scope)
             raise Forbidden(
                 f"Invalid X-API-Key: expected a key that may {str(scope.name).lower()}, got one that may {may}"
             )
+        if grant.data_sets is not None:
+            _check_data_set(grant, path, self._data_set)
 
-    def _granted(self, key: bytes | None) -> Scope | None:
-        """The permissions of `key`; None for a wrong key."""
-        if key is None:
+    def _grant(self, key: bytes | None) -> Grant | None:
+        """The rights of `key`; None for a wrong key."""
+        if not key:
             return None
         hashed, granted = self._hashed(key), None
-        for hashed_key, scope in self._scopes.items():
+        for hashed_key, grant in self._grants.items():
             if hmac.compare_digest(hashed, hashed_key):
-                granted = scope
-        return granted
+                granted = grant
+        return self.made.grant_of(key) if granted is None and self.made.exist else granted
 
     def _hashed(self, key: bytes) -> bytes:
         return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
@@ -100,3 +113,15 @@ class Keys:
 def is_open(path: bytes) -> bool:
     """Whether `path` needs neither a key nor a token of the rate limit."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
+
+
+def _check_data_set(grant: Grant, path: bytes, data_set: str) -> None:
+    may = ", ".join(sorted(grant.data_sets or ()))
+    if _is_below(path, DEPLOYMENT_PATHS):
+        raise Forbidden(f"Invalid X-API-Key: expected a key for all data sets, got one for {may}")
+    if not grant.may_use(data_set):
+        raise Forbidden(f"Invalid X-API-Key: expected a key for the data set {data_set!r}, got one for {may}")
+
+
+def _is_below(path: bytes, heads: tuple[bytes, ...]) -> bool:
+    return any(path == head or path.startswith(head + b"/") for head in heads)

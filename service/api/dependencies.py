@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.auth import Keys
 from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
 from service.api.schemas import ProblemDocument
@@ -49,6 +50,14 @@ async def _scenarios(request: Request) -> Scenarios:
 
 
 TheScenarios = Annotated[Scenarios, Depends(_scenarios)]
+
+
+async def _keys(request: Request) -> Keys:
+    keys: Keys = request.app.gateway.keys
+    return keys
+
+
+TheKeys = Annotated[Keys, Depends(_keys)]
 
 
 async def _source(

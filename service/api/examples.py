@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from service.api import operation_examples
 from service.api.model_examples import (
     EXPERIMENT,
     ITEM,
@@ -18,6 +19,7 @@ from service.api.model_examples import (
     POSITION,
     REQUEST_ID,
     RETRAIN,
+    STATS,
     USER,
     VERSION,
 )
@@ -48,6 +50,7 @@ PARAMETERS: dict[str, Any] = {
     "cursor": "",
     "name": "home",
     "experiment": "summer",
+    "key": operation_examples.KEY_ID,
     "scenario": "home",
     "diversity": 0.3,
     "what": "ratings",
@@ -98,6 +101,7 @@ BODIES: dict[str, dict[str, Any]] = {
         },
     },
     "put_experiment": {"two arms": EXPERIMENT},
+    **operation_examples.BODIES,
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
         "rules": _rules,
@@ -117,23 +121,6 @@ _explained = {**_scored, "reasons": [_reason]}
 _by_model = {"model": MODEL, "model_version": VERSION, "as_of": POSITION}
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
 _rated_by = {"user": USER, "rating": 4.5, "timestamp": 1700000000.0}
-_stats: dict[str, Any] = {
-    "users": 150,
-    "items": 60,
-    "ratings": 2412,
-    "events": 2,
-    "hidden": 1,
-    "deleted": 0,
-    "log": {"segments": 3, "rows": 2418, "bytes": 61440, "last_id": POSITION},
-    "stream": {"entries": 31, "bytes": 180224, "last_id": POSITION},
-    "models": [
-        {"model": MODEL, "model_version": VERSION, "age_s": 61.3, "ratings_since": 12, "refits_waiting": 0},
-    ],
-    "as_of": POSITION,
-    "lag_s": 0.0,
-    "uptime_s": 81.62,
-    "version": "0.1.0",
-}
 _item_rating = {"item": ITEM, "rating": 4.5}
 _listed = {
     "item": ITEM,
@@ -196,6 +183,7 @@ PROBLEMS = {
 _list_file = {"job": JOB, "bytes": 52_310, "created_ms": 1795232220712}
 
 COMPONENTS: dict[str, Any] = {
+    **operation_examples.COMPONENTS,
     **OF_MODELS,
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
@@ -212,8 +200,8 @@ COMPONENTS: dict[str, Any] = {
     "ListedDocument": {"name": "home", "stream_id": POSITION},
     "ListedItem": _listed,
     "ListedRating": {"user": USER, **_stored},
-    "LogStats": _stats["log"],
-    "ModelStats": _stats["models"][0],
+    "LogStats": STATS["log"],
+    "ModelStats": STATS["models"][0],
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "MergeBody": BODIES["merge_user"]["an anonymous user"],
@@ -259,8 +247,8 @@ COMPONENTS: dict[str, Any] = {
     "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
-    "Stats": _stats,
-    "StreamStats": _stats["stream"],
+    "Stats": STATS,
+    "StreamStats": STATS["stream"],
     "UserNeighbors": {
         "user": USER,
         "neighbors": [{"user": "synthetic-viewer-0126", "score": 0.846}],

@@ -77,13 +77,17 @@ FastRoutes = Mapping[tuple[str, bytes], FastRoute]
 
 
 class Gateway:
-    """Wraps the application, and finds fast routes by method and path, or the path up to the last `/`."""
+    """Wraps the application, and finds fast routes by method and path, or the path up to the last `/`.
+
+    Attributes:
+        keys: the keys of the service.
+    """
 
     def __init__(
         self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, rate: RateLimit
     ) -> None:
         self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
-        self._keys, self._rate = Keys(settings), rate
+        self.keys, self._rate = Keys(settings), rate
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body, self._of_data_set = settings.max_body_bytes, path_of(settings.data_set)
@@ -159,11 +163,12 @@ class Gateway:
         address = self._addresses.of(peer, every_header)
         if self._rate.is_on:
             self._rate.check(path, address)
-        if self._keys.is_none_set or self._keys.is_open(path):
+        key = headers.get(b"x-api-key")
+        if self.keys.need_none(path):
             self._sites.check(path, headers)
+            key = None
         else:
-            self._keys.check(method, path, headers.get(b"x-api-key"))
-        key = None if self._keys.is_none_set else headers.get(b"x-api-key")
+            self.keys.check(method, path, key)
         fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             bodies.check_announced(method, path, headers, self._max_body)

@@ -109,3 +109,20 @@ OF_MODELS: dict[str, Any] = {
     "StoredCalibration": _calibration,
     "Retrain": RETRAIN["usual"],
 }
+STATS: dict[str, Any] = {
+    "users": 150,
+    "items": 60,
+    "ratings": 2412,
+    "events": 2,
+    "hidden": 1,
+    "deleted": 0,
+    "log": {"segments": 3, "rows": 2418, "bytes": 61440, "last_id": POSITION},
+    "stream": {"entries": 31, "bytes": 180224, "last_id": POSITION},
+    "models": [
+        {"model": MODEL, "model_version": VERSION, "age_s": 61.3, "ratings_since": 12, "refits_waiting": 0},
+    ],
+    "as_of": POSITION,
+    "lag_s": 0.0,
+    "uptime_s": 81.62,
+    "version": "0.1.0",
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,7 +10,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service import data_sets
-from service.api.auth import Keys, is_open
+from service.api import auth
+from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import DOCUMENTED
 from service.api.examples import add_examples
 from service.api.gateway import FastRequest, FastRoute
@@ -18,11 +20,12 @@ PATH = "/openapi.json"
 
 
 def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
-    """The document of `app` with these keys, made once and cached.
+    """The document of `app` with these keys, made once and cached until routes close.
 
     If no key is set for a route, the document says that a key may be sent but is not needed.
     """
-    if app.openapi_schema is None:
+    if app.openapi_schema is None or app.state.documented_as_open != _open_kinds(keys):
+        app.state.documented_as_open = _open_kinds(keys)
         result = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         components = result.setdefault("components", {})
         components.setdefault("schemas", {}).update(DOCUMENTED)
@@ -39,20 +42,26 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
 
 def _security(path: bytes, keys: Keys) -> list[dict[str, list[str]]]:
     """Alternatives that open the path; an empty one means no key."""
-    if is_open(path):
+    if auth.is_open(path):
         return []
     return [{}, {"key": []}] if keys.is_open(path) else [{"key": []}]
 
 
-def fast_route(app: FastAPI) -> FastRoute:
+def _open_kinds(keys: Keys) -> tuple[bool, bool]:
+    """Whether /admin/*, and whether all other paths need no key: the document depends on both."""
+    return keys.is_open(ADMIN_PREFIX), keys.is_open(b"/")
+
+
+def fast_route(app: FastAPI, keys: Callable[[], Keys]) -> FastRoute:
     """The document as bytes, encoded once: any client may ask for it, and encoding 65 kB takes 3 ms."""
-    content: list[bytes] = []
+    encoded: dict[tuple[bool, bool], bytes] = {}
 
     async def answer(fast_request: FastRequest) -> bytes | None:
         if fast_request.tail != PATH[1:].encode():
             return None
-        if not content:
-            content.append(msgspec.json.encode(app.openapi()))
-        return content[0]
+        kinds = _open_kinds(keys())
+        if kinds not in encoded:
+            encoded[kinds] = msgspec.json.encode(app.openapi())
+        return encoded[kinds]
 
     return FastRoute(PATH, 200, answer)

@@ -14,7 +14,7 @@ from service.engine import fairness
 from service.errors import TooManyRequests
 
 HOUR_S = 3600.0
-MAX_KEYS = 64  # buckets; there are at most eight keys, and None for clients without a key
+MAX_KEYS = 2048  # buckets: more than there are keys, and one for all clients without a key
 
 Knows = Callable[[str], bool]
 

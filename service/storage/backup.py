@@ -1,7 +1,8 @@
 """`back_up` and `restore`: the durable state of a data folder at one position, in a folder or a tar file.
 
-A backup has the rating log, the live snapshots and `live.json`. The log has everything that was acknowledged up to its
-last position: ratings, events, items, what is hidden. So nothing of Redis is needed (`complete_log`).
+A backup has the rating log, the live snapshots, `live.json` and the files of `sealed_file.NAMES`. The log has all that
+was acknowledged up to its last position: ratings, events, items, what is hidden. So nothing of Redis is needed
+(`complete_log`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import IO
 from service.errors import CorruptLog, CorruptSnapshot, ServiceError, UnknownVersion
 from service.keyspace import Keyspace
 from service.settings import Settings
-from service.storage import backup_files, files, live_versions, log_manifest, snapshot
+from service.storage import backup_files, files, live_versions, log_manifest, sealed_file, snapshot
 from service.storage.archiver import LOCK, Archiver
 from service.storage.backup_files import FolderTarget, OnBytes, Opener, Target
 from service.storage.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
@@ -104,7 +105,7 @@ def back_up(
         on_bytes: called with the bytes of each piece that is copied.
 
     Raises:
-        CorruptLog, CorruptSnapshot, CorruptLiveFile: a file is torn or altered; nothing is written.
+        CorruptLog, CorruptSnapshot, CorruptLiveFile, CorruptFile: a file is torn or altered; nothing is written.
         OSError: the disk is full, or `out` exists; nothing is left behind.
     """
     with contextlib.ExitStack() as stack:
@@ -120,6 +121,7 @@ def back_up(
                 raise kind(f"Invalid {data / name}: expected {expected[0]}, got {found[name]}: it is torn or altered")
         listed = {name.removeprefix("ratings/"): [one] for name, one in found.items() if name.startswith("ratings/")}
         written = {"ratings/manifest.json": log_manifest.encoded(listed), "live.json": live_versions.encoded(live)}
+        written |= sealed_file.all_of(data)
         found |= {name: _add(target, name, content) for name, content in written.items()}
         now_ms = int(time.time() * 1000)
         manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found)

@@ -123,13 +123,15 @@ def sha256_of(path: Path) -> str:
 def replace(path: Path, content: bytes) -> None:
     """Replace the content of `path` atomically: readers see the old file or the new one. It is on disk on return.
 
+    Only its owner may read the new file, whatever the umask is.
+
     Two processes must not replace a file at the same time: take a lock.
 
     Raises:
         OSError: the disk is full or broken; the old file is unchanged.
     """
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
+    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
         file.flush()
         fsync(file.fileno())

@@ -38,6 +38,7 @@ class Local:
         self._thread.start()
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self.headers = self._client.headers
 
     def __enter__(self) -> Local:
         self._run(self._start())

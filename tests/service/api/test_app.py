@@ -12,6 +12,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from service.api import openapi
 from service.errors import DataInUse
 from service.scrape import CACHED_S
+from service.storage import key_file
 from service.storage.redis_server import RedisServer
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
@@ -347,6 +348,14 @@ def test_keys_guard_what_they_should(tmp_path):
         open_paths = "/", "/health/live", "/metrics", "/docs", "/openapi.json"
         assert [app.get(path).status_code for path in open_paths] == [200] * 5
         assert problem(app.request("POST", "/ratings", content=b" " * 2_000_000)) == "not-authorized"
+
+
+def test_without_a_key_of_the_settings_none_is_made(app):
+    answer = app.post("/admin/keys", {"name": "x", "scope": "admin"})
+    assert (answer.status_code, problem(answer)) == (409, "no-admin-key")
+    assert not (app.runtime.settings.data / key_file.KEYS_FILE).exists()
+    assert app.get("/admin/keys").json() == {"keys": []}
+    assert app.get("/popular").status_code == 200
 
 
 def test_rating_scale_is_checked_where_set(tmp_path):

@@ -20,10 +20,20 @@ from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
 FIRST, LAST = (
-    ["post_ratings", "post_items", "put_scenario", "retrain", "put_experiment", "make_lists"],
-    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "delete_experiment", "merge_user", "forget_user"],
+    ["post_ratings", "post_items", "put_scenario", "make_key", "retrain", "put_experiment", "make_lists"],
+    [
+        "cancel_job",
+        "delete_rating",
+        "delete_item",
+        "delete_scenario",
+        "delete_experiment",
+        "revoke_key",
+        "merge_user",
+        "forget_user",
+    ],
 )
 ENDED = ("succeeded", "failed", "cancelled")
+ADMIN_KEY = "key-of-the-admins"  # else no key can be made
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +110,8 @@ class Tried:
 
     def send(self, method: str, path: str, **options: Any) -> None:
         answer = self.service.request(method, path, **options)
+        if path == "/admin/keys" and method == "POST":
+            self.known["key"] = answer.json()["id"]
         assert answer.is_success, f"{method} {path} {options}: {answer.text}"
         if path == "/admin/lists":
             job = answer.json()["id"]
@@ -135,7 +147,8 @@ def test_a_service_answers_every_example(tmp_path: Path, document: dict[str, Any
         for viewer, item, value in zip(drawn.viewers, drawn.items, drawn.ratings, strict=True)
     ]
     order = {name: place - len(FIRST) for place, name in enumerate(FIRST)} | dict.fromkeys(LAST, 1)
-    with serving(tmp_path / "data", backend="host") as service:
+    with serving(tmp_path / "data", backend="host", admin_key=ADMIN_KEY) as service:
+        service.headers["X-API-Key"] = ADMIN_KEY
         for start in range(0, len(triples), 1000):
             service.rate(*triples[start : start + 1000])
         tried = Tried(service)

@@ -15,7 +15,7 @@ import pytest
 import gpu
 from service.cli.__main__ import run
 from service.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.storage import live_versions, snapshot
+from service.storage import key_file, live_versions, snapshot
 from service.storage.backup import InvalidFolder, back_up, restore
 from service.storage.backup_files import source
 from service.storage.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
@@ -39,6 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = gpu.fit(ratings, gpu.params_for("als", {"n_factors": 4, "n_epochs": 1}))
     version = snapshot.write(data / "snapshots", model, USERS, ITEMS, metrics={}, watermark="1005-0").version
     live_versions.set_version(data, "als", version)
+    key_file.make(data, "shop", "read", None)
     return data
 
 

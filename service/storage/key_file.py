@@ -1,0 +1,148 @@
+"""`DATA/keys.json`: the keys that admin routes have made, hashed, for every process that shares DATA.
+
+A key has 256 random bits, so SHA-256 is enough: nobody can try 2^256 keys, however fast the hash is. A slow hash, as
+for passwords that people choose, would only slow down each request. The file says nothing about a key but its last
+characters, by which people tell keys apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from service.errors import Conflict, NotFound
+from service.storage import sealed_file
+
+(KEYS_FILE,) = sealed_file.NAMES
+MAX_KEYS = 1000
+PREFIX = "nf_"  # of every key, so that scanners for leaked secrets can find it
+N_SHOWN = 4  # last characters of a key that are stored
+_KEY_BYTES, _ID_BYTES = 32, 6
+
+KeyScope = Literal["read", "write", "read-write", "admin"]
+
+
+class UnknownKey(NotFound):
+    """No made key has that id."""
+
+    slug, title = "unknown-key", "Unknown key"
+
+
+class TooManyKeys(Conflict):
+    """As many keys exist as may."""
+
+    slug, title = "too-many-keys", "Too many keys"
+
+
+class LastAdminKey(Conflict):
+    """Without this key, nobody could make or revoke keys."""
+
+    slug, title = "last-admin-key", "Last admin key"
+
+
+class ListedKey(Struct):
+    """A key as it is listed.
+
+    Attributes:
+        id: by which it is revoked.
+        name: given by its maker; several keys may have the same.
+        scope: what it may do.
+        data_sets: the only data sets that it opens; None: all of them.
+        created_ms: Unix milliseconds at which it was made.
+        ends_with: its last characters.
+    """
+
+    id: str
+    name: str
+    scope: KeyScope
+    data_sets: list[str] | None
+    created_ms: int
+    ends_with: str
+
+
+class StoredKey(ListedKey, forbid_unknown_fields=True):
+    """A key as it is stored: `sha256` is its hash in hexadecimal digits."""
+
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+    @property
+    def is_full_admin(self) -> bool:
+        """Whether it opens everything, including the routes for keys."""
+        return self.scope == "admin" and self.data_sets is None
+
+
+def digest_of(key: bytes) -> bytes:
+    """The hash by which a key is found."""
+    return hashlib.sha256(key).digest()
+
+
+def read(data: Path) -> list[StoredKey] | None:
+    """All keys that were made and not revoked; None if none was ever made.
+
+    Raises:
+        CorruptFile: the file is torn or altered.
+    """
+    return sealed_file.read(data / KEYS_FILE, list[StoredKey])
+
+
+def make(data: Path, name: str, scope: KeyScope, data_sets: list[str] | None) -> tuple[ListedKey, str]:
+    """Make a key; it is on disk on return.
+
+    Returns:
+        The key as it is listed, and the key itself, which exists nowhere else.
+
+    Raises:
+        TooManyKeys: there are `MAX_KEYS`.
+        CorruptFile: see `read`.
+        LockTimeout: another process holds the lock of the file.
+    """
+    key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    listed = ListedKey(
+        secrets.token_hex(_ID_BYTES), name, scope, data_sets, int(time.time() * 1000), ends_with=key[-N_SHOWN:]
+    )
+    stored = StoredKey(**msgspec.structs.asdict(listed), sha256=digest_of(key.encode()).hex())
+    with sealed_file.locked(data / KEYS_FILE):
+        keys = read(data) or []
+        if len(keys) >= MAX_KEYS:
+            raise TooManyKeys(f"Invalid key: expected at most {MAX_KEYS:,} keys, got one more; revoke one first")
+        sealed_file.write(data / KEYS_FILE, [*keys, stored])
+    return listed, key
+
+
+def revoke(data: Path, key_id: str, *, others_are_admins: bool) -> ListedKey:
+    """Revoke a key; the file is on disk on return, and stays when it has no key left.
+
+    Args:
+        data: the folder.
+        key_id: the `id` of the key.
+        others_are_admins: whether a key outside the file opens everything.
+
+    Raises:
+        UnknownKey: no key has that id.
+        LastAdminKey: it is the last one that opens everything.
+        CorruptFile, LockTimeout: see `make`.
+    """
+    with sealed_file.locked(data / KEYS_FILE):
+        keys = read(data) or []
+        left = [key for key in keys if key.id != key_id]
+        if len(left) == len(keys):
+            raise UnknownKey(f"Invalid key: expected the id of a key that was made, got {key_id[:64]!r}")
+        revoked = next(key for key in keys if key.id == key_id)
+        if revoked.is_full_admin and not others_are_admins and not any(key.is_full_admin for key in left):
+            raise LastAdminKey(
+                f"Invalid key: expected one that others can do without, got {key_id!r}, the last that may manage keys;"
+                " make another admin key first, or set NEARFIELD_ADMIN_KEY"
+            )
+        sealed_file.write(data / KEYS_FILE, left)
+    return listed(revoked)
+
+
+def listed(key: StoredKey) -> ListedKey:
+    """The key without its hash."""
+    return ListedKey(**{name: getattr(key, name) for name in ListedKey.__struct_fields__})

@@ -58,11 +58,13 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then buil
 	$(BIN)/python -m deploy.generate
 	$(BIN)/zensical build --strict --clean
 
-lock: $(VENV)/base ## resolve the packages of the images, and write their hashes to locks/
+lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv
 	$(LOCK) pyproject.toml --output-file locks/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --output-file locks/gpu.txt
 	echo hatchling | $(LOCK) - --output-file locks/build.txt
+	printf 'cyclonedx-bom\npip-audit\nsigstore\n' | $(LOCK) - --output-file locks/supply.txt
+	$(BIN)/python -m deploy.licenses
 
 image: $(VENV)/dev ## run the Dockerfile for CPUs without a container engine; needs root, takes two minutes
 	IMAGE_DOWNLOADS=1 $(BIN)/python -m pytest tests/test_image.py $(ARGS)

@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy import licenses
+
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
@@ -18,6 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 WANTED = {
     "build": PROJECT["build-system"]["requires"],
     "cpu": PROJECT["project"]["dependencies"],
+    "supply": ["cyclonedx-bom", "pip-audit", "sigstore"],
     "gpu": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["gpu"]],
 }
 
@@ -44,7 +47,23 @@ def pins() -> dict[str, str]:
     }
 
 
-def test_there_is_a_lock_for_each_image_and_for_its_tools():
+def test_every_package_of_the_images_has_a_license():
+    assert licenses.PAGE.read_text("utf-8") == licenses.page(), "run make lock"
+
+
+def test_a_package_without_a_known_license_is_named():
+    with pytest.raises(LookupError, match="Invalid package no-such-package: expected one that is installed"):
+        licenses.license_of("no-such-package")
+
+
+def test_one_license_covers_every_file():
+    (every,) = tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]
+    assert (every["path"], every["SPDX-License-Identifier"]) == ("**", PROJECT["project"]["license"])
+    text = (ROOT / "LICENSES" / f"{PROJECT['project']['license']}.txt").read_text("utf-8")
+    assert text == (ROOT / "LICENSE").read_text("utf-8")
+
+
+def test_there_is_a_lock_for_each_image_and_for_the_tools():
     assert set(LOCKS) == WANTED.keys()
 
 
@@ -117,5 +136,5 @@ def test_images_install_what_is_locked_and_nothing_else():
         has_hashes = "--require-hashes" in command and "--only-binary :all:" in command
         is_ours = "--no-index" in command and "--no-deps" in command
         assert has_hashes != is_ours, command
-    assert set(re.findall(r"--requirement locks/(\w+)\.txt", DOCKERFILE)) == set(LOCKS)
+    assert set(re.findall(r"--requirement locks/(\w+)\.txt", DOCKERFILE)) == set(LOCKS) - {"supply"}
     assert "pip check" in DOCKERFILE

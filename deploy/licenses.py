@@ -1,0 +1,76 @@
+"""Writes docs/licenses.md, the licenses of all packages that the images install. `make lock` runs it.
+
+Licenses come from the metadata of the installed packages. Those that this environment does not install, for GPUs and
+for older versions of Python, are listed here.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LOCKS = {"CPU": ROOT / "locks" / "cpu.txt", "GPU": ROOT / "locks" / "gpu.txt"}
+PAGE = ROOT / "docs" / "licenses.md"
+NVIDIA = "NVIDIA proprietary: free to use and to redistribute under the CUDA Toolkit EULA"
+NOT_INSTALLED = {
+    "async-timeout": "Apache-2.0",
+    "cuda-pathfinder": "Apache-2.0",
+    "cuda-toolkit": NVIDIA,
+    "cupy-cuda13x": "MIT",
+}
+# What metadata call otherwise than SPDX (https://spdx.org/licenses/) does.
+SPDX = {
+    "MIT License": "MIT",
+    "BSD License": "BSD-3-Clause",
+    "Apache Software License": "Apache-2.0",
+    "ISC License (ISCL)": "ISC",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+}
+TEXT = """# Licenses
+
+Nearfield is under Apache-2.0. Its images install these packages, unchanged, as wheels with the hashes of `locks/`.
+The wheel of Nearfield has none of them inside. The images also have the packages of their base, Debian with Python:
+see `/usr/share/doc/*/copyright` inside.
+
+| Package | License | Image |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The text of docs/licenses.md."""
+    names = {kind: names_of(path) for kind, path in LOCKS.items()}
+    every = sorted(set().union(*names.values()))
+    kinds = {name: "both" if name in names["CPU"] else "GPU" for name in every}
+    return TEXT + "".join(f"| {name} | {license_of(name)} | {kinds[name]} |\n" for name in every)
+
+
+def names_of(lock: Path) -> set[str]:
+    """The packages of a lock."""
+    return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text("utf-8"), re.MULTILINE))
+
+
+def license_of(name: str) -> str:
+    """The license of a package, by SPDX where it has a name there.
+
+    Raises:
+        LookupError: the package is not installed and not listed here, or its metadata name no license.
+    """
+    known = NVIDIA if name.startswith("nvidia-") else NOT_INSTALLED.get(name)
+    if known is not None:
+        return known
+    try:
+        found = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        raise LookupError(f"Invalid package {name}: expected one that is installed, or listed in {__name__}") from None
+    classified = [one.rpartition(" :: ")[2] for one in found.get_all("Classifier") or () if one.startswith("License")]
+    text = found.get("License-Expression") or next(iter(classified), None) or found.get("License")
+    if not text:
+        raise LookupError(f"Invalid metadata of {name}: expected a license, got none; list it in {__name__}")
+    return SPDX.get(text, text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -70,7 +70,7 @@ def _notes() -> list[Path]:
 
 
 def _default(value: object) -> str:
-    if value is None or value is PydanticUndefined or value == []:
+    if value is None or value is PydanticUndefined or value in ([], ()):
         return "unset"
     return f"`{','.join(value)}`" if isinstance(value, list) else f"`{value}`"
 

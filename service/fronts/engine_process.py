@@ -11,7 +11,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from service import event_loop, tuning
-from service.errors import ServiceError
+from service.errors import ServerFailed, ServiceError, VolatileServer
 from service.fronts.child import NOT_STARTED
 from service.fronts.endpoint import Endpoint
 from service.fronts.link import Link
@@ -22,8 +22,12 @@ from service.settings import Settings
 from service.storage.remote_archiver import RemoteArchiver
 
 POLL_S = 0.02  # seconds
-FAILURE_SHOWN_S = 30.0  # seconds for which a further data set says why it has failed, before it starts again
+FAILURE_SHOWN_S = 30.0  # seconds for which a data set says why it has failed, before it starts again
+DEFAULT_SHOWN_S = 300.0  # the same for the default one, whose end also stops Redis for a second or two
+OF_ALL = ServerFailed, VolatileServer  # failures of what all data sets share
 FURTHER_READY_S = 120.0  # seconds that further data sets get to become ready after the default one, before the line
+
+NOT_READY = " NOT READY"
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +55,8 @@ def run(settings: Settings, path: Path, announcement: Announcement) -> int:
         announcement: the engine of the default data set makes it.
 
     Returns:
-        The exit status: 0; 1 if a part has failed; `NOT_STARTED` if that was before the service was ready.
+        The exit status: 0; 1 if a part has failed; `NOT_STARTED` if that was before the service was ready, and no other
+        data set can go on.
     """
     path.unlink(missing_ok=True)  # of an engine that was killed
     return event_loop.run(_serve(settings, path, announcement))
@@ -61,7 +66,7 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
     stopped, archiver = asyncio.Event(), RemoteArchiver()
     runtime = Runtime(settings, archiver)
     stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
-    runtime.on_failure = stop if not settings.data_set else lambda: _stop_later(stop)
+    runtime.on_failure = lambda: _stop_failed(runtime, stop)
     try:
         await runtime.start()
     except Exception as error:
@@ -80,26 +85,35 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
         await runtime.stop()
     if runtime.failure is None:
         return 0
-    return 1 if was_ready else NOT_STARTED
+    return 1 if was_ready or _is_own(runtime) else NOT_STARTED
 
 
-def _stop_later(stop: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(FAILURE_SHOWN_S, stop)
+def _is_own(runtime: Runtime) -> bool:
+    """Whether the failure is of one data set among several, so that the others go on."""
+    return bool(runtime.settings.data_sets) and not isinstance(runtime.failure, OF_ALL)
+
+
+def _stop_failed(runtime: Runtime, stop: Callable[[], None]) -> None:
+    """Stop; after a while, if the other data sets go on, so that this one can say why it has failed."""
+    shown_s = FAILURE_SHOWN_S if runtime.settings.data_set else DEFAULT_SHOWN_S
+    asyncio.get_running_loop().call_later(shown_s if _is_own(runtime) else 0.0, stop)
 
 
 async def _announce(runtime: Runtime, endpoint: Endpoint, announcement: Announcement) -> None:
     """Print the line, after all data sets; of a further one, only prepare the process for its work."""
-    await runtime.until_ready()
+    while not (runtime.readiness.ready or runtime.failure):
+        await asyncio.sleep(POLL_S)
     while endpoint.n_connected < announcement.n_fronts + 1:  # and the archiver
         await asyncio.sleep(POLL_S)
     await endpoint.ready()
     tuning.settle()
-    if runtime.settings.data_set:
+    if runtime.settings.data_set or (runtime.failure and not _is_own(runtime)):
         return
     n_fronts, further = announcement.n_fronts, announcement.further
     are_ready = await asyncio.gather(*map(_is_ready, further.values()))
-    sets = [f"data set {name}{'' if ready else ' NOT READY'}" for name, ready in zip(further, are_ready, strict=True)]
+    sets = [f"data set {name}{'' if ready else NOT_READY}" for name, ready in zip(further, are_ready, strict=True)]
     facts = [f"{n_fronts} front processes" if n_fronts > 1 else "1 front process", *sets, runtime.summary]
+    facts += [f"default data set{NOT_READY}"] if runtime.failure else []
     print(f"nearfield is ready on {announcement.url} ({', '.join(facts)})", flush=True)  # noqa: T201 (the promised line)
 
 

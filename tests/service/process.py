@@ -21,8 +21,13 @@ class Service:
 
     def __init__(self, data: Path, **settings: object) -> None:
         self.data = data
-        self._environment = {f"NEARFIELD_{name.upper()}": str(value) for name, value in settings.items()}
+        self._environment: dict[str, str] = {}
+        self.set(**settings)
         self.start()
+
+    def set(self, **settings: object) -> None:
+        """Change settings for the next start."""
+        self._environment |= {f"NEARFIELD_{name.upper()}": str(value) for name, value in settings.items()}
 
     def start(self) -> None:
         self.errors = self.data.with_suffix(".stderr")

@@ -1,13 +1,20 @@
 """Several data sets behind one address, with real processes: each has its own content, limits, jobs and faults."""
 
 import asyncio
+import concurrent.futures
 import json
+import signal
 
 import pytest
 
 import loadtest.client
+from service import data_sets
 from service.cli.__main__ import run
 from service.client import Client
+from service.jobs.supervisor import WAITS
+from service.storage.files import FileLock
+from service.storage.rating_log import RatingLog
+from tests.service.fronts.service import FrontService
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -16,8 +23,9 @@ PATHS = {"": "", "shop": "/d/shop", "music": "/d/music"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    limits = {"shop__max_n": 150, "shop__max_ratings": 3, "music__rate_limit_per_s": 40, "music__max_body_bytes": 2000}
-    service = Service(tmp_path_factory.mktemp("sets") / "data", data_sets="shop,music", **limits)
+    of_shop = {"shop__max_n": 150, "shop__max_waiting": 2, "shop__max_ratings": 3}
+    of_music = {"music__rate_limit_per_s": 40, "music__max_body_bytes": 2000}
+    service = Service(tmp_path_factory.mktemp("sets") / "data", data_sets="shop,music", **of_shop, **of_music)
     yield service
     service.kill()
 
@@ -58,8 +66,9 @@ def test_each_data_set_has_its_own_ratings_items_and_documents(service):
 def test_every_route_is_behind_the_prefix(service):
     default, shop = (service.client.get(f"{path}/openapi.json").json() for path in ("", "/d/shop"))
     assert shop.pop("servers") == [{"url": "/d/shop"}]
-    assert shop == default
-    for path in default["paths"]:
+    of_each = {path for path in default["paths"] if not path.startswith("/admin/keys")}  # keys are of the whole service
+    assert set(shop["paths"]) == of_each
+    for path in sorted(of_each):
         url = path.replace("{", "x").replace("}", "")
         answers = [service.client.get(prefix + url) for prefix in ("", "/d/shop")]
         assert answers[0].status_code == answers[1].status_code, path
@@ -119,6 +128,75 @@ def test_metrics_and_readiness_are_of_one_data_set_and_the_whole(service):
     assert patched not in service.client.get("/metrics").text
     answers = [service.client.get(f"{path}/health/ready").json() for path in PATHS.values()]
     assert [answer["status"] for answer in answers] == ["ready"] * 3
+
+
+def test_a_flood_on_one_data_set_leaves_the_others_in_time(service):
+    """The flood waits for an entry that never comes, so it fills the queue of its data set for two seconds."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        never = {"wait_for": "99999999999999-0"}
+        flood = [pool.submit(service.client.get, "/d/shop/popular", params=never) for _ in range(8)]
+        eventually(lambda: sum(future.done() for future in flood) >= 6)
+        position = rate(service, "", [("eve", "one", 4)])
+        others = [
+            service.client.get(path, params={"wait_for": position}) for path in ("/popular", "/users/eve/ratings")
+        ]
+        were_waiting = sum(not future.done() for future in flood)
+    assert [answer.status_code for answer in others] == [200, 200]
+    assert were_waiting
+    problems = [future.result().json()["type"].rpartition(":")[2] for future in flood]
+    assert sorted(problems) == ["not-seen-yet"] * 2 + ["overloaded"] * 6
+    assert "nearfield_queue_length" in service.client.get("/d/shop/metrics").text
+
+
+def test_one_data_set_trains_at_a_time_and_the_model_is_its_own(service):
+    with FileLock.take(service.data / data_sets.TURN):  # as if another data set trained
+        job = service.client.post("/d/shop/admin/retrain", json={"algorithm": "ease"}).json()
+        cancelled = service.client.post("/d/music/admin/retrain", json={"algorithm": "ease"}).json()
+        waiting = [f"/d/shop/admin/jobs/{job['id']}", f"/d/music/admin/jobs/{cancelled['id']}"]
+        eventually(lambda: [service.client.get(path).json()["reason"] for path in waiting] == [WAITS, WAITS])
+        assert {service.client.get(path).json()["state"] for path in waiting} == {"running"}
+        assert service.client.delete(waiting[1]).status_code == 202
+        eventually(lambda: service.client.get(waiting[1]).json()["state"] == "cancelled")
+    with Client(f"{service.client.base_url}/d/shop") as shop:
+        ended = shop.ended_job(job["id"])
+    assert (ended["state"], ended["promoted"], ended["reason"]) == ("succeeded", True, None)
+    models = {name: service.client.get(f"{path}/admin/models").json()["models"] for name, path in PATHS.items()}
+    assert [len(of_one) for of_one in models.values()] == [0, 1, 0]
+    assert service.client.get("/d/shop/recommend/bob?n=5").json()["model_version"] == ended["version"]
+    assert (service.data / "sets" / "shop" / "live.json").exists()
+
+
+def test_a_damaged_or_removed_data_set_leaves_the_others_serving(tmp_path):
+    service = FrontService(tmp_path / "data", data_sets="old,music")
+    try:
+        paths = {"": "", "old": "/d/old", "music": "/d/music"}
+        last = {name: rate(service, path, [("ann", f"of-{name}", 5)]) for name, path in paths.items()}
+        assert service.stop() == 0
+        folders = {"": tmp_path / "data", "music": tmp_path / "data/sets/music"}
+        segments = {name: next((folder / "ratings").glob("*.parquet")) for name, folder in folders.items()}
+        whole = {name: segment.read_bytes() for name, segment in segments.items()}
+        for name, segment in segments.items():
+            segment.write_bytes(whole[name][: len(whole[name]) // 2])
+        service.set(data_sets="music,shop")
+        service.start()
+        assert seen(service, "/d/shop", rate(service, "/d/shop", [("ann", "of-shop", 5)])) == [("of-shop", 5.0)]
+        assert service.client.get("/d/old/popular").status_code == 404
+        assert str(RatingLog(tmp_path / "data/sets/old/ratings").last_id()) == last["old"]
+        refused = {name: service.client.get(f"{PATHS[name]}/health/ready") for name in segments}
+        assert [answer.status_code for answer in refused.values()] == [503, 503]
+        assert all(segment.name in refused[name].json()["detail"] for name, segment in segments.items())
+        assert service.client.get("/health/live").status_code == 200
+        assert service.client.post("/ratings", json={"user": "a", "item": "b", "rating": 1}).status_code == 503
+        segments[""].write_bytes(whole[""])
+        service.signal("engine", signal.SIGKILL)  # they would start again by themselves after a while
+        eventually(lambda: "data set music: " in service.client.get("/health/ready").json()["detail"])
+        assert seen(service, "", last[""]) == [("of-", 5.0)]
+        segments["music"].write_bytes(whole["music"])
+        service.signal("engine-music", signal.SIGKILL)
+        eventually(lambda: service.client.get("/health/ready").status_code == 200)
+        assert seen(service, "/d/music", last["music"]) == [("of-music", 5.0)]
+    finally:
+        service.kill()
 
 
 def test_a_url_and_an_option_name_a_data_set(service, tmp_path):

@@ -1,10 +1,14 @@
-"""Settings that are addresses: hosts, networks of proxies, the URL of Redis."""
+"""Settings that are addresses: hosts, origins of pages, networks of proxies, the URL of Redis."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 
 from service.environment import is_redis_url
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s*]+")
+_DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")  # which no browser sends
 
 
 def is_loopback(host: str) -> bool:
@@ -35,3 +39,17 @@ def check_redis(value: str | None) -> str | None:
             " for an embedded server"
         )
     return value
+
+
+def check_origins(value: list[str]) -> list[str]:
+    """The origins of `cors_origins` in lower case, as browsers send them; `ValueError` if one is none."""
+    origins = [text.lower() for text in value]
+    if origins == ["*"]:
+        return origins
+    for text in origins:
+        if not _ORIGIN.fullmatch(text) or _DEFAULT_PORT.fullmatch(text):
+            raise ValueError(
+                "Invalid cors_origins: expected origins such as https://shop.example or http://localhost:3000, without"
+                f" a path or the default port, or * alone, got {text!r}"
+            )
+    return origins

@@ -25,7 +25,7 @@ from gpu.algorithms import ALGORITHMS
 from gpu.backend import BackendName
 from gpu.params import Values
 from service import data_sets, environment
-from service.addresses import check_networks, check_redis, is_loopback
+from service.addresses import check_networks, check_origins, check_redis, is_loopback
 from service.data_sets import check_names, parse_names
 from service.environment import is_address
 from service.errors import InvalidSetting
@@ -142,6 +142,11 @@ class Settings(BaseSettings):
         [],
         description="Networks of proxies (CIDRs, comma-separated) whose X-Forwarded-For names the client. Unset: none.",
     )
+    cors_origins: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Origins (https://shop.example, comma-separated) whose pages may use the service in a browser, also"
+        " while no key is set. *: any, with a key. Unset: none.",
+    )
     rate_limit_per_s: PositiveFloat | None = Field(
         None, allow_inf_nan=False, description="Requests per second and client address; more get 429. Unset: no limit."
     )
@@ -196,6 +201,7 @@ class Settings(BaseSettings):
 
     _check_redis = field_validator("redis")(check_redis)
     _check_networks = field_validator("trusted_proxies")(check_networks)
+    _check_origins = field_validator("cors_origins")(check_origins)
     _check_scale = field_validator("rating_scale")(check_scale)
     _split_scale = field_validator("rating_scale", mode="before")(parse_scale)
     _check_data_sets = field_validator("data_sets")(check_names)
@@ -207,7 +213,7 @@ class Settings(BaseSettings):
         (parse_event_types if info.field_name == "events" else parse_half_lives)(value)
         return value
 
-    @field_validator("default_models", "trusted_proxies", mode="before")
+    @field_validator("default_models", "trusted_proxies", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value

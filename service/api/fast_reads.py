@@ -96,6 +96,7 @@ class FastReads:
     def __init__(self, gateway: Gateway, get: FastGet, data_set: bytes = b"") -> None:
         self._gateway, self._get, self._n_left_out = gateway, get, len(data_set)
         self._beginnings = b"GET " + data_set + get.prefix, b"HEAD " + data_set + get.prefix
+        self._is_cors, self._always = gateway.cors.is_on, gateway.cors.always
         self._date_s, self._date = 0, b""
 
     def begin(self, connection: Connection, request: bytes) -> bool:
@@ -113,6 +114,8 @@ class FastReads:
         url, _, version = rest.partition(b" ")
         header = _header(request[end:])
         if header is None or version != b"HTTP/1.1" or _URL.fullmatch(url) is None:
+            return False
+        if self._is_cors and any(name == b"origin" for name, _ in header.fields):
             return False
         path, _, text = url[self._n_left_out :].partition(b"?")
         query = self._get.query(path[len(self._get.prefix) :], text)
@@ -144,10 +147,11 @@ class FastReads:
         except Exception as error:
             self._refuse(connection, record, header, error)
         else:
-            self._write(connection, record, header, 200, content, JSON, [])
+            self._write(connection, record, header, 200, content, JSON, self._always)
 
     def _refuse(self, connection: Connection, record: RequestRecord, header: _Header, error: Exception) -> None:
-        self._write(connection, record, header, *self._gateway.refusal(error, record))
+        status, content, media, extra = self._gateway.refusal(error, record)
+        self._write(connection, record, header, status, content, media, [*extra, *self._always])
 
     def _write(
         self,

@@ -19,7 +19,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api import bodies, problems
+from service.api import bodies, cors, problems
 from service.api.auth import Keys
 from service.api.bodies import JSON, Message, RequestHeaders
 from service.api.client_address import ClientAddresses
@@ -34,11 +34,13 @@ from service.logs import LineBudget
 from service.metrics import Metrics
 from service.settings import Settings
 
+NO_CONTENT = 204
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
+PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which the gateway answers
 REFUSED = "refused"  # counted as the route of requests that were refused before routing
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | {b"x-api-key", b"x-request-id", b"host", b"origin"}
+_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {b"x-api-key", b"x-request-id", b"host"}
 _log = structlog.get_logger(__name__)
 
 
@@ -81,6 +83,7 @@ class Gateway:
 
     Attributes:
         keys: the keys of the service.
+        cors: which pages of other origins may read answers.
     """
 
     def __init__(
@@ -88,7 +91,8 @@ class Gateway:
     ) -> None:
         self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
         self.keys, self._rate = Keys(settings), rate
-        self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
+        self.cors = cors.Cors(settings.cors_origins)
+        self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck(self.cors.origins)
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body, self._of_data_set = settings.max_body_bytes, path_of(settings.data_set)
         self._logs_all = settings.log_level == "debug"
@@ -105,8 +109,15 @@ class Gateway:
         record = RequestRecord(scope["method"], path, self.request_id(headers), started)
         if record.method == "HEAD":  # all code below answers it like GET
             scope, send = {**scope, "method": "GET", "is_head": True}, without_body(send)
+        if self.cors.is_on:
+            send = self.cors.adding(send, headers.get(b"origin"))
         route = REFUSED
         try:
+            if self.cors.is_on and (allowed := self.cors.preflight(record.method, headers)) is not None:
+                self._limited_address(path, scope["client"], scope["headers"])
+                await _send_nothing(send, [(b"x-request-id", record.request_id.encode()), *allowed])
+                self.count(record, PREFLIGHT, NO_CONTENT)
+                return
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
             routes, method = self._fast_routes, scope["method"]
@@ -160,9 +171,7 @@ class Gateway:
         Raises:
             TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: a check failed.
         """
-        address = self._addresses.of(peer, every_header)
-        if self._rate.is_on:
-            self._rate.check(path, address)
+        address = self._limited_address(path, peer, every_header)
         key = headers.get(b"x-api-key")
         if self.keys.need_none(path):
             self._sites.check(path, headers)
@@ -172,6 +181,15 @@ class Gateway:
         fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             bodies.check_announced(method, path, headers, self._max_body)
+
+    def _limited_address(
+        self, path: bytes, peer: tuple[str, int] | None, every_header: Iterable[tuple[bytes, bytes]]
+    ) -> str:
+        """The address of the client, which has not sent too many requests; otherwise raises `TooManyRequests`."""
+        address = self._addresses.of(peer, every_header)
+        if self._rate.is_on:
+            self._rate.check(path, address)
+        return address
 
     def refusal(self, error: Exception, record: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for an error; logs unforeseen errors."""
@@ -273,6 +291,11 @@ async def _send(send: Send, status: int, content: bytes, media: bytes, request_i
     headers = _headers(content, media, request_id, extra)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
+
+
+async def _send_nothing(send: Send, headers: Headers) -> None:
+    await send({"type": "http.response.start", "status": NO_CONTENT, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _headers(content: bytes, media: bytes, request_id: str, extra: Headers) -> Headers:

@@ -7,7 +7,7 @@ can send simple requests to any address (cross-site request forgery), and can ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from service.addresses import is_loopback
 from service.errors import ForeignSite
@@ -18,9 +18,14 @@ _KEYS = "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY, or call it as localhost"
 
 
 class SiteCheck:
-    """Admits requests that use this machine's own name and do not come from a page of another site."""
+    """Admits requests that use this machine's own name and do not come from a page of another site.
 
-    def __init__(self) -> None:
+    Args:
+        origins: sites that are not refused: their pages may use the service by the setting `cors_origins`.
+    """
+
+    def __init__(self, origins: Collection[bytes] = ()) -> None:
+        self._origins = origins
         self._checked: set[bytes | None] = {None}
 
     def check(self, path: bytes, headers: Mapping[bytes, bytes]) -> None:
@@ -35,7 +40,7 @@ class SiteCheck:
         if host is not None and host not in self._checked:
             self._check_host(host)
         origin = headers.get(b"origin")
-        if origin is not None and origin.partition(b"://")[2] != host:
+        if origin is not None and origin.partition(b"://")[2] != host and origin not in self._origins:
             raise ForeignSite(
                 f"Invalid Origin: expected the service's own while no key is set, got {_shown(origin)}; {_KEYS}"
             )

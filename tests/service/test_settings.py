@@ -114,6 +114,12 @@ def test_an_address_that_kubernetes_injects_is_no_port(monkeypatch: pytest.Monke
         {"trusted_proxies": "nginx"},
         {"trusted_proxies": "10.0.0.1/8"},
         {"trusted_proxies": "10.0.0.0/8,"},
+        {"cors_origins": "shop.example"},
+        {"cors_origins": "https://shop.example/"},
+        {"cors_origins": "https://shop.example:443"},
+        {"cors_origins": "https://*.shop.example"},
+        {"cors_origins": "*,https://shop.example"},
+        {"cors_origins": "null"},
         {"unknown": 1},
     ],
 )

@@ -276,3 +276,45 @@ def test_a_crash_in_a_lane_is_a_problem_document_without_details():
     assert answer.status_code == 500
     assert "boom" not in answer.text
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+SHOP = {"Origin": "https://shop.example"}
+PREFLIGHT = {"Access-Control-Request-Method": "GET"}
+
+
+def test_without_the_setting_no_answer_knows_origins():
+    call = Caller(api_key=KEY)
+    for method in ("GET", "OPTIONS"):
+        answer = call(method, "/echo/a", headers=SHOP | PREFLIGHT)
+        assert answer.status_code == 401
+        assert not [name for name in answer.headers if name.startswith("access-control-") or name == "vary"]
+
+
+def test_preflights_are_counted_and_limited_and_a_page_can_read_that():
+    call = Caller(api_key=KEY, cors_origins="https://shop.example", rate_limit_per_s=SLOW)
+    assert call("OPTIONS", "/echo/a", headers=SHOP | PREFLIGHT).status_code == 204
+    assert call.counted("OPTIONS", "preflight", 204) == 1
+    for method in ("GET", "OPTIONS"):
+        answer = call(method, "/echo/a", headers=SHOP | PREFLIGHT)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (429, SHOP["Origin"])
+
+
+def test_any_page_is_allowed_with_a_key_alone():
+    with_key, without = Caller(api_key=KEY, cors_origins="*"), Caller(cors_origins="*")
+    answer = with_key("GET", "/echo/a", headers=SHOP | {"X-API-Key": KEY})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
+    assert without("GET", "/echo/a", headers=SHOP).status_code == 403
+    assert without("GET", "/echo/a").status_code == 200
+
+
+def test_pages_that_are_named_are_allowed_without_keys_too():
+    call = Caller(cors_origins="https://shop.example")
+    assert call("GET", "/echo/a", headers=SHOP).status_code == 200
+    assert call("GET", "/echo/a", headers={"Origin": "https://evil.example"}).status_code == 403
+    assert call("GET", "/echo/a", headers=SHOP | {"Host": "rebound.example"}).status_code == 403
+
+
+def test_a_question_that_is_no_preflight_takes_the_usual_path():
+    call = Caller(api_key=KEY, cors_origins="https://shop.example")
+    assert call("OPTIONS", "/echo/a", headers=SHOP).status_code == 401
+    assert call("OPTIONS", "/echo/a", headers=PREFLIGHT).status_code == 401

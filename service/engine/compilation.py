@@ -78,6 +78,7 @@ def needed(algorithm: str, backend: Backend = HOST) -> set[str]:
     names = [*_HISTORY, *_ANSWERS]
     lacking = {"arena.move_rows", "rating_table.looked_up"}  # only reading the log, and events, call them
     lacking |= _BY_FACTORS if params.has_item_weights else _BY_RATINGS
+    lacking |= set() if isinstance(params, CulshParams) else {"item_index.unlist"}  # only they have lists of neighbors
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
         names += _HASHED if isinstance(params, CulshParams) else ()

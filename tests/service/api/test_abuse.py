@@ -19,7 +19,7 @@ MAX_CONNECTIONS = 400  # a quarter for each of four addresses
 SPARE_BYTES = 50 << 20
 SOON_S = 10.0  # on a busy machine; a healthy answer takes milliseconds
 HEALTH = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-GUARDED = b"GET / HTTP/1.1\r\n\r\n"
+GUARDED = b"GET /popular HTTP/1.1\r\n\r\n"
 
 
 @pytest.fixture(scope="module")

@@ -84,5 +84,7 @@ def test_a_folder_that_others_use_too_stays_open_but_for_our_part(tmp_path: Path
     data.mkdir(mode=0o755)
     (data / "redis").mkdir(mode=0o755)
     (data / "letters.txt").touch(0o644)
+    data.chmod(0o755)  # whatever the umask is
+    (data / "letters.txt").chmod(0o644)
     files.close_to_others(data, frozenset({"redis"}))
     assert [mode(path) for path in (data, data / "redis", data / "letters.txt")] == [0o755, 0o700, 0o644]

@@ -317,6 +317,7 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--linked", action="store_true")
     options = parser.parse_args()
+    os.umask(0o022)  # an engine's, so that the image's user may read what a layer creates
     leave(CLONE_NEWNS)  # no mount below is seen by any other process, or outlives this one
     mount("--make-rprivate", "/")
     mount("-t", "tmpfs", "-o", "size=4g", "tmpfs", str(WORK))

@@ -37,7 +37,7 @@ class Keyspace(NamedTuple):
 
     @property
     def signing(self) -> str:
-        """The key that signs cursors."""
+        """The key that signs cursors and recommendation ids."""
         return f"{self.prefix}:signing"
 
     @property

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from typing import NamedTuple
 
 import msgspec
 
+from service.signing import Signer
+
 MAX_LENGTH = 1024  # characters
-SIGNATURE_BYTES = 16
+PURPOSE = "recommendation"
 _INVALID = "expected one that this service has given in an answer for this user, got another text"
 
 
@@ -39,15 +39,19 @@ _decoder = msgspec.json.Decoder(Shown)
 
 
 class RecommendationIds:
-    """Makes and verifies ids with the key of the data folder."""
+    """Makes and verifies ids with the key of the service; methods raise what reading the key raises."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+
+    def check(self) -> None:
+        """Check that ids can be made; raises `NotReady`."""
+        self._signer.check()
 
     def of(self, shown: Shown, user: str) -> str:
         """The id of a list that was shown to `user`."""
         content = msgspec.json.encode(shown)
-        return f"{_text(content)}.{_text(self._signature(content, user))}"
+        return f"{_text(content)}.{_text(self._signer.signature(PURPOSE, _signed(content, user)))}"
 
     def verified(self, text: str, user: str) -> Shown:
         """The content of an id.
@@ -57,16 +61,12 @@ class RecommendationIds:
         """
         content, _, signature = text.partition(".")
         try:
-            is_ours = hmac.compare_digest(_bytes(signature), self._signature(_bytes(content), user))
+            is_ours = self._signer.has_signed(PURPOSE, _signed(_bytes(content), user), _bytes(signature))
         except (ValueError, binascii.Error):
             is_ours = False
         if not is_ours:
             raise ValueError(f"Invalid recommendation_id: {_INVALID}")
         return content_of(text)
-
-    def _signature(self, content: bytes, user: str) -> bytes:
-        message = len(content).to_bytes(4, "big") + content + user.encode()
-        return hmac.digest(self._key, message, hashlib.sha256)[:SIGNATURE_BYTES]
 
 
 def content_of(text: str) -> Shown:
@@ -74,9 +74,16 @@ def content_of(text: str) -> Shown:
     return _decoder.decode(_bytes(text.partition(".")[0]))
 
 
+def _signed(content: bytes, user: str) -> bytes:
+    return len(content).to_bytes(4, "big") + content + user.encode()
+
+
 def _text(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    content = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    if _text(content) != text:  # else several texts would be one id
+        raise ValueError("not as this service encodes")
+    return content

@@ -240,8 +240,7 @@ class Runtime(Components):
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
         parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
-        key = signing_key.read_or_make(settings.data)
-        engine = Engine(history, chosen, settings.default_models, *parts, key)
+        engine = Engine(history, chosen, settings.default_models, *parts)
         self._engine = engine
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
@@ -286,7 +285,9 @@ class Runtime(Components):
         while True:
             try:
                 await self._stream.check_writable()
-            except ServiceError as error:
+                if reported:  # it may be another server, without the key
+                    await self._agree_on_key()
+            except (ServiceError, OSError) as error:
                 if str(error) != reported:
                     _log.warning("redis takes no writes", error=str(error))
                 reported = str(error)
@@ -296,13 +297,16 @@ class Runtime(Components):
                 self._engine.stages.clear(REDIS)
             await asyncio.sleep(CHECK_REDIS_EVERY_S)
 
+    async def _agree_on_key(self) -> None:
+        self._engine.signer.key = await asyncio.to_thread(signing_key.agree, self.settings.data, self._stream)
+
     async def _verified(self) -> None:
         """Wait until the server is there and verified; raise at once if it is volatile."""
         reported = ""
         while not self._is_stopping:
             try:
                 await asyncio.to_thread(self._stream.verify)
-                self._engine.cursors.signer = await asyncio.to_thread(self._stream.signer)
+                await self._agree_on_key()
             except VolatileServer:
                 raise
             except Unavailable as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection
+from functools import partial
 from typing import Any, TypeGuard
 
 import msgspec
@@ -12,11 +13,12 @@ import msgspec
 from service.api.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
 from service.limits import MAX_RATING
 from service.recommendation_ids import RecommendationIds
+from service.signing import KEY_BYTES, Signer
 from service.storage.events import LATEST_EVENT_S, TypedEvent
 from service.validation import MAX_SHOWN
 
 _typed = Typed(TypedEvent)
-NO_KEY = RecommendationIds(secrets.token_bytes(32))  # verifies none
+NO_KEY = RecommendationIds(Signer(partial(secrets.token_bytes, KEY_BYTES)))  # verifies none
 
 
 def read_events(

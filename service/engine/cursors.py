@@ -27,7 +27,7 @@ from service.engine.id_table import RETIRED
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, Recommendation, SetNeighbors
 from service.engine.ranking import Ranking
 from service.errors import Gone, InvalidRequest, NotReady
-from service.signing import SIGNATURE_BYTES, Signer
+from service.signing import SIGNATURE_BYTES
 from service.storage.events import StreamId
 
 BEGIN = ""  # the cursor that asks for a first page
@@ -56,15 +56,10 @@ class Shown(NamedTuple):
 
 
 class Cursors:
-    """Answers queries by a `Ranking`, page after page for those with a cursor. Belongs to the engine thread.
-
-    Attributes:
-        signer: None until Redis has given the key.
-    """
+    """Answers queries by a `Ranking`, page after page for those with a cursor. Belongs to the engine thread."""
 
     def __init__(self, history: History, ranking: Ranking) -> None:
-        self._history, self._ranking = history, ranking
-        self.signer: Signer | None = None
+        self._history, self._ranking, self._signer = history, ranking, ranking.signer
 
     def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
         """The answer, or the exception, for each query; see `Ranking.answer`."""
@@ -99,13 +94,12 @@ class Cursors:
         size, text = _size(query), query.cursor or BEGIN
         if getattr(query, "offset", 0):
             raise InvalidRequest("Invalid offset: expected 0 with a cursor, which begins where the page before ended")
-        if self.signer is None:
-            raise NotReady("the key of cursors is not known yet: Redis is starting")
+        self._signer.check()
         if text == BEGIN:
             return Shown("", "", np.zeros((0, size), dtype=np.uint8))
         raw, context = _decoded(text), _context(query)
         content, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
-        is_ours = self.signer.has_signed(PURPOSE, context + content, signature)
+        is_ours = self._signer.has_signed(PURPOSE, context + content, signature)
         if not is_ours and content[1 : 1 + CHECKSUM_BYTES] != _checksum(context) and content[:1] == bytes([FORMAT]):
             raise InvalidRequest(
                 "Invalid cursor: expected `next` of an earlier page of this list, got one of another user or with other"
@@ -149,7 +143,7 @@ class Cursors:
     def _next(self, query: Any, shown: Shown, answer: Any) -> str | None:
         """The cursor of the next page; None if there is none."""
         found, size = _lines(answer), _size(query)
-        if len(found) < query.n or len(found) + len(shown.things) > MAX_SHOWN or self.signer is None:
+        if len(found) < query.n or len(found) + len(shown.things) > MAX_SHOWN:
             return None
         if _is_of_users(query):
             rows = [self._history.users.row(one.user) for one in found]
@@ -163,7 +157,7 @@ class Cursors:
         context = _context(query)
         content = bytes([FORMAT]) + _checksum(context) + b"".join(bytes([len(name)]) + name for name in names)
         content += things.tobytes()
-        signature = self.signer.signature(PURPOSE, context + content)
+        signature = self._signer.signature(PURPOSE, context + content)
         return base64.urlsafe_b64encode(content + signature).rstrip(b"=").decode()
 
 

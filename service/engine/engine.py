@@ -52,7 +52,7 @@ class Engine:
     Attributes:
         history: ids and last ratings; use it only in slices (`run_slices`).
         live: the live models; only `model_swap` changes it.
-        cursors: answers queries; takes the key of the service once Redis is there.
+        signer: signs cursors and recommendation ids; takes the key of the service once Redis is there.
         stages: progress of the start; the service is ready when all are done.
         failure: the error that stopped the thread, or None.
         n_forgotten: number of users who have been forgotten since the start.
@@ -67,7 +67,6 @@ class Engine:
         metrics: Metrics | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
-        signing_key: bytes = b"",
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -78,15 +77,15 @@ class Engine:
             limits: how many queries may wait, how long, and how many one batch holds.
             metrics: series to update; None updates none.
             on_failure: called once, on the event loop, when an exception has ended the thread.
-            half_lives, signing_key: see `Ranking`.
+            half_lives: see `Ranking`.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._ranking = Ranking(history, default_models, half_lives, signing_key)
-        self.live = self._ranking.live
-        self.cursors = Cursors(history, self._ranking)
+        self._ranking = Ranking(history, default_models, half_lives)
+        self.live, self.signer = self._ranking.live, self._ranking.signer
+        self._cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
         self._ranking.answer_to |= self._prequential.answer_to
         self.n_forgotten = 0
@@ -269,7 +268,7 @@ class Engine:
         self._metrics.queue_seconds.observe(QUERIES, *[now - pending.since for pending in pending_queries])
         self._metrics.batch_size.observe((), len(pending_queries))
         pending_queries = self._pending_queries.in_time(pending_queries, now)
-        answers = self.cursors.answer([pending.query for pending in pending_queries], self._as_of)
+        answers = self._cursors.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready

@@ -50,7 +50,9 @@ class Experiments:
         Raises:
             UnknownExperiment: there is none of that id.
             InvalidRequest: it names no user, or another model.
+            NotReady: there is no key to sign with yet.
         """
+        self._ids.check()
         users = (query.user,) if query.user is not None else query.users
         if users is None:
             raise InvalidRequest("Invalid experiment: expected a user, whose id decides the arm, got ratings alone")

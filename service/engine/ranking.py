@@ -31,6 +31,7 @@ from service.engine.what_if import Extra, WhatIf
 from service.errors import UnknownUser
 from service.half_lives import DEFAULT_HALF_LIVES
 from service.recommendation_ids import RecommendationIds
+from service.signing import Signer
 from service.storage.events import StreamId
 
 N_REASONS = 3
@@ -52,6 +53,7 @@ class Ranking:
 
     Attributes:
         live: the live models.
+        signer: signs pages and answers of experiments; its key is set when it is known.
         experiments: their arms and answers.
         answer_to: for each type of query but `Recommend` the function that answers it.
     """
@@ -61,11 +63,9 @@ class Ranking:
         history: History,
         default_models: Sequence[str],
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
-        signing_key: bytes = b"",
     ) -> None:
-        """`signing_key`: of recommendation ids; only tests have none."""
         self._history = history
-        self.live = LiveModels(default_models)
+        self.live, self.signer = LiveModels(default_models), Signer()
         self._selection = Selection(history)
         self._common = CommonLists(history, self._selection, half_lives)
         self._what_if = WhatIf(history)
@@ -74,7 +74,7 @@ class Ranking:
         self._exploration = Exploration()
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
-        self.experiments = Experiments(history, self.live, RecommendationIds(signing_key))
+        self.experiments = Experiments(history, self.live, RecommendationIds(self.signer))
         self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to, **self.experiments.answer_to}
 
     # --- the live models

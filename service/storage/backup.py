@@ -1,8 +1,8 @@
 """`back_up` and `restore`: the durable state of a data folder at one position, in a folder or a tar file.
 
-A backup has the rating log, the live snapshots, `live.json` and the files of `sealed_file.NAMES`. The log has all that
-was acknowledged up to its last position: ratings, events, items, what is hidden. So nothing of Redis is needed
-(`complete_log`).
+A backup has the rating log, the live snapshots, `live.json`, the files of `sealed_file.NAMES` and the signing key. The
+log has all that was acknowledged up to its last position: ratings, events, items, what is hidden. So nothing of Redis
+is needed (`complete_log`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
-from service.errors import CorruptLog, CorruptSnapshot, ServiceError, UnknownVersion
+from service.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
 from service.keyspace import Keyspace
 from service.settings import Settings
-from service.storage import backup_files, files, live_versions, log_manifest, sealed_file, snapshot
+from service.storage import backup_files, files, live_versions, log_manifest, sealed_file, signing_key, snapshot
 from service.storage.archiver import LOCK, Archiver
 from service.storage.backup_files import FolderTarget, OnBytes, Opener, Target
 from service.storage.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
@@ -122,6 +122,8 @@ def back_up(
         listed = {name.removeprefix("ratings/"): [one] for name, one in found.items() if name.startswith("ratings/")}
         written = {"ratings/manifest.json": log_manifest.encoded(listed), "live.json": live_versions.encoded(live)}
         written |= sealed_file.all_of(data)
+        with contextlib.suppress(NotReady):  # the service never ran since there are keys
+            written[signing_key.KEY_FILE] = signing_key.read(data)
         found |= {name: _add(target, name, content) for name, content in written.items()}
         now_ms = int(time.time() * 1000)
         manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found)

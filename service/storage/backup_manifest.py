@@ -13,7 +13,8 @@ from service.storage.log_manifest import Sum
 MANIFEST_FILE = "backup.json"
 FORMAT = 1
 _FILE_NAME = re.compile(
-    r"live\.json|keys\.json|ratings/[0-9._]+\.parquet|ratings/manifest\.json|snapshots/[a-zA-Z0-9.-]+/[a-z0-9._]+"
+    r"ratings/[0-9._]+\.parquet|ratings/manifest\.json|snapshots/[a-zA-Z0-9.-]+/[a-z0-9._]+"
+    r"|live\.json|keys\.json|signing\.key"
 )
 
 

@@ -1,42 +1,65 @@
-"""`DATA/signing.key`: the key of recommendation ids, which all processes on the folder share."""
+"""The key of `service.signing`, which is in Redis, and its copy `DATA/signing.key`.
+
+All replicas of a stream share a Redis, so its key counts. The copy is what front processes read and what a backup
+holds. A Redis without a key, such as a new one after a restore, gets that of the copy.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
 from pathlib import Path
 
+from service.errors import NotReady
+from service.signing import KEY_BYTES
 from service.storage import files
+from service.storage.stream import Stream
 
 KEY_FILE = "signing.key"
-KEY_BYTES = 32
 
 
-def read_or_make(data: Path) -> bytes:
-    """The key; the first process makes it. Without the file, ids that were given before are no longer ours.
+def agree(data: Path, stream: Stream) -> bytes:
+    """The key of all processes with this Redis; the first of them makes it. The copy has it on return.
 
     Raises:
+        StreamUnavailable: Redis is gone.
         OSError: the folder cannot be written or read.
     """
+    own = _copy(data)
+    key = stream.signing_key(own or secrets.token_bytes(KEY_BYTES))
+    if key != own:
+        _write(data, key)
+    return key
+
+
+def read(data: Path) -> bytes:
+    """The copy of the key.
+
+    Raises:
+        NotReady: no process on this folder has agreed on a key yet.
+    """
+    if (key := _copy(data)) is None:
+        raise NotReady(f"{data / KEY_FILE} is missing or torn: the service writes it when it starts")
+    return key
+
+
+def _copy(data: Path) -> bytes | None:
+    """The copy; None if there is none, or a torn one."""
+    try:
+        key = files.read_regular(data / KEY_FILE)
+    except FileNotFoundError:
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+def _write(data: Path, key: bytes) -> None:
+    """Replace the copy; replicas may do it at the same time, with the same key."""
     path = data / KEY_FILE
-    with contextlib.suppress(FileNotFoundError):
-        return _read(path)
     temporary = path.with_name(f".{KEY_FILE}.{secrets.token_hex(8)}.tmp")
     temporary.touch(mode=0o600, exist_ok=False)
     try:
-        temporary.write_bytes(secrets.token_bytes(KEY_BYTES))
+        temporary.write_bytes(key)
         files.sync(temporary)
-        with contextlib.suppress(FileExistsError):  # another process was first
-            os.link(temporary, path)
-        files.sync(data)
+        temporary.replace(path)
     finally:
-        temporary.unlink()
-    return _read(path)
-
-
-def _read(path: Path) -> bytes:
-    key = files.read_regular(path)
-    if len(key) != KEY_BYTES:
-        raise OSError(f"Invalid {path}: expected {KEY_BYTES} bytes, got {len(key)}; remove it to get a new one")
-    return key
+        temporary.unlink(missing_ok=True)
+    files.sync(data)

@@ -4,7 +4,7 @@ nearfield:ratings    stream, one entry per accepted request (`service.storage.ev
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
 nearfield:rejected   stream, bad entries under their original id, with the reason
 nearfield:commit     string, a position that a process has asked the archiver to commit
-nearfield:signing    string, the key of `service.signing`; all processes with this Redis have the same
+nearfield:signing    string, the key that signs, see `service.storage.signing_key`
 nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
 
 These are the names of the default data set (`service.keyspace`).
@@ -13,7 +13,6 @@ These are the names of the default data set (`service.keyspace`).
 from __future__ import annotations
 
 import asyncio
-import secrets
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ import structlog
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
 from service.keyspace import DEFAULT, Keyspace
 from service.settings import AppendFsync
-from service.signing import KEY_BYTES, Signer
 from service.storage.append_pipe import RedisPipe
 from service.storage.appender import Appender
 from service.storage.durability import refuse_volatile
@@ -125,11 +123,12 @@ class Stream:
         self._check_durability()
         self._raise_last_id(self._floor())
 
-    def signer(self) -> Signer:
-        """A signer with the key that the first process made. Raises `StreamUnavailable`."""
+    def signing_key(self, proposed: bytes) -> bytes:
+        """The key of all processes with this Redis: `proposed`, if it has none yet. Raises `StreamUnavailable`."""
         with translated():
-            self._client.set(self._keys.signing, secrets.token_bytes(KEY_BYTES), nx=True)
-            return Signer(self._client.get(self._keys.signing))
+            self._client.set(self._keys.signing, proposed, nx=True)
+            key: bytes = self._client.get(self._keys.signing)
+            return key
 
     def verify_run(self, run_id: str) -> None:
         """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).

@@ -38,6 +38,9 @@ def test_a_restored_service_answers_as_the_one_that_was_backed_up(tmp_path: Path
         last = service.rate(("u1", "i2", 1.0), ("late", "i2", 1.5))
         service.api.wait_for(last)
         expected = answers(service)
+        begun = service.get("/recommend/u0", n=4, cursor="").json()["next"]
+        second = service.get("/recommend/u0", n=4, cursor=begun).json()["items"]
+        assert second
         service.stop(signal.SIGKILL)
         service.kill()
         assert str(RatingLog(service.data / "ratings").last_id()) < last  # Redis alone has the newest ones
@@ -48,6 +51,7 @@ def test_a_restored_service_answers_as_the_one_that_was_backed_up(tmp_path: Path
             assert str(RatingLog(tmp_path / f"from-{name}" / "ratings").last_id()) == position
         restored = Service(tmp_path / "from-stopped")
         assert answers(restored) == expected
+        assert restored.get("/recommend/u0", n=4, cursor=begun).json()["items"] == second  # signed with the same key
         again = ["restore", str(tmp_path / "stopped"), "--data", str(restored.data)]
         assert run(again) == 1  # it is in use
         assert restored.rate(("u0", "i0", 2.0)) > last

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -28,6 +26,7 @@ from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING
 from service.recommendation_ids import MAX_LENGTH, RecommendationIds, content_of
 from service.serving import Serving
+from service.signing import Signer
 from service.storage import signing_key
 from service.storage.events import (
     LATEST_EVENT_S,
@@ -146,7 +145,7 @@ async def take_ratings(serving: Serving, body: Body, started: float, source: Sou
 async def take_events(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
     """Check the events, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
-    ids = recommendation_ids(settings.data)
+    ids = RecommendationIds(Signer(partial(signing_key.read, settings.data)))  # reads the key only for an id
     intake = read_events(body, time.time(), settings.event_types, settings.max_ratings, ids)
     answer = await _written(serving, intake, partial(encode_events, source=source), started)
     metrics.events_accepted.inc(len(intake.accepted))
@@ -156,12 +155,6 @@ async def take_events(serving: Serving, body: Body, started: float, source: Sour
             shown = content_of(event.recommendation_id)
             metrics.attributed.labels(shown.experiment, shown.arm, event.type).inc()
     return answer
-
-
-@functools.cache
-def recommendation_ids(data: Path) -> RecommendationIds:
-    """The ids of the service over `data`."""
-    return RecommendationIds(signing_key.read_or_make(data))
 
 
 async def _written(

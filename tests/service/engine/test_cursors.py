@@ -15,7 +15,6 @@ from service.engine.history import History
 from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
 from service.engine.ranking import Ranking
 from service.errors import Gone, InvalidRequest, NotReady
-from service.signing import Signer
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.engine.test_learned_events import history_of, learn, live, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries
@@ -47,7 +46,7 @@ class World:
         self.history = history_of(entries())
         self.ranking = ranking_of(self.history, *(live(self.history, model) for model in models()))
         self.cursors = Cursors(self.history, self.ranking)
-        self.cursors.signer = Signer(key)
+        self.ranking.signer.key = key
 
     def ask(self, query: Any, **changes: Any) -> Any:
         (answer,) = self.cursors.answer([msgspec.structs.replace(query, **changes)], StreamId(9, 0))
@@ -128,7 +127,6 @@ def test_a_cursor_outlives_a_restart_after_a_user_was_forgotten() -> None:
     other = World()
     learn(other.history, other.ranking, Entry(StreamId(4000, 0), "forget", subject=forgotten))
     restarted = Cursors(history, other.ranking)
-    restarted.signer = Signer(KEY)
     query = msgspec.structs.replace(LISTS["users"], cursor=users.next)
     assert set(restarted._ids(query, restarted._opened(query))) == set(names(users))
     assert not set(names(other.ask(LISTS["user"], cursor=items.next))) & set(names(items))

@@ -6,8 +6,21 @@ import re
 
 DEFAULT = "1d,7d"
 MAX_HALF_LIVES = 8  # each one counts every change
+MAX_SHOWN = 80  # characters of a text in a message
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NAME = re.compile(r"([1-9][0-9]{0,3})([mhd])", re.ASCII)
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of a half-life such as 6h.
+
+    Raises:
+        ValueError: it is not a number and a unit; the message has no name of the value.
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a number up to 9999 and m, h or d, such as 6h, got {text[:MAX_SHOWN]!r}")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def parse_half_lives(text: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""`RecentKeys`, by which repeated events are recognized."""
+"""`RecentKeys`, by which repeated events are recognized, and `Showings`, the items that users were shown last."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from gpu.host.online import events as kernels
 
 N_KEPT = 64  # keys of a user; a client that repeats a request after a failure repeats its last events
 NO_KEY = 0
+N_SHOWINGS = 128  # showings of a user that are kept, 8 bytes each: those of a dozen pages
+LAST_S = 2**32 - 1  # Unix seconds, the year 2106: times of showings take 32 bits
 
 
 class RecentKeys:
@@ -41,3 +43,38 @@ class RecentKeys:
     def drop_user(self, user: int) -> None:
         """Forget the keys of a user and overwrite their memory."""
         kernels.drop_user(user, self._arena.directory, self._arena.columns)
+
+
+class Showings:
+    """Remembers the last `N_SHOWINGS` showings of each user, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._arena = Arena(np.int32, np.int32)
+
+    def add(self, users: NDArray[np.integer], items: NDArray[np.integer], seconds: NDArray[np.float64]) -> None:
+        """Remember that each user of (B,) was shown an item at a time in Unix seconds, which is rounded down."""
+        if not len(users):
+            return
+        self._arena.grow(int(users.max()) + 1)  # a service without such events keeps nothing of any user
+        times = np.clip(seconds, 0, LAST_S).astype(np.uint32).view(np.int32)
+        entries = np.stack([items.astype(np.int32), times], axis=1)
+        rows, done = users.astype(np.int64), 0
+        while True:
+            arena = self._arena
+            done = kernels.append(done, rows, entries, arena.directory, arena.columns, N_SHOWINGS)
+            if done == len(rows):
+                return
+            arena.make_room(len(arena.columns[0]))
+
+    def of(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+        """(items, Unix seconds) of the showings of a user, the oldest first."""
+        if user >= self._arena.n_rows:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint32)
+        start = self._arena.starts[user]
+        items, seconds = (column[start : start + self._arena.lengths[user]].copy() for column in self._arena.columns)
+        return items, seconds.view(np.uint32)
+
+    def drop_user(self, user: int) -> None:
+        """Forget the showings of a user and overwrite their memory."""
+        if user < self._arena.n_rows:
+            kernels.drop_user(user, self._arena.directory, self._arena.columns)

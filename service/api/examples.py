@@ -53,6 +53,7 @@ PARAMETERS: dict[str, Any] = {
     "key": operation_examples.KEY_ID,
     "scenario": "home",
     "diversity": 0.3,
+    "rotate": "6h",
     "what": "ratings",
     "format": "ndjson",
     "below": 0,
@@ -62,7 +63,14 @@ PARAMETERS: dict[str, Any] = {
 
 _boost = {"filter": {"tag": "genre", "in": ["western"]}, "add": 0.2}
 _pin = {"item": OTHER_ITEM, "at": 1}
-_rules = {"boosts": [_boost], "pins": [_pin], "max_per": {"tag": "genre", "n": 3}, "diversity": 0.3}
+_rotation = {"half_life": "6h", "by": 0.3}
+_rules = {
+    "boosts": [_boost],
+    "pins": [_pin],
+    "max_per": {"tag": "genre", "n": 3},
+    "diversity": 0.3,
+    "rotate": _rotation,
+}
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
 # Bodies by operation, each by the name that /docs lists.
 BODIES: dict[str, dict[str, Any]] = {
@@ -212,6 +220,7 @@ COMPONENTS: dict[str, Any] = {
     "ExtraRating": {"item": ITEM, "rating": None},
     "JsonValue": 32,
     "MaxPer": _rules["max_per"],
+    "Rotation": _rules["rotate"],
     "Pin": _pin,
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
     "ProblemDocument": PROBLEMS[422],

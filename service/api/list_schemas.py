@@ -19,7 +19,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from service.api.few_faults import few_faults
 from service.api.filter_parser import PREFIXES, BadParameter, tree_of_parameters
-from service.api.rule_schemas import Boosts, Diversity, Filter, MaxPer, Pins, fields_of
+from service.api.rule_schemas import Boosts, Diversity, Filter, HalfLife, MaxPer, Pins, Rotate, fields_of
 from service.api.schemas import Id, Strict, Wait
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
@@ -207,6 +207,11 @@ class RecommendQuery(FilterQuery, Filters, Wait):
 
     cursor: Cursor = _DEFAULT.cursor
     scenario: ScenarioName = None
+    rotate: HalfLife | None = Field(
+        None,
+        max_length=8,
+        description="Show again what was only shown, lowered for each showing by 1, half after this.",
+    )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -223,6 +228,7 @@ class ScenarioBody(Filters):
     boosts: Boosts = Field([], description="Numbers added to the scores of items that pass a filter; they add up.")
     pins: Pins = Field([], description="Items at fixed places.")
     max_per: MaxPer | None = Field(None, description="A limit for items with the same value of a tag.")
+    rotate: Rotate | None = None
 
 
 class SetBody(Wait):

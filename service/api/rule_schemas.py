@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from service.api.filter_parser import SCHEMA, tree_of
 from service.api.schemas import Id, Strict
@@ -13,8 +13,10 @@ from service.engine.filter_tree import text_of
 from service.engine.queries import Recommend
 from service.engine.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules
 from service.errors import InvalidRequest
+from service.half_lives import seconds_of
 from service.limits import MAX_RATING
 
+BY = 1.0  # how much a showing lowers an item at first, in units of the score
 Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
 
 
@@ -39,6 +41,21 @@ class MaxPer(Strict):
     n: int = Field(ge=1, le=MAX_LENGTH, description="Items with the same value, at most.")
 
 
+def _is_half_life(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+HalfLife = Annotated[str, AfterValidator(_is_half_life)]
+
+
+class Rotation(Strict):
+    """How much showings of an item lower it."""
+
+    half_life: HalfLife = Field(description="A number and m, h or d: a showing that is older by this counts half.")
+    by: float = Field(BY, ge=0, le=MAX_RATING, description="What a showing takes off at first, in units of the score.")
+
+
 def _distinct(noun: str, key: Callable[[Pin], Hashable]) -> Callable[[Sequence[Pin]], Sequence[Pin]]:
     def checked(pins: Sequence[Pin]) -> Sequence[Pin]:
         keys = [key(pin) for pin in pins]
@@ -57,6 +74,16 @@ Pins = Annotated[
     AfterValidator(_distinct("place", lambda pin: pin.at)),
     Field(max_length=MAX_PINS),
 ]
+Rotate = Annotated[
+    Rotation,
+    BeforeValidator(lambda value: {"half_life": value} if isinstance(value, str) else value),
+    WithJsonSchema(
+        {
+            "description": "A half-life such as 6h; or one and `by`, what a showing takes off at first.",
+            "anyOf": [{"type": "string"}, Rotation.model_json_schema()],
+        }
+    ),
+]
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="How much unlike items come first; 0 keeps the order of the scores.")
 ]
@@ -71,6 +98,9 @@ def fields_of(given: dict[str, Any]) -> dict[str, Any]:
         made["pins"] = tuple((pin.item, pin.at) for pin in made["pins"])
     if (max_per := made.get("max_per")) is not None:
         made["max_per"] = max_per.tag, max_per.n
+    if (rotate := made.get("rotate")) is not None:
+        half_life, by = (rotate, BY) if isinstance(rotate, str) else (rotate.half_life, rotate.by)
+        made["rotate"] = seconds_of(half_life), by
     return made
 
 
@@ -85,7 +115,7 @@ def check_rules(query: Recommend) -> Recommend:
         raise InvalidRequest("Invalid cursor: expected none beside pins, max_per or diversity; page by offset instead")
     if has_rules(query) and query.explore:
         raise InvalidRequest(
-            "Invalid explore: expected none beside boosts, pins, max_per or diversity; send one of them"
+            "Invalid explore: expected none beside boosts, rotate, pins, max_per or diversity; send one of them"
         )
     length = query.offset + query.n
     if has_rules(query) and length > MAX_LENGTH:

@@ -46,13 +46,16 @@ class FallbackLists:
         """The items of the fallback, or the error if `fallback` is "none" and the user has no ratings (any more).
 
         Args:
-            seen: the items of which the user has ratings or events. Default: as the history has them.
+            seen: the items of which the user has more than showings. Default: as the history has them.
         """
         strengths = self._history.strengths
         if seen is None:
-            seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
-        if query.fallback == "none" and not len(seen):
+            seen = NO_ROWS if row is None else strengths.table.row(row)[0]
+        only_seen = NO_ROWS if row is None else strengths.only_seen(row)
+        if query.fallback == "none" and not len(seen) + len(only_seen):
             return UnknownUser(f"user {user!r} has no ratings")
+        if query.rotate is None:
+            seen = np.append(seen, only_seen)
         disliked = NO_ROWS if row is None else strengths.disliked(row)
         return self.of_anyone(query, user, seen, live_model, as_of, disliked)
 
@@ -66,9 +69,8 @@ class FallbackLists:
         disliked: NDArray[np.int32] = NO_ROWS,
     ) -> Recommendation:
         """The items of the fallback that the query allows, without those in `seen` or `disliked`."""
-        items = self._items(
-            query, np.append(self._selection.excluded(query), disliked if query.include_seen else seen), live_model
-        )
+        left_out = np.append(self._selection.excluded(query), disliked if query.include_seen else seen)
+        items = self._items(query, user, left_out, live_model)
         fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
         without_model = PREPARING if self._live.is_prepared(query.model) else NO_MODEL
         reason = without_model if live_model is None else NO_TASTE if len(seen) else ""
@@ -81,8 +83,10 @@ class FallbackLists:
         eligible = count_of(self._selection.eligible(query))
         return Recommendation(user, items, False, name, version, as_of, warnings, fallback, eligible)
 
-    def _items(self, query: Recommend, left_out: NDArray[np.int32], live_model: LiveModel | None) -> list[ScoredItem]:
+    def _items(
+        self, query: Recommend, user: str | None, left_out: NDArray[np.int32], live_model: LiveModel | None
+    ) -> list[ScoredItem]:
         if not has_rules(query):
             return self._common.items_for(query, left_out)
         source = CommonSource(self._common, self._selection, query, left_out, live_model)
-        return self._ruled.lists([query], source)[0]
+        return self._ruled.lists([query], [user], source)[0]

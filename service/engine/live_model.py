@@ -149,14 +149,16 @@ class LiveModel:
             weights = weights_of(seconds, self.model.calibration.as_of_s, days)
         return items[is_new], values[is_new], weights
 
-    def kept_out(self, user: int, *, include_seen: bool) -> NDArray[np.int32]:
+    def kept_out(self, user: int, *, include_seen: bool, rotates: bool = False) -> NDArray[np.int32]:
         """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
 
-        With `include_seen` these are only the disliked ones.
+        With `include_seen` these are only the disliked ones. A list that `rotates` shows again what was only seen.
         """
         strengths = self._history.strengths
         if include_seen:
             return strengths.disliked(user)
+        if rotates:
+            return NO_ITEMS if self._has_strengths else strengths.unrated(user, without_seen=True)
         return strengths.only_seen(user) if self._has_strengths else strengths.unrated(user)
 
     def have_few(self, below: int) -> NDArray[np.bool_]:

@@ -50,6 +50,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
         max_per: (tag, number): at most so many items with the same value of the tag.
         diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
+        rotate: (half-life in seconds, number): items that the user was only shown are listed too, and each showing
+            lowers the score by the number, by half of it after the half-life. See `service.engine.rotation`.
         of_scenario: name and `stream_id` of the scenario that some of these fields come from; `StaleScenario` if it
             was put again or removed since.
     """
@@ -77,6 +79,7 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     pins: Sequence[tuple[str, int]] = ()
     max_per: tuple[str, int] | None = None
     diversity: float = 0.0
+    rotate: tuple[float, float] | None = None
     of_scenario: tuple[str, str] | None = None
     cursor: str | None = None
 
@@ -173,7 +176,7 @@ class ScoredItem(Struct, omit_defaults=True):
     Attributes:
         score: with the boost; None for a pin, which is not ranked.
         estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
-        boost: the part of the score that comes from boosts; only if the query has any.
+        boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or `rotate`.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 

@@ -190,7 +190,7 @@ class Ranking:
     def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
         live_model = group[0].live_model
         queries = [slot.query for slot in group]
-        kept_out = self._kept_out(live_model, users, include_seen=queries[0].include_seen)
+        kept_out = self._kept_out(live_model, users, queries)
         names = [slot.user for slot in group]
         lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, queries, names, kept_out)
         warnings: dict[int, list[str]] = {}  # by query: one of several users is checked once
@@ -202,12 +202,15 @@ class Ranking:
             slot.answers[slot.at] = self._personal(slot.query, slot.user, items, live_model, warnings[id(slot.query)])
 
     def _kept_out(
-        self, live_model: LiveModel, users: NDArray[np.int64], *, include_seen: bool
+        self, live_model: LiveModel, users: NDArray[np.int64], queries: Sequence[Recommend]
     ) -> list[NDArray[np.int32]] | None:
         """Items that events keep out of the list of each user; None if there are no events."""
         if not self._history.strengths.has_events:
             return None
-        return [live_model.kept_out(user, include_seen=include_seen) for user in users.tolist()]
+        return [
+            live_model.kept_out(user, include_seen=query.include_seen, rotates=query.rotate is not None)
+            for user, query in zip(users.tolist(), queries, strict=True)
+        ]
 
     def _scored(
         self,
@@ -223,7 +226,7 @@ class Ranking:
         """
         if has_rules(queries[0]):
             source = ModelSource(live_model, self._selection, users, rows, queries, kept_out)
-            return self._ruled.lists(queries, source)
+            return self._ruled.lists(queries, names, source)
         names_items = bool(queries[0].exclude) or queries[0].candidates is not None
         selection, has_filter = self._selection, any(query.filter for query in queries)
         exclude = of_each(selection.excluded, queries) if names_items else None

@@ -130,6 +130,7 @@ def _history() -> History:
 def _events(ms: int) -> Entry:
     ids = map(str, range(N_KEPT + 1))  # one more than are remembered
     events = [TypedEvent(USER, f"i{int(one) % N_ITEMS}", "view", 1.0, 0.0, one) for one in ids]
+    events.append(TypedEvent(USER, ITEM, "impression", 1.0, 0.0))
     return Entry(StreamId(ms, 1), "event", events=events)
 
 

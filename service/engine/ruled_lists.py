@@ -1,8 +1,8 @@
-"""`RuledLists`: lists with boosts, pins, a limit per tag, or diversity. Belongs to the engine thread.
+"""`RuledLists`: lists with boosts, rotation, pins, a limit per tag, or diversity. Belongs to the engine thread.
 
-The rules are applied to the list of all items, in this order: a boost is added to each score; `max_per` walks down the
-list and skips items with a full value; `diversity` reorders the beginning; pins are put in at their places. A page is
-a slice of the result.
+The rules are applied to the list of all items, in this order: a boost is added to each score, and showings lower it;
+`max_per` walks down the list and skips items with a full value; `diversity` reorders the beginning; pins are put in at
+their places. A page is a slice of the result.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpu.ranking.eligible import Eligible
 from service.engine.boosts import BoostClass
 from service.engine.history import History
 from service.engine.queries import Recommend, ScoredItem
+from service.engine.rotation import NONE_SHOWN, Rotation, Shown
 from service.engine.rules import MAX_LENGTH, length_of, pool_of
 from service.engine.selection import Selection
 
@@ -85,11 +86,13 @@ class RuledLists:
     """Applies the rules of queries to what a `Source` ranks."""
 
     def __init__(self, history: History, selection: Selection) -> None:
-        self._history, self._selection = history, selection
+        self._history, self._selection, self._rotation = history, selection, Rotation(history)
 
-    def lists(self, queries: Sequence[Recommend], source: Source) -> list[list[ScoredItem]]:
-        """The page of each query."""
-        pages = self._pages(queries, source)
+    def lists(
+        self, queries: Sequence[Recommend], users: Sequence[str | None], source: Source
+    ) -> list[list[ScoredItem]]:
+        """The page of each query; `users` has their ids, None for an anonymous one."""
+        pages = self._pages(queries, users, source)
         estimates = source.estimates(pages)
         return [self._shown(query, page, own) for query, page, own in zip(queries, pages, estimates, strict=True)]
 
@@ -102,17 +105,17 @@ class RuledLists:
             shown.append(ScoredItem(item, line.score))
             if estimates is not None:
                 shown[-1].estimate = estimates[place]
-            if query.boosts:
+            if query.boosts or query.rotate is not None:
                 shown[-1].boost = line.boost
         return shown
 
-    def _pages(self, queries: Sequence[Recommend], source: Source) -> list[list[Line]]:
+    def _pages(self, queries: Sequence[Recommend], users: Sequence[str | None], source: Source) -> list[list[Line]]:
         classes = {id(query): self._selection.classes(query) for query in queries}
         walks = []
         for one, query in enumerate(queries):
             pins = self._pins(query, source, one)
             walks.append(_Walk(query, classes[id(query)], [row for row, _ in pins], self._values_of(query)))
-            walks[-1].pins = pins
+            walks[-1].pins, walks[-1].shown = pins, self._rotation.shown(query, users[one])
         self._rank(walks, source)
         return [walk.page(source.similarities) for walk in walks]
 
@@ -145,13 +148,21 @@ class RuledLists:
         """The `n` best items of each list by score and boost; ties go to the higher score, then to the lower row."""
         exclude = [np.array([*walk.pinned, *walk.rows], dtype=np.int64) for walk in walks]
         classes = [self._without_full(walk) for walk in walks]
+        others = [np.append(rows, walk.shown.rows) for rows, walk in zip(exclude, walks, strict=True)]
         parts: list[list[Columns]] = [[] for _ in walks]
         for place in range(max(map(len, classes))):
             eligible = [own[place].eligible if place < len(own) else NOTHING for own in classes]
-            for part, own, (rows, scores) in zip(parts, classes, source.best(lists, n, eligible, exclude), strict=True):
+            for part, own, (rows, scores) in zip(parts, classes, source.best(lists, n, eligible, others), strict=True):
                 if place < len(own):
                     boosts = np.full(len(rows), own[place].boost)
                     part.append((rows.astype(np.int64), scores.astype(np.float64), boosts))
+        shown = [walk.shown.within(own) for walk, own in zip(walks, classes, strict=True)]
+        if width := max(len(one.rows) for one in shown):  # each of them with a boost of its own
+            eligible = [one.eligible for one in shown]
+            for part, one, (rows, scores) in zip(
+                parts, shown, source.best(lists, width, eligible, exclude), strict=True
+            ):
+                part.append((rows.astype(np.int64), scores.astype(np.float64), one.boosts_of(rows)))
         return [_merged(part, n) for part in parts]
 
     def _without_full(self, walk: _Walk) -> list[BoostClass]:
@@ -167,6 +178,7 @@ class _Walk:
         classes: the items that it is made of.
         pinned: rows of its pins, which are not ranked.
         pins: (row, place) of each.
+        shown: what the user was shown, which is ranked apart.
         full: values of the tag of `max_per` that have as many items as they may.
         rows, is_done: the items taken, and whether there are enough, or no more.
     """
@@ -180,6 +192,7 @@ class _Walk:
     ) -> None:
         self.query, self.classes, self.pinned = query, classes, pinned
         self.pins: list[tuple[int, int]] = []
+        self.shown: Shown = NONE_SHOWN
         self.full: set[str] = set()
         self.rows: list[int] = []
         self.is_done = False

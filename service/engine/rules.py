@@ -12,7 +12,7 @@ POOL = 8  # times `n`: items among which `diversity` chooses
 
 def has_rules(query: Recommend) -> bool:
     """Whether the list of `query` is more than the best items in order."""
-    return bool(query.boosts or query.pins or query.max_per is not None or query.diversity)
+    return bool(query.boosts or query.pins or query.max_per is not None or query.diversity or query.rotate is not None)
 
 
 def length_of(query: Recommend) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpu.calibration import FEW
 from gpu.growing import Growing
 from gpu.host.online.events import add_up
-from gpu.online.events import RecentKeys
+from gpu.online.events import RecentKeys, Showings
 from gpu.online.rating_table import Changes, RatingTable
 from service.engine.applied import Forgotten
 from service.engine.attributions import Attributed
@@ -95,6 +95,7 @@ class Strengths:
         table: the strength of each pair.
         has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
         are_first: bool (E,), whether each event of the last batch was no repetition of an earlier one.
+        showings: the newest events with the weight 0, which say that an item was shown.
     """
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
@@ -103,6 +104,7 @@ class Strengths:
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
+        self.showings = Showings()
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Grow to at least (n_users, n_items)."""
@@ -171,6 +173,7 @@ class Strengths:
         """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)
         self._recent.drop_user(user)
+        self.showings.drop_user(user)
         return Forgotten.of(user, self.table)
 
     @property
@@ -192,9 +195,15 @@ class Strengths:
         seen: NDArray[np.int32] = items[sums == 0]
         return seen
 
-    def unrated(self, user: int) -> NDArray[np.int32]:
-        """Items that a user has events of, and perhaps some that the user has rated."""
-        return np.append(self.table.row(user)[0], self._apart(user)[0]) if self.has_events else NO_ITEMS
+    def unrated(self, user: int, *, without_seen: bool = False) -> NDArray[np.int32]:
+        """Items that a user has events of, and perhaps some that the user has rated.
+
+        `without_seen` leaves out the unrated ones of `only_seen`.
+        """
+        if not self.has_events:
+            return NO_ITEMS
+        apart, sums = self._apart(user)
+        return np.append(self.table.row(user)[0], apart[sums != 0] if without_seen else apart)
 
     def has_events_of(self, user: int) -> bool:
         """Whether there are events of a user."""
@@ -237,7 +246,11 @@ class Strengths:
         self.are_first = self._recent.take(own.users, events.keys)
         counts = self.are_first & ~np.isnan(events.weights)
         times = np.minimum(own.timestamps, own.times_ms / 1000)
-        times[events.weights == 0] = -np.inf  # what was only seen does not make a strength younger
+        are_shown = events.weights == 0
+        if are_shown.any():
+            new = are_shown & counts
+            self.showings.add(own.users[new], own.items[new], times[new])
+            times[are_shown] = -np.inf  # what was only seen does not make a strength younger
         self._weights.update(np.unique(events.weights[counts & (events.weights != 0)]).tolist())
         pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
         add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)

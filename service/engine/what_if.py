@@ -103,9 +103,8 @@ class WhatIf:
         return Extra(items, values, np.array([last[item][1] for item in rows]), len(last) - len(rows))
 
     def seen(self, user: int | None, extra: Extra) -> NDArray[np.int32]:
-        """Items of which the user would have ratings or events."""
-        items = self._merged(user, extra, has_strengths=True).items
-        return items if user is None else np.append(items, self._history.strengths.only_seen(user))
+        """Items of which the user would have ratings, or events that say more than that they were shown."""
+        return self._merged(user, extra, has_strengths=True).items
 
     def imagined(self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra) -> Imagined | None:
         """The user of `query`, who has the row `user`, with `extra`; None if the model knows none of the items.
@@ -138,11 +137,13 @@ class WhatIf:
         """Items that events keep out of the list, see `LiveModel.kept_out`."""
         if user is None or not self._history.strengths.has_events:
             return None
-        kept_out = live_model.kept_out(user, include_seen=query.include_seen)
+        rotates = query.rotate is not None
+        kept_out = live_model.kept_out(user, include_seen=query.include_seen, rotates=rotates)
         removed = extra.items[np.isnan(extra.ratings)]
         no_ratings = np.full(len(removed), np.nan, dtype=np.float32)
-        have_events = self._history.strengths.with_ratings(user, removed, no_ratings, no_ratings.astype(float))[2]
-        return [kept_out[~np.isin(kept_out, removed[~have_events])]]
+        left, _, have_events = self._history.strengths.with_ratings(user, removed, no_ratings, no_ratings.astype(float))
+        stay = ~np.isnan(left) if rotates else have_events
+        return [kept_out[~np.isin(kept_out, removed[~stay])]]
 
     def _merged(self, user: int | None, extra: Extra, *, has_strengths: bool) -> Row:
         """What the user would have in the table of strengths, or in that of ratings."""

@@ -97,6 +97,34 @@ def test_a_scenario_holds_rules_for_every_user(service: Service) -> None:
     assert (stranger["fallback"], stranger["items"][0]["source"]) == ("popular", "pin")
 
 
+def test_what_was_shown_comes_back_lower(service: Service) -> None:
+    user, other = "synthetic-viewer-0001", "synthetic-viewer-0002"
+    plain = lines(service, {"n": 150}, user)
+    shown = [line["item"] for line in plain[:3]]
+    given = [*shown, shown[0]]
+    seen = service.api.send_events([{"user": user, "item": item, "type": "impression"} for item in given])["stream_id"]
+    rest = lines(service, {"n": 150, "wait_for": seen}, user)
+    assert [line["item"] for line in rest] == [line["item"] for line in plain[3:]]
+    scores = {line["item"]: line["score"] for line in plain}
+    for body, by in (({"rotate": "1d"}, 1.0), ({"rotate": {"half_life": "1d", "by": 0.25}}, 0.25)):
+        rotated = lines(service, {"n": 150, **body}, user)
+        assert {line["item"] for line in rotated} == set(scores)
+        assert [line["score"] for line in rotated] == sorted((line["score"] for line in rotated), reverse=True)
+        for line in rotated:
+            amount = by * given.count(line["item"])
+            assert line["boost"] == pytest.approx(-amount, rel=0.02)
+            assert line["score"] == pytest.approx(scores[line["item"]] - amount, rel=0.02, abs=0.02)
+    assert service.get(f"/recommend/{user}", n=150, rotate="1d").json()["items"] == lines(
+        service, {"n": 150, "rotate": "1d"}, user
+    )
+    assert all(line["boost"] == 0 for line in lines(service, {"rotate": "1d"}, other))
+    for bad in ("1w", "6", "0h", 6, {"by": 1}, {"half_life": "6h", "by": -1}):
+        answer = service.client.post(f"/recommend/{user}", json={"rotate": bad})
+        assert (answer.status_code, "rotate" in answer.text) == (422, True), bad
+    assert service.client.get(f"/recommend/{user}?rotate=6x").status_code == 422
+    assert service.client.post(f"/recommend/{user}", json={"rotate": "6h", "explore": 0.1}).status_code == 422
+
+
 def test_a_cursor_goes_on_in_a_boosted_list(service: Service) -> None:
     boosts = {"boosts": [{"filter": {"tag": "genre", "in": ["western"]}, "add": 5}]}
     whole = lines(service, {"n": 8, **boosts})

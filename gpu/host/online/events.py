@@ -1,4 +1,4 @@
-"""Kernels that recognize repeated events and add events up (see `gpu.online.events`)."""
+"""Kernels that recognize repeated events, keep showings, and add events up (see `gpu.online.events`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 
-Columns = tuple[NDArray[Any], ...]  # int32, both halves of the keys, the oldest key first
+Columns = tuple[NDArray[Any], ...]  # int32, the oldest first: both halves of keys; or items and seconds of showings
 
 
 @njit(cache=True, nogil=True)
 def ensure_room(row: Int, rows: Directory, columns: Columns) -> bool:
-    """Make room for one more key in a row; false if the arena is full."""
+    """Make room for one more entry in a row; false if the arena is full."""
     starts, lengths, capacities, ends = rows
     low, high = columns
     capacity = capacities[row]
@@ -72,8 +72,43 @@ def take(
 
 
 @njit(cache=True, nogil=True)
+def append(
+    first: Int,
+    users: NDArray[np.int64],
+    entries: NDArray[np.int32],
+    rows: Directory,
+    columns: Columns,
+    most: Int,
+) -> int:
+    """Append entries `first`, `first` + 1, … to the rows of their users.
+
+    Args:
+        users: (B,), rows.
+        entries: (B, 2).
+        most: entries that a user keeps; the oldest goes first.
+
+    Returns:
+        The first entry that did not fit; the number of entries if all did.
+    """
+    starts, lengths = rows[0], rows[1]
+    low, high = columns
+    for n in range(first, len(users)):
+        user = users[n]
+        if lengths[user] == most:
+            for position in range(starts[user], starts[user] + most - 1):
+                low[position], high[position] = low[position + 1], high[position + 1]
+            lengths[user] -= 1
+        elif not ensure_room(user, rows, columns):
+            return n
+        last = starts[user] + lengths[user]
+        low[last], high[last] = entries[n, 0], entries[n, 1]
+        lengths[user] += 1
+    return len(users)
+
+
+@njit(cache=True, nogil=True)
 def drop_user(user: Int, rows: Directory, columns: Columns) -> None:
-    """Overwrite the keys of a user and free their memory."""
+    """Overwrite the entries of a user and free their memory."""
     for position in range(rows[0][user], rows[0][user] + rows[1][user]):
         columns[0][position], columns[1][position] = 0, 0
     clear(user, rows, columns[0])

@@ -33,7 +33,9 @@ router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
 # Left to the framework: lists with them form separate groups, a scenario may have to be read, cursors all differ.
-RARE = ("min_ratings", "available", "explore", "explore_below", "diversity", "scenario", "cursor", "experiment")
+RARE = frozenset(
+    ("min_ratings", "available", "explore", "explore_below", "diversity", "rotate", "scenario", "cursor", "experiment")
+)
 
 
 class _Plan(NamedTuple):

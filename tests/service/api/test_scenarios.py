@@ -136,7 +136,10 @@ def test_a_refusal_names_the_scenario(app):
         ({"max_per": "parity"}, "body.max_per: expected"),
         ({"diversity": 1.5}, "body.diversity: expected at most 1.0, got 1.5"),
         ({"pins": [{"item": "i0", "at": 1}], "cursor": ""}, "cursor: expected none beside pins, max_per or diversity"),
-        ({"diversity": 0.5, "explore": 0.1}, "explore: expected none beside boosts, pins, max_per or diversity"),
+        (
+            {"diversity": 0.5, "explore": 0.1},
+            "explore: expected none beside boosts, rotate, pins, max_per or diversity",
+        ),
         (
             {"diversity": 0.5, "offset": 991},
             "offset: expected offset + n of at most 1,000 in a list with rules, got 1,001",

@@ -41,7 +41,7 @@ from service.threads import PartThread, unheard
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
 QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
-BACKGROUND_WAIT_S = 0.030  # seconds; longest time between two slices of background work while requests keep coming
+BACKGROUND_WAIT_S = 0.100  # seconds; longest time between two slices of background work while requests keep coming
 
 _log = structlog.get_logger(__name__)
 

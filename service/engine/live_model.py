@@ -54,7 +54,9 @@ class LiveModel:
         The model is behind until `settle` returns true. With `content`, the one of its snapshot, items without training
         have priors by their attributes.
         """
-        self.manifest = manifest
+        self.manifest, version = manifest, manifest.version
+        self.name = name_of(version) if is_version(version) else manifest.algorithm
+        self.shown_version = shown(version)
         self._history, self._has_strengths = history, learns_strengths(ready.model, manifest)
         self.table = history.table_of(has_strengths=self._has_strengths)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
@@ -71,20 +73,9 @@ class LiveModel:
         self._update_unknown(NO_ITEMS)
 
     @property
-    def name(self) -> str:
-        """The name under which it is live."""
-        version = self.manifest.version
-        return name_of(version) if is_version(version) else self.manifest.algorithm
-
-    @property
     def version(self) -> str:
         """The version of its snapshot."""
         return self.manifest.version
-
-    @property
-    def shown_version(self) -> str:
-        """The version as clients see it, without the revision."""
-        return shown(self.manifest.version)
 
     @property
     def learns_events(self) -> bool:

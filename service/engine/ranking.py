@@ -37,7 +37,7 @@ from service.storage.events import StreamId
 N_REASONS = 3
 
 
-class _Slot(Struct, frozen=True):
+class _Slot(Struct, frozen=True, gc=False):
     """One list to score: its user, its model, and `answers[at]`, its destination."""
 
     answers: list[Any]
@@ -195,11 +195,12 @@ class Ranking:
         lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, queries, names, kept_out)
         warnings: dict[int, list[str]] = {}  # by query: one of several users is checked once
         for slot, items in zip(group, lists, strict=True):
-            if slot.query.explain:
+            query = slot.query
+            if query.explain:
                 self._explain(live_model, items, *live_model.newest(slot.row, MAX_RATINGS_OF_USERS))
-            if id(slot.query) not in warnings:
-                warnings[id(slot.query)] = self._selection.warnings(slot.query)
-            slot.answers[slot.at] = self._personal(slot.query, slot.user, items, live_model, warnings[id(slot.query)])
+            if id(query) not in warnings:
+                warnings[id(query)] = self._selection.warnings(query)
+            slot.answers[slot.at] = self._personal(query, slot.user, items, live_model, warnings[id(query)])
 
     def _kept_out(
         self, live_model: LiveModel, users: NDArray[np.int64], queries: Sequence[Recommend]
@@ -248,7 +249,9 @@ class Ranking:
         lists = []
         for query, own_items, *own in zip(queries, items.tolist(), *columns, strict=True):
             page = slice(query.offset - first, query.offset - first + query.n)
-            shown = [item for item in own_items[page] if item >= 0]  # padding comes last
+            shown = own_items[page]
+            if shown and shown[-1] < 0:  # padding comes last
+                shown = [item for item in shown if item >= 0]
             lists.append(list(map(ScoredItem, ids_of(shown), *[numbers[page] for numbers in own])))
         if are_explored is not None:
             for query, found, own_marks in zip(queries, lists, are_explored.tolist(), strict=True):

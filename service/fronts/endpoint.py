@@ -169,10 +169,11 @@ class _Front:
             self.answer(request_id, bodies)
 
     def _receive(self, messages: list[Any]) -> None:
+        is_full = self.frames.is_full
         for message in messages:
             match message:
                 case Request():
-                    self._request(message)
+                    self._request(message, is_full)
                 case VerifyRedis(request_id, run_id):
                     self._start(request_id, self._verify(run_id))
                 case Drop(request_id):
@@ -185,8 +186,8 @@ class _Front:
                     self._name = name
                     self._endpoint.joined(self)
 
-    def _request(self, request: Request) -> None:
-        if self.frames.is_full:
+    def _request(self, request: Request, is_full: bool) -> None:
+        if is_full:
             self.refuse(request.id, Overloaded("the front process does not read its answers"))
             return
         client = Client(request.address, request.key)

@@ -232,13 +232,14 @@ def prequential(
 def half_life(
     ratings: File,
     days: Annotated[str, typer.Option(help="Comma-separated half-lives in days.")] = "7,30,90,365",
+    algorithm: Annotated[str, typer.Option(help="Algorithm to train.")] = "als-implicit",
     backend: Annotated[str, typer.Option(help="host, device or auto.")] = "auto",
     json: Json = False,
 ) -> None:
-    """NDCG@10 and Recall@20 of als-implicit on the next ratings in the order of time, by half-life."""
+    """NDCG@10 and Recall@20, or RMSE, on the next ratings in the order of time, by half-life."""
     from benchmarks import half_life as table
 
-    show(list(table.run(ratings, options.numbers(days), options.chosen(backend))), json)
+    show(list(table.run(ratings, options.numbers(days), options.chosen(backend), algorithm)), json)
 
 
 @app.command()

@@ -15,7 +15,7 @@ import numpy as np
 from gpu.algorithms import ALGORITHMS, Run, run_here
 from gpu.backend import HOST, Backend, choose
 from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of, of_signals
-from gpu.decay import Times, decayed, half_life_of
+from gpu.decay import Times, decayed, half_life_of, weighing, weighted
 from gpu.errors import (
     BackendUnavailable,
     DeadFactors,
@@ -81,6 +81,7 @@ __all__ = [
     "params_for",
     "run_here",
     "usable",
+    "weighing",
 ]
 
 
@@ -108,7 +109,8 @@ def fit(
         test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
         on_epoch: called after each epoch; without it no metrics are computed.
         run: runs all epochs, by default in this process; `service.jobs.ranks` does so in several.
-        times: of `ratings`; parameters with a half-life need them.
+        times: of `ratings`; parameters with a half-life need them. With it, gradient descent runs on the host
+            (`weighing`).
 
     Raises:
         InvalidParams: `params` has a half-life, and `times` is None.
@@ -120,15 +122,10 @@ def fit(
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
-    calibration = calibrate(ratings, params)
     if half_life_of(params) is not None:
-        signals, calibration = decayed(ratings, times, calibration, params)
-        model = run(signals, params, backend, test, on_epoch, of_signals(calibration))
-        model.calibration = calibration
-    elif params.is_implicit:
-        model = run(ratings, params, backend, test, on_epoch, calibration)
+        model = _fit_by_age(ratings, params, backend, test, on_epoch, run, times)
     else:
-        model = _fit_ratings(ratings, params, backend, test, on_epoch, calibration, run)
+        model = _fit(ratings, params, backend, test, on_epoch, calibrate(ratings, params), run)
     check_trained(model, ratings)
     return model
 
@@ -148,6 +145,44 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     if 0 < n_negative <= FEW * len(found):
         return found.clipped(0.0, math.inf), n_far + n_negative
     return found, n_far
+
+
+def _fit_by_age(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    on_epoch: OnEpoch | None,
+    run: Run,
+    times: Times | None,
+) -> Model:
+    """Train with `params` that have a half-life."""
+    if params.refits == "exact":
+        signals, known = decayed(ratings, times, calibrate(ratings, params), params)
+        model = run(signals, params, backend, test, on_epoch, of_signals(known))
+        model.calibration = known
+    else:
+        ratings, usual = weighted(ratings, times, params)
+        known = replace(calibrate(ratings, params), usual_weight=usual)
+        model = _fit(ratings, params, weighing(params, backend), test, on_epoch, known, run)
+    assert times is not None  # noqa: S101 - checked by `decayed` and `weighted`; this narrows the type
+    model.calibration = replace(model.calibration, as_of_s=times.as_of_s)
+    return model
+
+
+def _fit(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    on_epoch: OnEpoch | None,
+    calibration: Calibration,
+    run: Run,
+) -> Model:
+    """Train on ratings as they are, or in multiples of their unit."""
+    if params.is_implicit:
+        return run(ratings, params, backend, test, on_epoch, calibration)
+    return _fit_ratings(ratings, params, backend, test, on_epoch, calibration, run)
 
 
 def _fit_ratings(

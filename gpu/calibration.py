@@ -66,6 +66,8 @@ class Calibration:
         prior: λ0 of the ridge λ n + λ0 in ALS.
         density: share of rated pairs among all pairs of a user and an item with ratings.
         as_of_s: t₀ of `gpu.decay`, Unix seconds; 0 without a half-life.
+        usual_weight: weights by age are divided by it (`gpu.decay`). 1 without a half-life, and in implicit ALS, where
+            `typical` has it.
     """
 
     unit: float = 1.0
@@ -80,6 +82,7 @@ class Calibration:
     prior: float = 0.0
     density: float = 0.0
     as_of_s: float = 0.0
+    usual_weight: float = 1.0
 
 
 NEUTRAL = Calibration()
@@ -173,6 +176,7 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
         by_item._replace(values=by_item.values / scale),
         ratings.user_keys,
         ratings.item_keys,
+        ratings.weights,
     )
 
 
@@ -239,6 +243,7 @@ def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Cal
     eigenvalues below that may be noise.
     """
     x = preferences(ratings.by_user.values, found)
+    x = x if ratings.weights is None else x * ratings.weights
     liked = ratings.where(x > 0)
     n_users, n_items = (max(int(np.count_nonzero(rows.lengths)), 1) for rows in (liked.by_user, liked.by_item))
     squares = float(np.square(x[x > 0], dtype=np.float64).sum())

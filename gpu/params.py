@@ -129,6 +129,9 @@ class SgdParams(GradientParams):
         precision: number format of the users' factors while a device trains. The host always uses float32.
         deterministic: whether a device visits ratings in a fixed order. Then equal seeds give equal models, but
             training takes several times as long. The host always uses a fixed order.
+        half_life_days: h; the weight of a rating in every step halves with each h of its age (`gpu.decay`). The
+            regularization does not. None: age does not matter. It needs the times of ratings, and such a model is
+            trained and learns on the host, since the kernels of a device have no weights.
     """
 
     algorithm: ClassVar[str] = "sgd"
@@ -138,6 +141,7 @@ class SgdParams(GradientParams):
     bias_regularization: float = 0.02
     precision: Precision = "float16"
     deterministic: bool = False
+    half_life_days: float | None = None
 
     @property
     def ridge_of_biases(self) -> float:
@@ -245,6 +249,8 @@ class EaseParams(Params):
             computed from the number of rows and the density, in proportion to the largest eigenvalue of XᵀX that random
             likes would give.
         values, confidence: as in `AlsImplicitParams`.
+        half_life_days: h; what a like weighs, in the training and in the list of its user, halves with each h of its
+            age (`gpu.decay`). None: age does not matter. It needs the times of ratings.
     """
 
     algorithm: ClassVar[str] = "ease"
@@ -255,6 +261,7 @@ class EaseParams(Params):
     regularization: float | None = None
     values: Values = "auto"
     confidence: Confidence = "auto"
+    half_life_days: float | None = None
 
 
 PARAMETERS: dict[str, type[Params]] = {  # by algorithm; see `gpu.algorithms`

@@ -45,6 +45,8 @@ class Ratings:
         by_item: `Rows` of length I; entries are user rows.
         user_keys, item_keys: uint64 (U,) and (I,): stable keys of the ids, from which all random draws derive, so that
             a model does not depend on the order in which ids were first seen. Default: the row numbers.
+        weights: float32 (N,), what each rating weighs in a training (`gpu.decay`), in the order of `coo()`. None: all
+            weigh the same.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class Ratings:
         by_item: Rows,
         user_keys: NDArray[np.uint64] | None = None,
         item_keys: NDArray[np.uint64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> None:
         self.by_user = by_user
         self.by_item = by_item
+        self.weights = weights
         self.user_keys = _keys_or_rows(user_keys, self.n_users, "user_keys")
         self.item_keys = _keys_or_rows(item_keys, self.n_items, "item_keys")
 
@@ -122,14 +126,19 @@ class Ratings:
         """The ratings where `keep` (N,), in the order of `coo()`, holds; same shape and keys."""
         users, items, values = self.coo()
         shape = (self.n_users, self.n_items)
-        return Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
+        found = Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
+        return found if self.weights is None else found.weighted(self.weights[keep])
+
+    def weighted(self, weights: NDArray[np.float32]) -> Ratings:
+        """The ratings with these `weights` (N,)."""
+        return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, weights)
 
     def clipped(self, low: float, high: float) -> Ratings:
         """The ratings with values clipped to `low` and `high`."""
         bounds = np.float32(low), np.float32(high)
         by_user = self.by_user._replace(values=np.clip(self.by_user.values, *bounds))
         by_item = self.by_item._replace(values=np.clip(self.by_item.values, *bounds))
-        return Ratings(by_user, by_item, self.user_keys, self.item_keys)
+        return Ratings(by_user, by_item, self.user_keys, self.item_keys, self.weights)
 
 
 def within_columns(rows: Rows, columns: slice) -> Rows:

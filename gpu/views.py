@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from gpu.model import Model
 from gpu.ratings import Rows
 
+NO_WEIGHTS = np.zeros(0, dtype=np.float32)
+
 
 class Arrays(NamedTuple):
     """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
@@ -42,11 +44,13 @@ class Samples(NamedTuple):
     Attributes:
         items (S,), targets (S,): int32 item rows and float32 values to learn, grouped by user, then by item group.
         cuts (U, D + 1): int64.
+        weights (S,): float32, factors of the samples' errors; empty: all are 1.
     """
 
     items: NDArray[np.int32]
     targets: NDArray[np.float32]
     cuts: NDArray[np.int64]
+    weights: NDArray[np.float32] = NO_WEIGHTS
 
 
 class Rates(NamedTuple):

@@ -75,12 +75,15 @@ def list_score(matrix, model, user, item):
 # --- eq. 5 of [004] --------------------------------------------------------------------------------------------------
 
 
-def sgd_step(matrix, model, user, item, target, rates):
-    """Eq. 5 for one sample, in place. `rates`: step, weight_step, and λ of factors, biases and weights."""
+def sgd_step(matrix, model, user, item, target, rates, weight=1.0):
+    """Eq. 5 for one sample, in place, its error times `weight`.
+
+    `rates`: step, weight_step, and λ of factors, biases and weights.
+    """
     step, weight_step, decay, bias_decay, weight_decay = rates
     rated, unrated = neighbor_sets(matrix, model, user, item)
     estimate = score(matrix, model, user, item)
-    error = target - (1 / (1 + np.exp(-estimate)) if model["implicit"] else estimate)
+    error = weight * (target - (1 / (1 + np.exp(-estimate)) if model["implicit"] else estimate))
     u, v = model["user_factors"][user].copy(), model["item_factors"][item].copy()
     model["user_factors"][user] += step * (error * v - decay * u)
     model["item_factors"][item] += step * (error * u - decay * v)
@@ -96,9 +99,9 @@ def sgd_step(matrix, model, user, item, target, rates):
 
 
 def sgd_epoch(matrix, model, visits, rates):
-    """Eq. 5 for each (user, item, target) of `visits`, one after the other."""
-    for user, item, target in visits:
-        sgd_step(matrix, model, user, item, target, rates)
+    """Eq. 5 for each (user, item, target) of `visits`, with a weight or without, one after the other."""
+    for user, item, target, *weight in visits:
+        sgd_step(matrix, model, user, item, target, rates, *weight)
 
 
 # --- ESGD ([003]) ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
 from gpu.training.loop import State
-from gpu.views import Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
+from gpu.views import NO_WEIGHTS, Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
 
 # D, groups of users and of items, and the largest number of threads that work at once. It is a constant, so that a
 # result does not depend on the machine. More groups would look up a user's ratings more often in an epoch.
@@ -38,10 +38,11 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     """Bytes that a training takes in addition to its ratings.
 
     They count the model, cuts of each user's row, lines of residuals, the inputs of an epoch's errors (24 a sample),
-    and for implicit models drawn samples and negatives (12). One of several ranks takes less beside the model.
+    and for implicit models drawn samples and negatives (12). With a half-life a sample has a weight (4). One of several
+    ranks takes less beside the model.
     """
     n_negatives = int(getattr(params, "n_negatives", 0))
-    a_sample = 24 + 12 * (n_negatives > 0)
+    a_sample = 24 + 12 * (n_negatives > 0) + 4 * (params.half_life_days is not None)
     cuts, lines = 8 * (N_GROUPS + 1) * ratings.n_users, 4 * N_GROUPS * ratings.n_items
     model = sum(bytes_of(params, ratings.n_users, ratings.n_items))
     return model + cuts + lines + a_sample * len(ratings) * (1 + n_negatives)
@@ -220,6 +221,8 @@ class Blocks:
         self.item_bounds = balanced_bounds(ratings.by_item.lengths, N_GROUPS)
         self.users = slice(int(self.user_bounds[groups.start]), int(self.user_bounds[groups.stop]))
         self.rows, self._first = part_of(ratings.by_user, self.users)
+        own = slice(self._first, self._first + len(self.rows.values))
+        self._weights = NO_WEIGHTS if ratings.weights is None else ratings.weights[own]
         self._samples: Samples | None = None
 
     def samples(self, epoch: int) -> Samples:
@@ -228,7 +231,7 @@ class Blocks:
         if self._samples is None:
             cuts = np.empty((len(self.rows.starts), N_GROUPS + 1), dtype=np.int64)
             sgd.group_cuts(self.rows, self.item_bounds.astype(np.int32), cuts)
-            self._samples = Samples(self.rows.items, self.rows.values, cuts)
+            self._samples = Samples(self.rows.items, self.rows.values, cuts, self._weights)
         return self._samples
 
 
@@ -250,7 +253,8 @@ class ImplicitBlocks(Blocks):
         n = len(self.rows.values)
         room = n * (1 + params.n_negatives)
         cuts = np.empty((len(self.rows.starts), N_GROUPS + 1), dtype=np.int64)
-        self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts)
+        weights = np.zeros(room if len(self._weights) else 0, np.float32)
+        self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts, weights)
         self._negatives = np.empty((n, params.n_negatives), dtype=np.int32)
         self._epoch = -1  # epoch of the present draws
 
@@ -259,6 +263,7 @@ class ImplicitBlocks(Blocks):
         if epoch != self._epoch:
             keys = self._params.seed, epoch, self._middle
             sgd.draw_negatives(self.rows, self.n_items, *keys, self._negatives, self._first)
-            sgd.mix_samples(self.rows, self._negatives, self._group_of, self._middle, self._drawn)
+            known = self._group_of, self._middle
+            sgd.mix_samples(self.rows, self._negatives, *known, self._drawn, self._weights)
             self._epoch = epoch
         return self._drawn

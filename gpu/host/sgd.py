@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.host.bounds import learned
 from gpu.host.lsh import GOLDEN, mix
 from gpu.ratings import Rows
-from gpu.views import Arrays, Rates, Samples
+from gpu.views import NO_WEIGHTS, Arrays, Rates, Samples
 
 UNRATED = np.float32(-1e30)
 ABSENT = np.float32(-4e30)
@@ -132,6 +132,8 @@ def _visit(
         terms, norm_rated, norm_unrated = neighbor_terms(item, line, arrays, near)
         score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
         error = samples.targets[p] - (_ONE / (_ONE + np.exp(-score)) if arrays.is_implicit else score)
+        if len(samples.weights):
+            error *= samples.weights[p]
         _step(user, item, error, arrays, rates)
         push = rates.weight_step * error
         _step_weights(item, push * norm_rated, push * norm_unrated, near, arrays, rates)
@@ -234,8 +236,9 @@ def _nth_unrated(row: NDArray[np.int32], n: np.int64) -> np.int64:
 
 @njit(parallel=True, nogil=True, cache=True)
 def mix_samples(
-    rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32, samples: Samples
-) -> None:
+    rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32, samples: Samples,
+    weights: NDArray[np.float32] = NO_WEIGHTS,
+) -> None:  # fmt: skip
     """Fill `samples` with each rating (target 1; 0 below `middle`) and its negatives (0), by user, then by item group.
 
     Args:
@@ -243,16 +246,17 @@ def mix_samples(
         negatives: (N, s) from `draw_negatives`.
         item_group: (I,) group of each item.
         samples: output, with room for s + 1 entries a rating; also gets `cuts`. A −1 adds no entry.
+        weights: of the ratings, (N,), and of the negatives of each; empty: `samples` gets none.
     """
     # The row is a function of its own: inside `prange` Numba drops writes to an array that it reaches through a tuple.
     for user in prange(len(rows.starts)):
-        _mix_row(rows, user, negatives, item_group, middle, samples)
+        _mix_row(rows, user, negatives, item_group, middle, samples, weights)
 
 
 @njit(nogil=True, cache=True)
 def _mix_row(
     rows: Rows, user: int, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32,
-    samples: Samples,
+    samples: Samples, weights: NDArray[np.float32],
 ) -> None:  # fmt: skip
     start, end = rows.starts[user], rows.starts[user] + rows.lengths[user]
     per_rating = negatives.shape[1] + 1
@@ -274,4 +278,6 @@ def _mix_row(
                 at = position[item_group[item]]
                 samples.items[at] = item
                 samples.targets[at] = _ONE if d == 0 and rows.values[p] >= middle else _ZERO
+                if len(weights):
+                    samples.weights[at] = weights[p]
                 position[item_group[item]] = at + 1

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.decay import weighing
 from gpu.model import Model, bytes_of
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import Solver
@@ -153,12 +154,13 @@ def prepare_online(
     """A model ready to follow `table`: this does the slow work that needs no ratings. Any thread may call it.
 
     Models of stochastic gradient descent learn on the backend. Models of ALS and NMF learn on the host, but the backend
-    solves their rows. Models with item weights stay on the host.
+    solves their rows. Models with item weights stay on the host, and so do those of gradient descent with a half-life.
 
     Args:
         model: its rows are those of `table`, which may grow and change meanwhile.
         user_keys, item_keys: uint64, keys of all rows of the model.
     """
+    backend = weighing(model.params, backend)
     if _learns_on_device(model.params, backend):
         ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyDeviceModel(
             model, table, user_keys, item_keys, backend
@@ -169,6 +171,7 @@ def prepare_online(
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
     """Peak bytes of device memory that such a model takes to follow `n_ratings`; 0 for a model on the host."""
+    backend = weighing(params, backend)
     if backend.name == HOST.name or params.has_item_weights:
         return 0
     users, items = bytes_of(params, n_users, n_items)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
-from gpu.decay import half_life_of, weights_of
+from gpu.decay import half_life_of, weights_in
 from gpu.host.online import exact as on_host
 from gpu.host.online.gather_rows import newest_of_users
 from gpu.model import Model
@@ -190,7 +190,7 @@ class ExactRefits:
         if self._half_life_days is None:
             return None
         seconds = times_of(self._table.timestamps[entries], self._table.positions[entries])
-        return weights_of(seconds, self._model.calibration.as_of_s, self._half_life_days)
+        return weights_in(self._model, seconds)
 
     def _learned(
         self,

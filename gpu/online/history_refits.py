@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.calibration import preferences
+from gpu.decay import weights_in
 from gpu.model import NO_SLOT, Model
 from gpu.online.drift import Column
-from gpu.online.rating_table import RatingTable
+from gpu.online.rating_table import RatingTable, times_of
 from gpu.online.reading import ANONYMOUS, Reading
 
 
@@ -40,7 +41,9 @@ class HistoryRefits:
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
         """Set the factor of `users` (B,): 1 for a user who likes no item with weights, else 0."""
         for user in users.tolist():
-            self._model.user_factors[user] = self._needs_popular(*self._table.row(user)[:2])
+            items, values, timestamps, positions = self._table.row(user)
+            weights = weights_in(self._model, times_of(timestamps, positions))
+            self._model.user_factors[user] = self._needs_popular(items, values, weights)
         return iter(())
 
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
@@ -52,8 +55,7 @@ class HistoryRefits:
         self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
     ) -> tuple[NDArray[np.float64], float]:
         """([u; 0] (2,), 0) of a user with these ratings, all of which are read."""
-        del reading
-        return np.array([float(self._needs_popular(items, values)), 0.0]), 0.0
+        return np.array([float(self._needs_popular(items, values, reading.weights)), 0.0]), 0.0
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
         """Do nothing."""
@@ -81,7 +83,13 @@ class HistoryRefits:
         del user
         return ()
 
-    def _needs_popular(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> bool:
-        """Whether a user with these ratings has rated at least one item, and likes none that has weights."""
-        has_weights = self._model.item_slots[items] != NO_SLOT
-        return bool(len(items)) and not (preferences(values[has_weights], self._model.calibration) > 0).any()
+    def _needs_popular(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], weights: NDArray[np.float32] | None
+    ) -> bool:
+        """Whether a user with these ratings has rated at least one item, and likes none that has weights.
+
+        A like that is so old that it weighs 0 does not count.
+        """
+        x = preferences(values, self._model.calibration)
+        x = x if weights is None else x * weights
+        return bool(len(items)) and not (x[self._model.item_slots[items] != NO_SLOT] > 0).any()

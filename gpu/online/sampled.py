@@ -24,24 +24,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
+from gpu.decay import half_life_of, weights_in
 from gpu.host.online.drift import picked
 from gpu.host.online.refit_items import UserGroups, UserPool
-from gpu.host.online.refit_users import ItemPool, UserRow
+from gpu.host.online.refit_users import ItemPool, UserRow, UserWeights
 from gpu.model import Model
 from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable
+from gpu.online.rating_table import RatingTable, times_of
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.param_kinds import GradientParams
 from gpu.ratings import Rows
 from gpu.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules, trained_item_rules, user_rules
-from gpu.views import Arrays, arrays_of
+from gpu.views import NO_WEIGHTS, Arrays, arrays_of
 
 SORTED_AT_ONCE = 50_000  # rows; sorting them takes a few milliseconds
 POLL_S = 0.001  # seconds
 ITEMS_AT_ONCE = 256  # trained items; with 1,024 raters each and 32 neighbors they take 70 MB
 NO_ROWS = np.zeros(0, dtype=np.int64)
+Observed = tuple[NDArray[Any], NDArray[np.float32]]  # users, and what they weigh
 
 
 class SampledRefits:
@@ -127,7 +129,10 @@ class SampledRefits:
         """([u; b], b̄_i) of a user with these ratings, items ascending."""
         line = np.full(self._model.n_items, self._of_users.UNRATED)
         read = (items, values) if reading.is_read is None else (items[reading.is_read], values[reading.is_read])
-        row = UserRow(reading.key, items, *read)
+        weights = NO_WEIGHTS if reading.weights is None else reading.weights
+        if len(weights) and reading.is_read is not None:
+            weights = weights[reading.is_read]
+        row = UserRow(reading.key, items, *read, weights)
         arrays = arrays_of(self._model)
         user: tuple[NDArray[np.float64], float]
         user = self._of_users.fold_in(row, line, arrays, self._item_pool, self.user_rules)
@@ -138,13 +143,34 @@ class SampledRefits:
         kernels = self._of_users
         refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
         arrays, keys = arrays_of(self._model), self._user_keys[users]
-        refit(users, keys, self._table.ordered_rows, arrays, self._item_pool, self.user_rules)
+        weights = self._weights_of_users(users)
+        refit(users, keys, self._table.ordered_rows, arrays, self._item_pool, self.user_rules, weights)
         return iter(())
+
+    def _weights_of_users(self, users: NDArray[np.int64]) -> UserWeights:
+        """What all ratings of `users` (B,) weigh."""
+        if half_life_of(self._params) is None:
+            return UserWeights(NO_WEIGHTS, np.zeros(len(users) + 1, dtype=np.int64))
+        starts, lengths = self._table.rows.starts[users], self._table.rows.lengths[users]
+        bounds = np.append(0, np.cumsum(lengths))
+        return UserWeights(self._weights(np.repeat(starts - bounds[:-1], lengths) + np.arange(bounds[-1])), bounds)
+
+    def _weights_of(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
+        """What the ratings of an item by `users` (B,) weigh, float32 (B,); empty without a half-life."""
+        if half_life_of(self._params) is None:
+            return NO_WEIGHTS
+        return self._weights(self._table.entries(np.full(len(users), item), users))
+
+    def _weights(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What `entries` (B,) of the table's rows weigh, for a model with a half-life."""
+        table = self._table
+        weights = weights_in(self._model, times_of(table.timestamps[entries], table.positions[entries]))
+        return NO_WEIGHTS if weights is None else weights
 
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         """Refit new `items` (B,) in one slice."""
         raters, absent = zip(*(self._observed(item) for item in items.tolist()), strict=True)
-        groups = _groups(raters), _groups(absent)
+        groups = _groups(*zip(*raters, strict=True)), _groups(*zip(*absent, strict=True))
         self._solve_items(items, *groups, self._table.rows, arrays_of(self._model), self._item_rules)
         return iter(())
 
@@ -165,8 +191,9 @@ class SampledRefits:
         factors, biases, baselines = self._as_trained.users(np.concatenate(raters))
         arrays = arrays_of(self._model)._replace(user_factors=factors, user_bias=biases, user_baseline=baselines)
         rows = _joined([self._read(*pair) for pair in zip(columns, raters, strict=True)])
-        copies = _groups(raters)._replace(users=np.arange(len(biases), dtype=np.int32))
-        absent = _groups([NO_ROWS] * len(columns))
+        weights = [self._weights_of(*pair) for pair in zip(items, raters, strict=True)]
+        copies = _groups(raters, weights)._replace(users=np.arange(len(biases), dtype=np.int32))
+        absent = _groups([NO_ROWS] * len(columns), [NO_WEIGHTS] * len(columns))
         self._solve_items(np.array(items), copies, absent, rows, arrays, self._trained_item_rules)
 
     def _solve_items(
@@ -187,20 +214,22 @@ class SampledRefits:
         items = np.unique(np.append(neighbors[neighbors >= 0], column.item)).astype(np.int64)
         return picked(items, raters, self._table.ordered_rows, column.upto)
 
-    def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _observed(self, item: int) -> tuple[Observed, Observed]:
         """(raters, absent users) that a new item learns from; records the absent users in `_absent_from`."""
         kernels, rules, key = self._of_items, self._item_rules, self._item_keys[item]
         for user in self._absent.pop(item, NO_ROWS).tolist():
             self._absent_from[user].discard(item)
         raters = self._table.raters(item)
         read = kernels.sampled(key, self._prolific.others(raters), self._user_keys, rules)
+        observed = read, self._weights_of(item, read)
         if not self._model.is_implicit:
-            return read, NO_ROWS
+            return observed, (NO_ROWS, NO_WEIGHTS)
         likers = kernels.likers(item, read, self._table.rows, np.float32(self._model.middle))
-        self._absent[item] = kernels.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
-        for user in self._absent[item].tolist():
+        absent, drawn_for = kernels.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
+        self._absent[item] = absent
+        for user in absent.tolist():
             self._absent_from.setdefault(user, set()).add(item)
-        return read, self._absent[item]
+        return observed, (absent, self._weights_of(item, likers[drawn_for]))  # they weigh as much as their likers
 
 
 def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None, None, NDArray[np.int64]]:
@@ -229,7 +258,7 @@ def _joined(parts: list[Rows]) -> Rows:
     return Rows(starts, lengths, items, values)
 
 
-def _groups(users: Sequence[NDArray[Any]]) -> UserGroups:
-    """The users of each item, B arrays."""
+def _groups(users: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]]) -> UserGroups:
+    """The users of each item, B arrays, and what they weigh."""
     bounds = np.append(0, np.cumsum([len(group) for group in users])).astype(np.int64)
-    return UserGroups(np.concatenate(users), bounds)
+    return UserGroups(np.concatenate(users), bounds, np.concatenate(weights))

@@ -66,14 +66,18 @@ def shares(
     """
     result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
-        return _weight_shares(model, items, values, targets)
+        return _weight_shares(model, items, values, targets) * (1.0 if weights is None else weights)
     is_read = model.item_trained[items]
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.refits == "exact":
         values, counts = learned_values(model, values, weights)
         is_read &= counts
     if is_read.any():
-        z, matrix, y = _system_of(model)(model, items[is_read], values[is_read].astype(np.float64), gram)
+        read = items[is_read], values[is_read].astype(np.float64)
+        if model.params.refits == "sampled":
+            z, matrix, y = _sampled_system(model, *read, None if weights is None else weights[is_read])
+        else:
+            z, matrix, y = _system_of(model)(model, *read, gram)
         aims = np.zeros((len(targets), z.shape[1]))
         aims[:, : model.params.width] = model.item_factors[targets]
         result[:, is_read] = (z @ np.linalg.solve(matrix, aims.T)).T * y
@@ -128,23 +132,23 @@ System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  #
 def _system_of(model: Model) -> Callable[..., System]:
     if model.params.is_nonnegative:
         return _nonnegative_system
-    return _exact_system if model.params.refits == "exact" else _sampled_system
+    return _exact_system
 
 
 def _sampled_system(
-    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], by_age: NDArray[np.float32] | None
 ) -> System:
     """The closed form of `gpu.online.sampled`; implicit: the first Newton step from zero, without negatives."""
-    del gram
     rules = user_rules(descending(model.params), model.calibration.unit)
     z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
     given = model.mean + model.item_bias[items].astype(np.float64)
     expected = 1 / (1 + np.exp(-given)) if model.params.is_logit else given
     weights = expected * (1 - expected) if model.params.is_logit else np.ones(len(items))
+    factors = np.ones(len(items)) if by_age is None else by_age.astype(np.float64)
     ridge = np.full(z.shape[1], rules.factor * len(items) + rules.factor_prior)
     ridge[-1] = rules.bias * len(items) + rules.bias_prior
     targets = are_likes(values, model.middle) if model.params.is_logit else values
-    return z, (z.T * weights) @ z + np.diag(ridge), targets - expected
+    return z, (z.T * (factors * weights)) @ z + np.diag(ridge), factors * (targets - expected)
 
 
 def _exact_system(

@@ -42,7 +42,7 @@ def users_of(model: Model, users: NDArray[np.integer]) -> Users:
 
 def rows_of(rows: Rows, users: NDArray[np.integer]) -> Rows:
     """The rows `users` (B,) of `rows`, over the same flat arrays."""
-    return Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
+    return type(rows)(rows.starts[users], rows.lengths[users], rows.items, rows.values)
 
 
 def recommend(

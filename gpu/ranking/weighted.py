@@ -1,7 +1,8 @@
 """Models with item weights (`gpu.training.ease`) have no user vectors: a score is a sum over the user's ratings.
 
 The score of item j is Σ_i x_i B_ij over the rated items i, where B holds the weights of the model. x is 1 for a like,
-below 0 for a dislike, and for a count its confidence (`gpu.calibration.preferences`). So a new rating counts
+below 0 for a dislike, and for a count its confidence (`gpu.calibration.preferences`). With a half-life it is multiplied
+by the weight of the rating (`gpu.decay`). So a new rating counts
 in the next list without any learning, and the share of each rating in a score is exact.
 
 A user who likes no item with weights would get a list in no order. So such a user has the factor 1 and all others 0.
@@ -14,22 +15,64 @@ lists of its raters until the next training.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST
-from gpu.calibration import DISLIKED, preferences
+from gpu.calibration import DISLIKED, Calibration, preferences
+from gpu.decay import half_life_of
 from gpu.model import NO_SLOT, Model
-from gpu.ratings import Rows, are_likes
+from gpu.ratings import Ratings, Rows, are_likes
+
+
+class HeardRows(Rows):
+    """Rows that have x, with the weights of age, in place of the ratings."""
+
+    __slots__ = ()
 
 
 def heard(model: Model, rows: Rows) -> Rows:
-    """`rows` with x in place of the ratings, packed, for a `model` with item weights; else `rows` unchanged."""
+    """`rows` with x in place of the ratings, packed, for a `model` with item weights; else `rows` unchanged.
+
+    `HeardRows` have x already.
+    """
+    if isinstance(rows, HeardRows):
+        return Rows(*rows)
     if not model.params.has_item_weights:
         return rows
-    starts = np.cumsum(rows.lengths) - rows.lengths
-    places = np.repeat(rows.starts - starts, rows.lengths) + np.arange(rows.lengths.sum())
+    starts, places = _packed(rows)
     return Rows(starts, rows.lengths, rows.items[places], preferences(rows.values[places], model.calibration))
+
+
+def heard_by_age(
+    model: Model, rows: Rows, weights_of: Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
+) -> Rows:
+    """`HeardRows`, packed, for a `model` with item weights and a half-life; else `rows` unchanged.
+
+    Args:
+        weights_of: weights of the entries (B,) of `rows.items`.
+    """
+    if not model.params.has_item_weights or half_life_of(model.params) is None:
+        return rows
+    starts, places = _packed(rows)
+    x, weights = preferences(rows.values[places], model.calibration), weights_of(places)
+    return HeardRows(starts, rows.lengths, rows.items[places], x if weights is None else x * weights)
+
+
+def rows_by_age(ratings: Ratings, calibration: Calibration) -> Rows:
+    """The rows of training ratings of a model with item weights, by user: `HeardRows` if they have weights."""
+    rows = ratings.by_user
+    if ratings.weights is None:
+        return rows
+    return HeardRows(*rows[:3], preferences(rows.values, calibration) * ratings.weights)
+
+
+def _packed(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(starts of the rows, (B,), once they follow each other; positions of their entries in `rows.items`)."""
+    starts = np.cumsum(rows.lengths) - rows.lengths
+    return starts, np.repeat(rows.starts - starts, rows.lengths) + np.arange(rows.lengths.sum())
 
 
 def partial_correlations(model: Model, item: int) -> NDArray[np.float32]:

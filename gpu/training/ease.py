@@ -2,7 +2,8 @@
 
 arXiv:1905.03375.
 
-X (U, T) has 1, or the signal of a count, for each like, and 0 for all other pairs, also for dislikes. The weights B
+X (U, T) has 1, or the signal of a count, for each like, and 0 for all other pairs, also for dislikes. With a half-life
+an x is multiplied by the weight of its pair (`gpu.decay`). The weights B
 minimize ‖X − X B‖² + λ ‖B‖² under B_jj = 0: with P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj. There are no epochs and no
 random numbers. `gpu.ranking.weighted` describes how B scores a user's items.
 
@@ -24,6 +25,7 @@ from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
+from gpu.ranking.weighted import rows_by_age
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.loop import Trainer
@@ -74,7 +76,7 @@ class EaseTrainer(Trainer[Model]):
         """See `gpu.training.loop.EpochReport`; empty without a test set."""
         if self._test is None:
             return {}
-        found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
+        found = evaluate.ranking(self.model(), rows_by_age(self._ratings, self._calibration), self._test)
         return {f"test_{name}": value for name, value in found.items()}
 
     def model(self) -> Model:
@@ -119,6 +121,7 @@ def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:
     """The likes among `ratings`, with x as their values."""
     users, items, values = ratings.coo()
     x = preferences(values, calibration)
+    x = x if ratings.weights is None else x * ratings.weights
     shape = ratings.n_users, ratings.n_items
     return Ratings.from_coo(users[x > 0], items[x > 0], x[x > 0], shape)
 

@@ -27,6 +27,7 @@ _calibration = {
     "origin": 0.0,
     "prior": 1.0,
     "as_of_s": 0.0,
+    "usual_weight": 1.0,
 }
 _job = {
     "id": JOB,

@@ -7,13 +7,14 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.decay import half_life_of, weights_of
+from gpu.decay import weights_in
 from gpu.model import Model
 from gpu.online import ReadyModel
 from gpu.online.rating_table import times_of
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import explain, topn
 from gpu.ranking.eligible import Eligible
+from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import Rows
 from service.engine.applied import Applied
 from service.engine.history import History, position_of
@@ -134,11 +135,17 @@ class LiveModel:
         """
         items, values, timestamps, positions = self.table.row(user)
         is_new = positions >= (np.partition(positions, -n)[-n] if len(items) > n else 0)
-        days, weights = half_life_of(self.model.params), None
-        if days is not None:
-            seconds = times_of(timestamps[is_new], positions[is_new])
-            weights = weights_of(seconds, self.model.calibration.as_of_s, days)
+        weights = weights_in(self.model, times_of(timestamps[is_new], positions[is_new]))
         return items[is_new], values[is_new], weights
+
+    def rows_of(self, users: NDArray[np.int64]) -> Rows:
+        """What `users` (B,) have in `table`, for `recommend` and `gpu.ranking.topn`."""
+        table = self.table
+        return heard_by_age(
+            self.model,
+            topn.rows_of(table.rows, users),
+            lambda entries: weights_in(self.model, times_of(table.timestamps[entries], table.positions[entries])),
+        )
 
     def kept_out(self, user: int, *, include_seen: bool, rotates: bool = False) -> NDArray[np.int32]:
         """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
@@ -199,7 +206,7 @@ class LiveModel:
     ) -> tuple[topn.Users, Rows]:
         """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
-        return self.online.fold_in(items, values, reading), rows
+        return self.online.fold_in(items, values, reading), heard_by_age(self.model, rows, lambda _: reading.weights)
 
     def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
@@ -210,7 +217,7 @@ class LiveModel:
         users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
         if user is not None:
             one = np.array([user])
-            users, rows = topn.users_of(self.model, one), topn.rows_of(self.table.rows, one)
+            users, rows = topn.users_of(self.model, one), self.rows_of(one)
         if item is None:
             return float(topn.estimate_unknown(self.model, users)[0])
         return float(self.estimates(users, rows, np.array([[item]], dtype=np.int32))[0, 0])

@@ -8,6 +8,10 @@ from pathlib import Path
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
+from gpu.backend import Backend
+from gpu.decay import weighing
+from gpu.errors import InvalidParams
+from gpu.params import params_for
 from service.errors import ServiceError
 from service.storage import snapshot, version_names
 from service.storage.manifest import StoredCalibration
@@ -72,9 +76,13 @@ def describe(
     return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, failure, name, is_shadow)
 
 
-def algorithm_of(folder: Path, name: str, version: str) -> str:
-    """The algorithm of `version`, which is live as `name`; the name itself if its manifest cannot be read."""
+def place_of(folder: Path, name: str, version: str, backend: Backend) -> tuple[str, Backend]:
+    """(algorithm of `version`, which is live as `name`; where it learns in a service on `backend`).
+
+    If its manifest cannot be read: the name itself, and `backend`.
+    """
     try:
-        return snapshot.read_manifest(folder, version).algorithm
-    except ServiceError:
-        return name
+        manifest = snapshot.read_manifest(folder, version)
+        return manifest.algorithm, weighing(params_for(manifest.algorithm, manifest.parameters), backend)
+    except (ServiceError, InvalidParams):
+        return name, backend

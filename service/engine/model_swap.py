@@ -12,13 +12,14 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import structlog
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import HOST
+from gpu.backend import HOST, Backend
+from gpu.decay import weighing
 from gpu.errors import NotEnoughMemory
 from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, room
@@ -58,7 +59,7 @@ class HotSwap:
         self._without_room: set[str] = set()  # failed versions that did not fit into memory
         self._is_live_file_corrupt = False
         self._poked, self._stopping = threading.Event(), threading.Event()
-        self._compiled: set[str] = set()  # algorithms whose kernels this process has loaded
+        self._compiled: set[tuple[str, Backend]] = set()  # algorithms and backends whose kernels are loaded
         self._verified: dict[str, Manifest] = {}  # by version; of the start only
         self._thread = PartThread("hotswap", self._run, engine.fail)
 
@@ -134,12 +135,13 @@ class HotSwap:
     def _compile_wanted(self) -> None:
         """Compile the kernels of the live models while the log is being read."""
         wanted = self._wanted()
-        names = sorted({model_info.algorithm_of(self._folder, *one) for one in wanted.items()} & ALGORITHMS.keys())
+        backend = self._engine.backend
+        places = {model_info.place_of(self._folder, *one, backend) for one in wanted.items()}
         self._engine.live.expected = frozenset(wanted.keys() - self._engine.live.shadows)
         stages = self._engine.stages
         # Half of the stage; the other half is reading snapshots and refitting users.
         try:
-            self._compile(names, lambda share, note: stages.report(MODELS, share / 2, note))
+            self._compile(places, lambda share, note: stages.report(MODELS, share / 2, note))
         except Exception as error:  # loading a model will fail the same way and name the model
             _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
         stages.report(MODELS, 0.5, f"loading the models {', '.join(wanted)}")
@@ -152,12 +154,18 @@ class HotSwap:
             with contextlib.suppress(ServiceError):  # to load it will fail the same way, and say why
                 self._verified[version] = snapshot.verify(self._folder, version)
 
-    def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
-        """Compile the kernels of these algorithms, once per process: all models of an algorithm share them."""
-        missing = [name for name in algorithms if name not in self._compiled]
-        if missing:
-            compilation.prepare(missing, self._engine.backend, on_progress, self._stopping.is_set)
-            self._compiled.update(missing)
+    def _compile(self, places: Collection[tuple[str, Backend]], on_progress: compilation.OnProgress) -> None:
+        """Compile the kernels of (algorithm, backend where it learns), once per process: models of both share them."""
+        missing = {place for place in places if place[0] in ALGORITHMS} - self._compiled
+        backends = {backend for _, backend in missing}
+        for n, backend in enumerate(sorted(backends, key=lambda one: one.name)):
+
+            def report(share: float, note: str, n_done: int = n) -> None:
+                on_progress((n_done + share) / len(backends), note)
+
+            algorithms = sorted(algorithm for algorithm, own in missing if own == backend)
+            compilation.prepare(algorithms, backend, report, self._stopping.is_set)
+        self._compiled |= missing
 
     def step(self) -> None:
         """Load every version of `live.json` that does not answer yet.
@@ -236,7 +244,8 @@ class HotSwap:
             NotEnoughMemory: it does not, on the host or on the device; the message has the needed and the free bytes.
         """
         params = params_for(manifest.algorithm, manifest.parameters)
-        backend, table = self._engine.backend, self._engine.history.table_of(has_strengths=params.is_implicit)
+        backend = weighing(params, self._engine.backend)
+        table = self._engine.history.table_of(has_strengths=params.is_implicit)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
         for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
             what = f"{manifest.version} in addition to the models that answer ({name})"
@@ -245,14 +254,15 @@ class HotSwap:
     def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
         table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
-        item_index.prepare(loaded.model.params.width, engine.backend)
-        self._compile([loaded.manifest.algorithm], lambda share, note: None)
+        backend = weighing(loaded.model.params, engine.backend)
+        item_index.prepare(loaded.model.params.width, backend)
+        self._compile([(loaded.manifest.algorithm, backend)], lambda share, note: None)
         while True:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
             model = loaded.model.mapped(user_rows, item_rows, table.n_users, table.n_items)
             # Not on the engine thread: it takes long, and the first time a device compiles for seconds.
-            ready = prepare_online(model, table, history.users.keys, history.items.keys, engine.backend)
+            ready = prepare_online(model, table, history.users.keys, history.items.keys, backend)
             try:
                 engine.run_slices(self._installing(loaded, ready, n_forgotten)).result()
             except _Outdated:

@@ -110,7 +110,7 @@ def _tests_of(live_model: LiveModel, pairs: Pairs, faced: Faced, quality: ModelQ
 def _results(live_model: LiveModel, tests: Pairs) -> NDArray[np.float64]:
     """Results of the model and its baseline, float64 (P, 2), see `ModelQuality.add`."""
     model, table = live_model.model, live_model.table
-    users, rows = topn.users_of(model, tests.users), topn.rows_of(table.rows, tests.users)
+    users, rows = topn.users_of(model, tests.users), live_model.rows_of(tests.users)
     if model.is_implicit:
         rivals = rivals_of(tests, table, min(model.n_items, table.n_items))
         scores = topn.scores(model, users, rows, rivals), table.item_counts[rivals]

@@ -174,7 +174,7 @@ class Ranking:
     def _fill_group(self, group: list[_Slot]) -> None:
         live_model = group[0].live_model
         users = np.array([slot.row for slot in group], dtype=np.int64)
-        rows = topn.rows_of(live_model.table.rows, users)
+        rows = live_model.rows_of(users)
         is_personal = live_model.are_personal(rows)
         if not is_personal.all():
             for at in np.flatnonzero(~is_personal).tolist():
@@ -183,7 +183,7 @@ class Ranking:
                 slot.answers[slot.at] = shown
             group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
             users = users[is_personal]
-            rows = topn.rows_of(live_model.table.rows, users)
+            rows = live_model.rows_of(users)
         if group:
             self._fill_personal(group, users, rows)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.decay import half_life_of, weights_of
+from gpu.decay import weights_in
 from gpu.online.rating_table import times_of
 from gpu.online.reading import ANONYMOUS_KEY, Reading
 from gpu.ranking import topn
@@ -164,9 +164,7 @@ class WhatIf:
 
 def _weights(live_model: LiveModel, row: Row, order_half_life: float | None) -> NDArray[np.float32] | None:
     """The weight of each rating of `row`, (B,); None if all weigh 1."""
-    weights, days = None, half_life_of(live_model.model.params)
-    if days is not None:
-        weights = weights_of(row.seconds, live_model.model.calibration.as_of_s, days)
+    weights = weights_in(live_model.model, row.seconds)
     if order_half_life is None:
         return weights
     n_newer = np.empty(len(row.order))

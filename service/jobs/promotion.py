@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.backend import Backend
+from gpu.decay import weights_in
 from gpu.model import Model
+from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import Rows
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus
@@ -43,10 +45,18 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
 
 def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
     """Metrics of one model; the deciding one comes first."""
-    rows: Rows = corpus.training.by_user
+    rows = _rows_for(model, corpus)
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
     return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
+
+
+def _rows_for(model: Model, corpus: Corpus) -> Rows:
+    """The training ratings by user, with the weights of age if the model computes scores from them."""
+    rows, times = corpus.training.by_user, corpus.times
+    if times is None:
+        return rows
+    return heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
 
 
 def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:

@@ -164,7 +164,9 @@ def train(
             the training failed; nothing was written. Memory must suffice for the training and for one more copy of the
             model in the service, so that loading a model there does not fail because of the training.
     """
-    chosen = gpu.choose(backend)
+    requested = msgspec.json.decode(params)
+    hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
+    chosen = gpu.weighing(hyperparameters, gpu.choose(backend))
     work = data / exclusion.WORK / job
     ranks = ranks_for(algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster)
     described = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks, chosen)}"
@@ -172,8 +174,6 @@ def train(
     def where() -> str:
         return described if ranks is None else described + ranks.remark
 
-    requested = msgspec.json.decode(params)
-    hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     corpus = read_corpus(data, StreamId.parse(watermark), types, is_implicit=hyperparameters.is_implicit)
     hyperparameters = decided(corpus, hyperparameters)
     corpus, n_far = usable(corpus, hyperparameters)

@@ -49,6 +49,7 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     origin: float
     prior: float
     as_of_s: float = 0.0
+    usual_weight: float = 1.0
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:

@@ -98,7 +98,9 @@ def read_model(work: Path, params: Params) -> Model:
 
 
 def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
-    found = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
+    found: dict[str, NDArray[Any]] = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
+    if ratings.weights is not None:
+        found[f"{kind}.weights"] = ratings.weights
     for side, rows in (("by_user", ratings.by_user), ("by_item", ratings.by_item)):
         found |= {f"{kind}.{side}.{name}": array for name, array in rows._asdict().items()}
     return found
@@ -106,4 +108,5 @@ def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
 
 def _ratings(kind: str, arrays: dict[str, NDArray[Any]]) -> Ratings:
     sides = [Rows(*(arrays[f"{kind}.{side}.{name}"] for name in Rows._fields)) for side in ("by_user", "by_item")]
-    return Ratings(sides[0], sides[1], arrays[f"{kind}.user_keys"], arrays[f"{kind}.item_keys"])
+    others = (arrays.get(f"{kind}.{name}") for name in ("user_keys", "item_keys", "weights"))
+    return Ratings(sides[0], sides[1], *others)

@@ -23,5 +23,10 @@ def test_each_step_ranks_the_next_ratings(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(half_life, "N_TRAINED", 2)
     none, week = half_life.run(path, [7.0], gpu.HOST)
     assert (none.half_life_days, week.half_life_days, none.n_steps) == (0, 7, 2)
+    assert none.ndcg_10 is not None
     assert 0 < none.ndcg_10 < 1
     assert none.ndcg_10 != week.ndcg_10
+    none, week = half_life.run(path, [7.0], gpu.HOST, "sgd")
+    assert none.rmse is not None
+    assert 0.5 < none.rmse < 2
+    assert none.rmse != week.rmse

@@ -65,10 +65,14 @@ def requests(model: str) -> list[tuple[str, str, object]]:
     return [*found, ("GET", "/popular?n=3&min_ratings=1", None)]
 
 
+def live_names(local: Local) -> list[str]:
+    return sorted(one["name"] for one in local.get("/admin/models").json()["models"] if one["live"])
+
+
 def ask_everything(local: Local) -> list[str]:
     """What was answered otherwise than expected."""
     wrong = []
-    for model in ALGORITHMS:
+    for model in live_names(local):
         for method, path, body in requests(model):
             answer = local.request(method, path, json=body) if body else local.request(method, path)
             if answer.status_code not in (200, 404):
@@ -106,10 +110,10 @@ def main(data: Path, url: str) -> None:
         rehearse_model(algorithm)
     before = compilation.n_signatures()
     with serving(data, redis=url, backend="host", worker=False) as local:
-        live = {one["algorithm"] for one in local.get("/admin/models").json()["models"] if one["live"]}
+        live = live_names(local)
         wrong = drive(local)
     gained = [name for name, n in compilation.n_signatures().items() if n > before[name]]
-    sys.stdout.write(json.dumps({"gained": gained, "wrong": wrong, "live": sorted(live)}) + "\n")
+    sys.stdout.write(json.dumps({"gained": gained, "wrong": wrong, "live": live}) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from service.engine.queries import Estimate, Neighbors, Recommend, Recommendation
 from service.storage import live_versions, snapshot
+from service.storage.events import RatingEvent
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -84,6 +87,25 @@ def test_a_new_item_is_listed_from_the_next_training_on(ease: Whole) -> None:
     assert ease.engine.as_of >= only_new
     assert ease.recommend("late").personalized
     assert scores(ease.recommend("u50", n=40))["new"] > 0.1
+
+
+def test_old_likes_count_less_with_a_half_life(ease: Whole) -> None:
+    """Likes of even items, then of odd ones; the list, its reasons, and what a request imagines agree."""
+    now = time.time()
+    ease.send([structs.replace(one, timestamp=now) for one in events()])
+    ease.send([RatingEvent("mover", f"i{item}", 5.0, now - (item % 2 == 0) * 90 * 86_400) for item in (2, 4, 6, 3, 5)])
+    assert sum(int(item[1:]) % 2 for item in scores(ease.recommend("mover", n=10))) <= 5
+    ease.train("ease", half_life_days=10)
+    answer = ease.recommend("mover", n=10, explain=True)
+    assert all(int(one.item[1:]) % 2 for one in answer.items)
+    for one in answer.items:
+        assert isinstance(one.reasons, list)
+        assert {reason.item for reason in one.reasons} <= {"i3", "i5"}
+        assert sum(reason.contribution for reason in one.reasons) == pytest.approx(one.score, rel=1e-2)
+    imagined = ease.ask(Recommend(user="mover", ratings=[("i7", None)], n=10))
+    assert scores(imagined) == pytest.approx(scores(answer))
+    estimate = ease.ask(Estimate(user="mover", item=answer.items[0].item)).estimate
+    assert estimate == pytest.approx(min(1, scores(answer)[answer.items[0].item]), rel=1e-4)
 
 
 def test_a_forgotten_user_leaves_the_served_state_and_the_snapshots(ease: Whole) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpu.backend import HOST
+from gpu.backend import HOST, Backend
 from service.engine.engine import Engine
 from service.engine.history import History
 from service.engine.learner import Learner
@@ -38,12 +38,12 @@ LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=5.0)
 class Whole:
     """One running service; use as a context manager."""
 
-    def __init__(self, url: str, data: Path, limits: Limits = LIMITS) -> None:
+    def __init__(self, url: str, data: Path, limits: Limits = LIMITS, backend: Backend = HOST) -> None:
         self.data, self.failures = data, list[BaseException]()
         self.metrics, self.log = Metrics(), RatingLog(data / "ratings")
         self.stream = Stream(url, self.log.last_id)
         self.table = JobTable(url)
-        self.engine = Engine(History(), HOST, DEFAULT_MODELS, limits, self.metrics, self.failures.append)
+        self.engine = Engine(History(), backend, DEFAULT_MODELS, limits, self.metrics, self.failures.append)
         self.learner = Learner(self.engine, self.stream, self.log)
         self.archiver = Archiver(self.stream, self.log)
         self.hotswap = HotSwap(data, self.engine, self.metrics)
@@ -111,18 +111,19 @@ class Whole:
         eventually(lambda: self.jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
         return self.jobs.get(job.id)
 
-    def train(self, algorithm: str, **params: Any) -> str:
+    def train(self, algorithm: str, name: Any = None, **params: Any) -> str:
         """Train in this process, which is faster than a job, and make the version live."""
-        version = self.trained(algorithm, **params)
-        live_versions.set_version(self.data, algorithm, version)
+        version, name = self.trained(algorithm, name, **params), name or algorithm
+        live_versions.set_version(self.data, name, version)
         self.hotswap.poke()
-        eventually(lambda: self.hotswap.served().get(algorithm) == version)
+        eventually(lambda: self.hotswap.served().get(name) == version)
         return version
 
-    def trained(self, algorithm: str, **params: Any) -> str:
+    def trained(self, algorithm: str, name: Any = None, **params: Any) -> str:
         """A snapshot of today, not yet live."""
         watermark = self.engine.as_of
         self.stream.request_commit(watermark)
         eventually(lambda: self.log.last_id() >= watermark)
         text = msgspec.json.encode(params).decode()
-        return str(trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None).version)
+        last = trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None, name=name)
+        return str(last.version)

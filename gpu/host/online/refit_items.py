@@ -21,7 +21,7 @@ from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
 from gpu.host.solve import BATCH, LinearSystem, add_observations, solve
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules
-from gpu.views import Arrays
+from gpu.views import NO_WEIGHTS, Arrays
 
 
 class UserPool(NamedTuple):
@@ -42,10 +42,24 @@ class UserGroups(NamedTuple):
     Attributes:
         users: int32 or int64, rows of users, item by item.
         bounds: int64 (B + 1,), item b has the users `bounds[b]` to `bounds[b + 1]`.
+        weights: float32, what each of them weighs (`gpu.decay`); empty: all weigh 1.
     """
 
     users: NDArray[Any]
     bounds: NDArray[np.int64]
+    weights: NDArray[np.float32] = NO_WEIGHTS
+
+
+class Absences(NamedTuple):
+    """Users who are counted as absent.
+
+    Attributes:
+        users: int64 (n,).
+        likers: int64 (n,), positions of the likers for whom they were drawn.
+    """
+
+    users: NDArray[np.int64]
+    likers: NDArray[np.int64]
 
 
 class Observers(NamedTuple):
@@ -55,11 +69,13 @@ class Observers(NamedTuple):
         item: row of the item.
         users: int64 (n,), its raters, then the users who are counted as absent.
         n_raters: number of its raters.
+        weights: float32 (n,), what each of them weighs (`gpu.decay`); empty: all weigh 1.
     """
 
     item: Int
     users: NDArray[np.int64]
     n_raters: Int
+    weights: NDArray[np.float32]
 
 
 @njit(cache=True, nogil=True)
@@ -155,17 +171,18 @@ def draw_absences(
     user_keys: NDArray[np.uint64],
     pool: UserPool,
     rules: Rules,
-) -> NDArray[np.int64]:
+) -> Absences:
     """Users whose absence counts against the item: `n_negatives` for each of `likers`, none of them in `raters`."""
     absent = np.empty(len(likers) * rules.n_negatives, dtype=np.int64)
+    drawn_for = np.empty_like(absent)
     n = 0
-    for rater in likers if len(pool.users) else likers[:0]:
+    for position in range(len(likers) if len(pool.users) else 0):
         for number in range(rules.n_negatives):
-            user = draw_absent(item_key, user_keys[rater], number, raters, pool, rules.seed)
+            user = draw_absent(item_key, user_keys[likers[position]], number, raters, pool, rules.seed)
             if user >= 0:
-                absent[n] = user
+                absent[n], drawn_for[n] = user, position
                 n += 1
-    return absent[:n]
+    return Absences(absent[:n], drawn_for[:n])
 
 
 @njit(cache=True, nogil=True)
@@ -188,7 +205,7 @@ def step(
     Returns:
         int64 (D,), number of observations in which each term takes part.
     """
-    (item, users, n_raters), (matrix, right) = observers, system
+    (item, users, n_raters, of_observers), (matrix, right) = observers, system
     counts = np.zeros(len(solution), dtype=np.int64)
     observed, weights, targets = np.zeros((BATCH, len(solution))), np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(users), BATCH):
@@ -203,18 +220,22 @@ def step(
                 targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0
+            if len(of_observers):
+                targets[b] *= of_observers[first + b]
+                weights[b] *= of_observers[first + b]
         add_observations(matrix, right, observed, weights, targets)
     return counts
 
 
 @njit(cache=True, nogil=True)
 def fit_item(
-    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
-) -> NDArray[np.float64]:
+    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules,
+    weights: NDArray[np.float32] = NO_WEIGHTS,
+) -> NDArray[np.float64]:  # fmt: skip
     """[v; b̂; w; c] (D,) of a new item: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     n_terms = n_factors + 1 + 2 * n_neighbors
-    observers = Observers(item, np.concatenate((raters.astype(np.int64), absent)), len(raters))
+    observers = Observers(item, np.concatenate((raters.astype(np.int64), absent)), len(raters), weights)
     solution, matrix, right = np.zeros(n_terms), np.empty((n_terms, n_terms)), np.empty(n_terms)
     for _ in range(rules.n_steps if arrays.is_implicit else 1):
         matrix[:], right[:] = 0, 0
@@ -231,13 +252,17 @@ def fit_item(
 
 @njit(cache=True, nogil=True)
 def refit_item(
-    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
-) -> None:
-    """Refit one item over its raters and drawn absences, in place in `arrays`; without raters it gets zeros."""
+    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules,
+    weights: NDArray[np.float32],
+) -> None:  # fmt: skip
+    """Refit one item over its raters and drawn absences, in place in `arrays`; without raters it gets zeros.
+
+    `weights` are those of the raters, then of the absences; empty: all weigh 1.
+    """
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     solution = np.zeros(n_factors + 1 + 2 * n_neighbors)
     if len(raters):
-        solution = fit_item(item, raters, absent, rows, arrays, rules)
+        solution = fit_item(item, raters, absent, rows, arrays, rules, weights)
     for f in range(n_factors):
         arrays.item_factors[item, f] = solution[f]
     arrays.item_bias[item] = solution[n_factors]
@@ -253,7 +278,8 @@ def _refit_items(
     for b in prange(len(items)):
         own = slice(raters.bounds[b], raters.bounds[b + 1])
         drawn = slice(absent.bounds[b], absent.bounds[b + 1])
-        refit_item(items[b], raters.users[own], absent.users[drawn], rows, arrays, rules)
+        weights = np.concatenate((raters.weights[own], absent.weights[drawn]))  # slices of empty arrays are empty
+        refit_item(items[b], raters.users[own], absent.users[drawn], rows, arrays, rules, weights)
 
 
 refit_items, refit_items_parallel = serial_and_parallel(_refit_items)

@@ -19,7 +19,7 @@ from gpu.host.lsh import GOLDEN, mix
 from gpu.host.online.rating_table import OrderedRows, find
 from gpu.host.solve import BATCH, LinearSystem, add_observations, solve
 from gpu.refit_rules import Rules
-from gpu.views import Arrays
+from gpu.views import NO_WEIGHTS, Arrays
 
 UNRATED = np.float32(-1e30)
 MAX_DRAWS = 64  # attempts at one negative; a user who has rated nearly all items gets fewer negatives
@@ -48,12 +48,26 @@ class UserRow(NamedTuple):
         rated: int32, all items of the user, ascending; never drawn.
         items: int32 (n,), the items whose ratings the refit learns, a part of `rated`.
         values: float32 (n,), their ratings.
+        weights: float32 (n,), what they weigh (`gpu.decay`); empty: all weigh 1.
     """
 
     key: np.uint64
     rated: NDArray[np.int32]
     items: NDArray[np.int32]
     values: NDArray[np.float32]
+    weights: NDArray[np.float32] = NO_WEIGHTS
+
+
+class UserWeights(NamedTuple):
+    """What the ratings of B users weigh (`gpu.decay`).
+
+    Attributes:
+        values: float32 (n,), weights of all their ratings, user by user, in the order of their rows.
+        bounds: int64 (B + 1,), user b has `values[bounds[b] : bounds[b + 1]]`; all 0: all ratings weigh 1.
+    """
+
+    values: NDArray[np.float32]
+    bounds: NDArray[np.int64]
 
 
 class Samples(NamedTuple):
@@ -63,13 +77,15 @@ class Samples(NamedTuple):
         items: int64 (S,), item rows.
         offsets: float64 (S,), the part of the score that the refit does not change.
         targets: float64 (S,), rating; for implicit models 1 for a like, 0 for a dislike or a drawn item.
-        counts: float64 (S,), weight of each sample: a drawn item may stand for several draws.
+        counts: float64 (S,), observations that each sample stands for: a drawn item may stand for several draws.
+        weights: float64 (S,), what each of them weighs (`gpu.decay`); a drawn item weighs as much as its like.
     """
 
     items: NDArray[np.int64]
     offsets: NDArray[np.float64]
     targets: NDArray[np.float64]
     counts: NDArray[np.float64]
+    weights: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -80,13 +96,18 @@ def draw(seed: np.uint64, owner: np.uint64, other: np.uint64, number: Int) -> np
 
 @njit(cache=True, nogil=True)
 def newest(
-    items: NDArray[np.int32], values: NDArray[np.float32], positions: NDArray[np.int64], n: Int
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """(items, values) of the `n` ratings with the highest positions, ascending by item."""
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    n: Int,
+    weights: NDArray[np.float32] = NO_WEIGHTS,
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    """(items, values, weights) of the `n` ratings with the highest positions, ascending by item."""
     if len(items) <= n:
-        return items, values
+        return items, values, weights
     first = np.partition(positions, len(positions) - n)[len(positions) - n]
-    return items[positions >= first], values[positions >= first]
+    is_new = positions >= first
+    return items[is_new], values[is_new], weights[is_new] if len(weights) else weights
 
 
 @njit(cache=True, nogil=True)
@@ -156,23 +177,24 @@ def samples_of(user: UserRow, line: NDArray[np.float32], arrays: Arrays, pool: I
     items, values = user.items, user.values
     n_draws = min(rules.n_negatives, max(1, rules.max_negatives // max(1, len(items)))) if arrays.is_implicit else 0
     chosen = np.empty((1 + n_draws) * len(items), dtype=np.int64)
-    targets, counts = np.empty(len(chosen)), np.ones(len(chosen))
+    targets, counts, weights = np.empty(len(chosen)), np.ones(len(chosen)), np.ones(len(chosen))
     n = 0
     for p in range(len(items)):
         if not pool.is_trained[items[p]]:
             continue
-        is_like = values[p] >= arrays.middle
+        is_like, weight = values[p] >= arrays.middle, float(user.weights[p]) if len(user.weights) else 1.0
+        weights[n] = weight
         chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else learned(values[p], arrays)
         n += 1
         for number in range(n_draws if is_like else 0):
             item = draw_unrated(user.key, pool.keys[items[p]], number, user.rated, pool, rules.seed)
             if item >= 0:
-                chosen[n], targets[n], counts[n] = item, 0.0, rules.n_negatives / n_draws
+                chosen[n], targets[n], counts[n], weights[n] = item, 0.0, rules.n_negatives / n_draws, weight
                 n += 1
     offsets = np.empty(n)
     for s in range(n):
         offsets[s] = arrays.mean + arrays.item_bias[chosen[s]] + neighbor_terms(chosen[s], line, arrays)
-    return Samples(chosen[:n], offsets, targets[:n], counts[:n])
+    return Samples(chosen[:n], offsets, targets[:n], counts[:n], weights[:n])
 
 
 @njit(cache=True, nogil=True)
@@ -234,8 +256,9 @@ def step(
             rows[b, n_factors] = 1
             score = samples.offsets[s] + dot(solution, rows[b])
             expected = sigmoid(score) if arrays.is_implicit else score
-            targets[b] = samples.counts[s] * (samples.targets[s] - expected)
-            weights[b] = samples.counts[s] * (curvature(score) if arrays.is_implicit else 1.0)
+            weight = samples.counts[s] * samples.weights[s]
+            targets[b] = weight * (samples.targets[s] - expected)
+            weights[b] = weight * (curvature(score) if arrays.is_implicit else 1.0)
         add_observations(matrix, right, rows, weights, targets)
 
 
@@ -270,8 +293,9 @@ def fold_in(
 
 
 def _refit_users(
-    users: NDArray[np.int64], keys: NDArray[np.uint64], rows: OrderedRows, arrays: Arrays, pool: ItemPool, rules: Rules
-) -> None:
+    users: NDArray[np.int64], keys: NDArray[np.uint64], rows: OrderedRows, arrays: Arrays, pool: ItemPool,
+    rules: Rules, weights: UserWeights,
+) -> None:  # fmt: skip
     """Refit `users` (B,) with `keys` (B,) over their newest ratings, in place in `arrays`."""
     factors, biases, baselines = arrays.user_factors, arrays.user_bias, arrays.user_baseline
     for chunk in prange((len(users) + CHUNK - 1) // CHUNK):
@@ -279,8 +303,10 @@ def _refit_users(
         for b in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(users))):
             own = slice(rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]])
             rated = rows.items[own]
-            items, values = newest(rated, rows.values[own], rows.positions[own], rules.max_ratings)
-            solution, baseline = fold_in(UserRow(keys[b], rated, items, values), line, arrays, pool, rules)
+            of_all = weights.values[weights.bounds[b] : weights.bounds[b + 1]]
+            items, values, own_weights = newest(rated, rows.values[own], rows.positions[own], rules.max_ratings, of_all)
+            row = UserRow(keys[b], rated, items, values, own_weights)
+            solution, baseline = fold_in(row, line, arrays, pool, rules)
             for f in range(factors.shape[1]):
                 factors[users[b], f] = solution[f]
             biases[users[b]], baselines[users[b]] = solution[-1], baseline

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.backend import Backend
 from gpu.ratings import NO_MIDDLE
-from gpu.views import Rates, Samples, arrays_of, balanced_bounds, part_of
+from gpu.views import NO_WEIGHTS, Rates, Samples, arrays_of, balanced_bounds, part_of
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model
@@ -34,9 +34,9 @@ def test_predictions_are_eq_1(backend: Backend, matrix: np.ndarray, k: int, impl
 
 
 @few
-@given(matrices(), st.integers(0, 4), st.booleans(), st.integers(1, 3), st.integers(0, 99))
+@given(matrices(), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(1, 3), st.integers(0, 99))
 def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
-    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, n_groups: int, seed: int
+    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, weighs: bool, n_groups: int, seed: int
 ) -> None:
     model, ratings, sgd = random_model(matrix, k, implicit, seed), ratings_of(matrix), backend.primitives("sgd")
     expected = as_reference(model)
@@ -48,13 +48,15 @@ def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
     sgd.group_cuts(ratings.by_user, item_bounds.astype(np.int32), cuts)
     users, items, _ = ratings.coo()
     targets = reference.targets(matrix, expected, users, items)
-    samples = Samples(ratings.by_user.items, targets.astype(np.float32), cuts)
+    weights = np.where(np.isnan(matrix), 0, generator.random(matrix.shape, dtype=np.float32) if weighs else 1)
+    given_weights = weights[users, items].astype(np.float32) if weighs else NO_WEIGHTS
+    samples = Samples(ratings.by_user.items, targets.astype(np.float32), cuts, given_weights)
     lines = sgd.lines(n_groups, ratings.n_items)
     visited, arrays = order.astype(np.int32), arrays_of(model)
     for shift in shifts:
         sgd.learn_sub_step(ratings.by_user, samples, visited, user_bounds, shift, lines, arrays, RATES)
     visits = [
-        (user, item, reference.targets(matrix, expected, user, item))
+        (user, item, reference.targets(matrix, expected, user, item), weights[user, item])
         for shift in shifts
         for d in range(n_groups)
         for user in order[user_bounds[d] : user_bounds[d + 1]]
@@ -123,19 +125,21 @@ def test_mixed_samples_hold_every_rating_and_negative_in_its_group(
     sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, 0, np.float32(middle), negatives)
     group_of = np.random.default_rng(seed).integers(0, n_groups, ratings.n_items).astype(np.uint8)
     room = len(ratings) * (s + 1)
-    samples = Samples(
-        np.zeros(room, np.int32), np.zeros(room, np.float32), np.empty((ratings.n_users, n_groups + 1), np.int64)
-    )
-    sgd.mix_samples(ratings.by_user, negatives, group_of, np.float32(middle), samples)
+    cuts = np.empty((ratings.n_users, n_groups + 1), np.int64)
+    samples = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts, np.zeros(room, np.float32))
+    weights = np.arange(1, len(ratings) + 1, dtype=np.float32)
+    sgd.mix_samples(ratings.by_user, negatives, group_of, np.float32(middle), samples, weights)
     users, items, values = ratings.coo()
-    expected = [(u, j, float(value >= middle)) for u, j, value in zip(users, items, values, strict=True)]
-    expected += [(u, j, 0.0) for u, row in zip(users, negatives, strict=True) for j in row if j >= 0]
+    given_ratings = zip(users, items, values, weights, strict=True)
+    expected = [(u, j, float(value >= middle), weight) for u, j, value, weight in given_ratings]
+    drawn = zip(users, negatives, weights, strict=True)
+    expected += [(u, j, 0.0, weight) for u, row, weight in drawn for j in row if j >= 0]
     found = []
     for user, cuts in enumerate(samples.cuts):
         for group in range(n_groups):
             for p in range(cuts[group], cuts[group + 1]):
                 assert group_of[samples.items[p]] == group
-                found.append((user, samples.items[p], samples.targets[p]))
+                found.append((user, samples.items[p], samples.targets[p], samples.weights[p]))
     assert sorted(found) == sorted(expected)
 
 

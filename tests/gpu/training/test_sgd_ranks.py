@@ -27,12 +27,16 @@ KINDS: dict[str, SgdParams] = {
     "sgd": SgdParams(n_factors=6, n_epochs=3, learning_rate=0.03, seed=7),
     "culsh": CulshParams(n_factors=5, n_neighbors=6, n_bits=128, n_epochs=3),
     "culsh-implicit": CulshImplicitParams(n_factors=4, n_neighbors=5, n_bits=128, n_epochs=3, seed=2),
+    "culsh by age": CulshParams(n_factors=4, n_neighbors=5, n_bits=128, n_epochs=3, half_life_days=1),
+    "culsh-implicit by age": CulshImplicitParams(n_neighbors=5, n_bits=128, n_epochs=3, half_life_days=1),
 }
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def trainer_of(params: SgdParams, exchange: Exchange) -> DescentTrainer:
     ratings, test = ratings_of(), ratings_of(n=100, seed=1)
+    if params.half_life_days is not None:
+        ratings = ratings.weighted(np.linspace(0.1, 3, len(ratings), dtype=np.float32))
     if isinstance(params, CulshParams):
         return culsh.trainer(ratings, params, HOST, test, calibrate(ratings, params), exchange)
     return sgd.trainer(ratings, params, HOST, test, exchange)

@@ -22,7 +22,7 @@ from service.storage.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries
 
 TYPES = parse_event_types("rate=1,purchase=10,dislike=-2,impression=seen")
-DECAYED = "als-implicit with a half-life"
+DECAYED = [f"{one} with a half-life" for one in ("als-implicit", "culsh", "culsh-implicit", "ease", "sgd")]
 COUNTED = "als-implicit of counts", "culsh-implicit of counts"
 LATER = [("u0", "i3", "purchase"), ("u0", "i8", "dislike"), ("u0", "i13", "impression"), ("new", "i2", "purchase")]
 
@@ -48,8 +48,8 @@ def history_of(given: Sequence[Entry]) -> History:
 
 def trained(history: History, algorithm: str) -> Model:
     small: dict[str, Any] = {"n_factors": 8, "n_epochs": 5}
-    small = SMALL if algorithm.startswith("culsh-implicit") else {} if algorithm == "ease" else small
-    special = {name: {"values": "counts"} for name in COUNTED} | {DECAYED: {"half_life_days": 1e-3}}
+    small = SMALL if algorithm.startswith("culsh") else {} if algorithm.startswith("ease") else small
+    special = {name: {"values": "counts"} for name in COUNTED} | {one: {"half_life_days": 1e-3} for one in DECAYED}
     small = small | special.get(algorithm, {})
     params = gpu.params_for(algorithm.partition(" ")[0], small)
     table = history.table_of(has_strengths=params.is_implicit)
@@ -150,7 +150,7 @@ def test_popular_items_follow_strengths_and_masks() -> None:
     assert [one.item for one in answer.items] == ["much bought"]
 
 
-@pytest.mark.parametrize("algorithm", [*COUNTED, DECAYED, "als-implicit", "als", "ease", "sgd"])
+@pytest.mark.parametrize("algorithm", [*COUNTED, *DECAYED, "als-implicit", "als", "ease", "sgd"])
 def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     given = [
         events(3000, *LATER),
@@ -169,6 +169,51 @@ def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     (one,), other = ranking.models(), live(restarted, model)
     for name, array in one.model.arrays.items():
         np.testing.assert_array_equal(array, other.model.arrays[name], err_msg=name)
+
+
+def drawn(seed: int) -> list[Entry]:
+    """Entries of ratings, events and forgotten users; times are new, old, older than any, or in the future."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for ms in range(3000, 3014):
+        users = [f"u{n}" for n in generator.integers(0, 63, 12)]
+        pairs = [(user, f"i{n}") for user, n in zip(users, generator.integers(0, 43, 12), strict=True)]
+        times = generator.choice([ms / 1000, -100.0, -300.0, 5e9], 12).tolist()
+        kind = generator.choice(["rating", "event", "forget"], p=[0.7, 0.2, 0.1])
+        if kind == "forget":
+            found.append(Entry(StreamId(ms, 0), "forget", subject=users[0]))
+        elif kind == "event":
+            types = generator.choice(list(TYPES), 12).tolist()
+            typed = [TypedEvent(*pair, one, timestamp=t) for pair, one, t in zip(pairs, types, times, strict=True)]
+            found.append(Entry(StreamId(ms, 0), "event", events=typed))
+        else:
+            values = generator.choice([1.0, 3.0, 5.0, 5.0, 0.0], 12).tolist()
+            rated = [RatingEvent(*pair, one or None, t) for pair, one, t in zip(pairs, values, times, strict=True)]
+            found.append(Entry(StreamId(ms, 0), "rating", rated))
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("algorithm", DECAYED)
+def test_weights_by_age_do_not_depend_on_how_entries_were_grouped(algorithm: str, seed: int) -> None:
+    given, generator = drawn(seed), np.random.default_rng(seed)
+    model, streamed = trained(history_of(entries()), algorithm), history_of(entries())
+    ranking = ranking_of(streamed, live(streamed, model))
+    (one,), rest = ranking.models(), given
+    while rest:
+        size = int(generator.integers(1, 5))
+        one.learn(streamed.apply(rest[:size]))
+        if generator.random() < 0.5:
+            one.settle(0.0)
+        rest = rest[size:]
+    assert one.settle(None)
+    restarted = history_of([*entries(), *given])
+    other = live(restarted, model)
+    for name, array in one.model.arrays.items():
+        np.testing.assert_array_equal(array, other.model.arrays[name], err_msg=name)
+    if one.model.params.has_item_weights:  # its users are their rows
+        rows = [live_model.rows_of(np.arange(len(streamed.users))) for live_model in (one, other)]
+        np.testing.assert_array_equal(rows[0].values, rows[1].values)
 
 
 def test_an_explicit_model_learns_ratings_alone() -> None:

@@ -22,6 +22,7 @@ from tests.service.whole import Whole
 
 ROOT = Path(__file__).parents[3]
 SMALL = {"n_factors": 8, "n_epochs": 2}
+AGED: dict[str, dict[str, int]] = {"culsh": SMALL, "culsh-implicit": SMALL, "ease": {}}  # the kinds of weights by age
 REHEARSED = """
 import json, sys
 from gpu.backend import HOST
@@ -100,7 +101,10 @@ def test_no_request_compiles_anything(redis_url: str, tmp_path: Path) -> None:
         for algorithm in ALGORITHMS:
             known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
             whole.train(algorithm, **{name: value for name, value in SMALL.items() if name in known})
+        for algorithm, small in AGED.items():
+            whole.train(algorithm, f"aged-{algorithm}", half_life_days=1e6, **small)
     found: dict[str, Any] = json.loads(
         output([sys.executable, "-m", "tests.service.driven", str(tmp_path / "data"), redis_url])
     )
-    assert found == {"gained": [], "wrong": [], "live": sorted(ALGORITHMS)}
+    names = [*ALGORITHMS, *(f"aged-{algorithm}" for algorithm in AGED)]
+    assert found == {"gained": [], "wrong": [], "live": sorted(names)}

@@ -28,7 +28,7 @@ from tests.service.engine.test_learned_events import (
 from tests.service.planted import entries
 
 ALGORITHMS = (
-    "als", "als-implicit", "culsh", "culsh-implicit", "ease", "esgd", "nmf", "sgd", DECAYED, *COUNTED,
+    "als", "als-implicit", "culsh", "culsh-implicit", "ease", "esgd", "nmf", "sgd", *DECAYED, *COUNTED,
 )  # fmt: skip
 # New ratings, changed ones, some of items with events, and removed ones; of u0, i8 is disliked and i13 only seen.
 EXTRA: list[tuple[str, float | None]] = [

@@ -45,10 +45,17 @@ def test_everything_is_read_as_it_was_written(tmp_path: Path) -> None:
     train, test, calibration, digest = write(tmp_path)
     found = partition_store.read(tmp_path)
     assert_equal(found.ratings, train)
+    assert found.ratings.weights is None
     assert found.test is not None
     assert_equal(found.test, test)
     assert (found.params, found.calibration, found.digest) == (PARAMS, calibration, digest)
     assert calibration.middle > 1
+
+
+def test_weights_are_kept(tmp_path: Path) -> None:
+    weights = np.linspace(0.1, 4, len(planted()), dtype=np.float32)
+    partition_store.write(tmp_path, planted().weighted(weights), None, PARAMS, gpu.Calibration())
+    np.testing.assert_array_equal(partition_store.read(tmp_path).ratings.weights, weights)
 
 
 def test_there_need_be_no_test_ratings_and_no_ratings_of_a_row(tmp_path: Path) -> None:

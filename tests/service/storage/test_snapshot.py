@@ -155,6 +155,12 @@ def test_what_has_no_bound_is_null() -> None:
     assert (stored["middle"], stored["scale"]) == (None, [1.0, None])
 
 
+def test_a_calibration_from_before_half_lives_of_gradient_descent_weighs_by_1() -> None:
+    stored = msgspec.to_builtins(StoredCalibration.of(OF_COUNTS))
+    del stored["usual_weight"]
+    assert msgspec.convert(stored, StoredCalibration).restored() == OF_COUNTS
+
+
 def test_a_snapshot_from_before_items_were_counted_has_no_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from gpu.model import Model
 from gpu.params import CulshImplicitParams
 from gpu.ratings import NO_MIDDLE
 from gpu.refit_rules import item_rules, user_rules
-from gpu.views import arrays_of
+from gpu.views import NO_WEIGHTS, arrays_of
 from tests import reference
 from tests.gpu.models import dense, matrix_of, params_as, random_matrix, random_model, random_params, table_of
 
@@ -30,18 +30,21 @@ def empty_line(model: Model) -> np.ndarray:
     return np.full(model.n_items, refit_users.UNRATED)
 
 
-def samples_of(model: Model, items: np.ndarray, values: np.ndarray) -> refit_users.Samples:
+def samples_of(
+    model: Model, items: np.ndarray, values: np.ndarray, weights: np.ndarray = NO_WEIGHTS
+) -> refit_users.Samples:
     line, arrays = empty_line(model), arrays_of(model)
     refit_users.fill_line(line, items, values, 0.0, arrays)
     pool = refit_users.ItemPool(np.flatnonzero(model.item_trained), model.item_trained, KEYS[: model.n_items])
-    user, rules = refit_users.UserRow(KEYS[0], items, items, values), user_rules(params_as(CulshImplicitParams, model))
+    user = refit_users.UserRow(KEYS[0], items, items, values, weights.astype(np.float32))
+    rules = user_rules(params_as(CulshImplicitParams, model))
     return refit_users.samples_of(user, line, arrays, pool, rules)
 
 
 def test_the_newest_ratings_stay_in_the_order_of_items() -> None:
     items, values = np.arange(10, 16, dtype=np.int32), np.arange(6, dtype=np.float32)
     positions = np.array([50, 3, 40, 7, 60, 1])
-    kept_items, kept_values = refit_users.newest(items, values, positions, 3)
+    kept_items, kept_values, _ = refit_users.newest(items, values, positions, 3)
     assert kept_items.tolist() == [10, 12, 14]
     assert kept_values.tolist() == [0, 2, 4]
     assert refit_users.newest(items, values, positions, 6)[0].tolist() == items.tolist()
@@ -106,7 +109,7 @@ def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     pool = refit_items.UserPool(by_key, KEYS[:12][by_key])
     likers = refit_items.likers(ITEM, raters, table.rows, np.float32(middle))
     assert likers.tolist() == raters[matrix[raters, ITEM] >= middle].tolist()
-    absent = refit_items.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, rules)
+    absent, _ = refit_items.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, rules)
     assert len(absent) == rules.n_negatives * len(likers)
     assert not np.isin(absent, raters).any()
     found = refit_items.fit_item(ITEM, raters, absent, table.rows, arrays_of(model), rules)
@@ -117,6 +120,40 @@ def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     diagonal = reference.item_ridge(arrays, ITEM, matrix, users, ridge)
     labels = np.where(np.arange(len(users)) < len(raters), matrix[users, ITEM] >= middle, 0)
     offsets = model.mean + arrays["user_bias"][users]
+    np.testing.assert_allclose(reference.logistic_gradient(x, offsets, labels, diagonal, found), 0, atol=1e-6)
+
+
+def test_a_whole_weight_repeats_an_observation() -> None:
+    """In the sums; the ridge counts every rating once."""
+    model, matrix = implicit_model(12, 10), random_matrix(12, 10, 0.4)
+    items = np.flatnonzero(~np.isnan(matrix[USER])).astype(np.int32)
+    rules = user_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
+    samples = samples_of(model, items, matrix[USER, items].astype(np.float32), 1 + items % 3)
+    n = samples.counts.sum()
+    repeats = np.rint(samples.weights).astype(int)
+    assert len(set(repeats)) > 1
+    z = np.column_stack([model.item_factors[samples.items], np.ones(len(samples.items))]).astype(np.float64)
+    ridge = np.append(np.full(z.shape[1] - 1, rules.factor * n + rules.factor_prior), rules.bias * n + rules.bias_prior)
+    found = refit_users.fit_user(samples, arrays_of(model), rules)
+    z, offsets, targets = (np.repeat(column, repeats, axis=0) for column in (z, samples.offsets, samples.targets))
+    np.testing.assert_allclose(reference.logistic_gradient(z, offsets, targets, ridge, found), 0, atol=1e-6)
+
+
+def test_a_whole_weight_repeats_an_observer() -> None:
+    model, matrix = implicit_model(12, 10), random_matrix(12, 10, 0.4)
+    table, rules = table_of(matrix), item_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
+    raters = table.raters(ITEM)
+    absent = np.setdiff1d(np.arange(12), raters)
+    users = np.concatenate([raters, absent])
+    repeats = 1 + np.arange(len(users)) % 3
+    weights = repeats.astype(np.float32)
+    found = refit_items.fit_item(ITEM, raters, absent, table.rows, arrays_of(model), rules, weights)
+    arrays = dense(model)
+    ridge = (rules.factor, rules.factor_prior, rules.bias, rules.bias_prior, rules.weight, rules.weight_prior)
+    diagonal = reference.item_ridge(arrays, ITEM, matrix, users, ridge)
+    x = reference.item_observations(matrix_of(table), arrays, ITEM, users)
+    labels, offsets = (np.arange(len(users)) < len(raters)).astype(float), model.mean + arrays["user_bias"][users]
+    x, offsets, labels = (np.repeat(column, repeats, axis=0) for column in (x, offsets, labels))
     np.testing.assert_allclose(reference.logistic_gradient(x, offsets, labels, diagonal, found), 0, atol=1e-6)
 
 
@@ -137,4 +174,4 @@ def test_absences_need_somebody_to_be_absent(n_trained: int) -> None:
         refit_items.UserPool(np.zeros(n_trained, np.int64), KEYS[:n_trained]),
     )
     rules = item_rules(random_params(CulshImplicitParams))
-    assert len(refit_items.draw_absences(KEYS[0], raters, raters, KEYS, pool, rules)) == 0
+    assert len(refit_items.draw_absences(KEYS[0], raters, raters, KEYS, pool, rules).users) == 0

@@ -45,6 +45,7 @@ ROWS = {
         "training_restarts",
         "training_bytes_moved",
         "training_wait_seconds",
+        "webhook_attempts",
     ),
     "Data": ("users", "items", "ratings", "users_forgotten", "items_hidden", "items_available"),
     "Storage": ("archiver_lag_seconds", "archiver_pending_ratings", "rating_log_damaged"),
@@ -67,6 +68,7 @@ SPLIT_BY = {
     "jobs_finished": "state",
     "training_bytes_moved": "kind",
     "training_wait_seconds": "kind",
+    "webhook_attempts": "outcome",
     "device_bytes": "of",
 }
 OF_PROCESS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from pydantic import ValidationInfo
+
 from service.environment import is_redis_url
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s*]+")
@@ -19,14 +21,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_networks(value: list[str]) -> list[str]:
-    """The networks of `trusted_proxies`; `ValueError` if one is none."""
+def check_networks(value: list[str], info: ValidationInfo) -> list[str]:
+    """The networks of a setting; `ValueError` if one is none."""
     for text in value:
         try:
             ipaddress.ip_network(text)
         except ValueError as error:
             raise ValueError(
-                f"Invalid trusted_proxies: expected networks such as 10.0.0.0/8 or 127.0.0.1, got {text!r}: {error}"
+                f"Invalid {info.field_name}: expected networks such as 10.0.0.0/8 or 127.0.0.1, got {text!r}: {error}"
             ) from None
     return value
 

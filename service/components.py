@@ -12,6 +12,7 @@ import structlog
 
 from service import data_sets, threads
 from service.engine import compilation
+from service.jobs.jobs import Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.metrics import Metrics
@@ -22,6 +23,9 @@ from service.storage.rating_log import RatingLog
 from service.storage.redis_server import url_of
 from service.storage.signing_key import KEY_FILE
 from service.storage.stream import Stream
+from service.webhooks.deliverer import Deliverer
+from service.webhooks.deliveries import Deliveries
+from service.webhooks.webhooks import Webhooks
 
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
@@ -89,12 +93,20 @@ class Components:
         self._to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
         self._to_stop.callback(self._table.close)
+        self._deliveries = Deliveries(url, keys)
+        self._to_stop.callback(self._deliveries.close)
+        self.webhooks = Webhooks(self.settings.data, self.settings.webhook_networks, self._deliveries)
 
     def _start_supervisor(self) -> None:
+        """Start what supervises jobs, and what tells webhooks their ends."""
         parts = self._table, self._stream, self._rating_log, self.metrics
         supervisor = Supervisor(self.settings, *parts, self._fail_from_thread)
         supervisor.start()
         self._stop_together(supervisor.stop)
+        jobs = Jobs(self._table, self._stream, self.settings.data)
+        deliverer = Deliverer(self.settings, jobs, self._deliveries, self.metrics, self._fail_from_thread)
+        deliverer.start()
+        self._stop_together(deliverer.stop)
 
 
 class Worker(Components):

@@ -15,7 +15,7 @@ ServiceError (500)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
 │   ├── UnknownVersion: no snapshot of that version
-│   ├── UnknownScenario, UnknownKey, in `service.engine.document_queries` and `service.storage.key_file`
+│   ├── UnknownScenario, in `service.engine.document_queries`; UnknownKey, UnknownWebhook, in `service.storage`
 │   └── UnknownJob
 ├── Gone (410), Conflict (409): what a cursor continues is gone; the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id

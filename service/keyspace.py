@@ -50,5 +50,10 @@ class Keyspace(NamedTuple):
         """The beginning of all keys of jobs."""
         return f"{self.prefix}:job"
 
+    @property
+    def webhooks(self) -> str:
+        """The beginning of all keys of webhooks."""
+        return f"{self.prefix}:webhooks"
+
 
 DEFAULT = Keyspace()  # of the data set without a name

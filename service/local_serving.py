@@ -26,9 +26,12 @@ from service.operations import (
     JobList,
     ListJobs,
     ListModels,
+    ListWebhooks,
+    MakeWebhook,
     ModelList,
     Operation,
     Ready,
+    RemoveWebhook,
     SubmitLists,
     SubmitTraining,
 )
@@ -54,6 +57,9 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ArchiveAll: lambda runtime, _: Archived(str(runtime.archive_all())),
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
+    MakeWebhook: lambda runtime, asked: runtime.webhooks.make(asked.url, asked.events),
+    ListWebhooks: lambda runtime, _: runtime.webhooks.list(),
+    RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
     ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
 }
 

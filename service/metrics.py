@@ -107,6 +107,7 @@ class Metrics:
         self._add_ratings(registry)
         self._add_queues(registry)
         self._add_models(registry)
+        self._add_jobs(registry)
         self._add_state(registry)
 
     def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
@@ -195,28 +196,6 @@ class Metrics:
         self.swaps = Counter(
             "nearfield_swaps", "Hot swaps by outcome (swapped, failed).", ("algorithm", "outcome"), registry=registry
         )
-        self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
-        self.training_ranks = Gauge(
-            "nearfield_training_ranks",
-            "Processes that train a model now; 0: none.",
-            registry=registry,
-        )
-        self.training_restarts = Counter(
-            "nearfield_training_restarts",
-            "Attempts of trainings that lost a rank and began again from a checkpoint.",
-            registry=registry,
-        )
-        self.training_bytes_moved = Counter(
-            "nearfield_training_bytes_moved",
-            "Bytes that processes of trainings sent each other, by kind of exchange.",
-            ("kind",),
-            registry=registry,
-        )
-        self.training_wait_seconds = Counter(
-            "nearfield_training_wait_seconds",
-            "Time of processes of trainings in exchanges, including the time to wait for each other.",
-            registry=registry,
-        )
         self.model_age_seconds = Gauge(
             "nearfield_model_age_seconds",
             "Time since each live model was trained.",
@@ -239,6 +218,36 @@ class Metrics:
             "nearfield_refits_waiting",
             "Items, and users who rated them, that a live model has yet to refit.",
             ("algorithm",),
+            registry=registry,
+        )
+
+    def _add_jobs(self, registry: CollectorRegistry) -> None:
+        self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
+        self.webhook_attempts = Counter(
+            "nearfield_webhook_attempts",
+            "Attempts to tell a webhook that a job has ended, by outcome (delivered, failed, given-up).",
+            ("outcome",),
+            registry=registry,
+        )
+        self.training_ranks = Gauge(
+            "nearfield_training_ranks",
+            "Processes that train a model now; 0: none.",
+            registry=registry,
+        )
+        self.training_restarts = Counter(
+            "nearfield_training_restarts",
+            "Attempts of trainings that lost a rank and began again from a checkpoint.",
+            registry=registry,
+        )
+        self.training_bytes_moved = Counter(
+            "nearfield_training_bytes_moved",
+            "Bytes that processes of trainings sent each other, by kind of exchange.",
+            ("kind",),
+            registry=registry,
+        )
+        self.training_wait_seconds = Counter(
+            "nearfield_training_wait_seconds",
+            "Time of processes of trainings in exchanges, including the time to wait for each other.",
             registry=registry,
         )
 

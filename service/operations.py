@@ -10,6 +10,7 @@ from msgspec import Struct
 from service.engine.model_info import ModelInfo
 from service.jobs.jobs import Job
 from service.storage.list_files import ListFile
+from service.storage.webhook_file import EndOfJob
 
 
 class GetReadiness(Struct, frozen=True, tag=True):
@@ -64,6 +65,23 @@ class ActivateModel(Struct, frozen=True, tag=True):
     version: str
 
 
+class MakeWebhook(Struct, frozen=True, tag=True):
+    """Asks for a `MadeWebhook`, see `Webhooks.make`. Raises `InvalidRequest`, `TooManyWebhooks`."""
+
+    url: str
+    events: list[EndOfJob]
+
+
+class ListWebhooks(Struct, frozen=True, tag=True):
+    """Asks for a `WebhookList`."""
+
+
+class RemoveWebhook(Struct, frozen=True, tag=True):
+    """Asks for the `Webhook` that is removed. Raises `UnknownWebhook`."""
+
+    webhook: str
+
+
 class ArchiveAll(Struct, frozen=True, tag=True):
     """Asks that the rating log gets all that is acknowledged by now, for `Archived`. Raises `LogUnavailable`."""
 
@@ -107,6 +125,9 @@ Operation = (
     | ListModels
     | ActivateModel
     | ForgetUser
+    | MakeWebhook
+    | ListWebhooks
+    | RemoveWebhook
 )
 
 

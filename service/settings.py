@@ -142,6 +142,10 @@ class Settings(BaseSettings):
         [],
         description="Networks of proxies (CIDRs, comma-separated) whose X-Forwarded-For names the client. Unset: none.",
     )
+    webhook_networks: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Networks of yours (CIDRs, comma-separated) that webhooks may reach. Unset: only public addresses.",
+    )
     cors_origins: Annotated[list[str], NoDecode] = Field(
         [],
         description="Origins (https://shop.example, comma-separated) whose pages may use the service in a browser, also"
@@ -200,7 +204,7 @@ class Settings(BaseSettings):
         return value
 
     _check_redis = field_validator("redis")(check_redis)
-    _check_networks = field_validator("trusted_proxies")(check_networks)
+    _check_networks = field_validator("trusted_proxies", "webhook_networks")(check_networks)
     _check_origins = field_validator("cors_origins")(check_origins)
     _check_scale = field_validator("rating_scale")(check_scale)
     _split_scale = field_validator("rating_scale", mode="before")(parse_scale)
@@ -213,7 +217,7 @@ class Settings(BaseSettings):
         (parse_event_types if info.field_name == "events" else parse_half_lives)(value)
         return value
 
-    @field_validator("default_models", "trusted_proxies", "cors_origins", mode="before")
+    @field_validator("default_models", "trusted_proxies", "webhook_networks", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value

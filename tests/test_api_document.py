@@ -52,13 +52,14 @@ def examples() -> list[Example]:
 
 def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
     """Run every example; a job is waited for before the next one, as its reader would."""
-    known = {"ADMIN_KEY": ADMIN_KEY}
+    known = {"ADMIN_KEY": ADMIN_KEY, "YOUR_HOST": "8.8.8.8"}
     for example in examples():
         response = example.sent(service.client, known)
         answer = response.json()
         if isinstance(answer, dict):
             names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id", "NEXT": "next"}
             names |= {"KEY": "id"} if "key" in answer else {}
+            names |= {"WEBHOOK": "id"} if "secret" in answer else {}
             known |= {name: answer[key] for name, key in names.items() if answer.get(key)}
         if isinstance(answer, dict) and answer.get("state") in ("queued", "running", "activating"):
             service.api.ended_job(answer["id"])

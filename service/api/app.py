@@ -39,6 +39,7 @@ from service.api.routes import (
     ratings,
     recommend,
     scenarios,
+    webhooks,
 )
 from service.api.routes import data_sets as other_data_sets
 from service.api.scenarios import Scenarios
@@ -55,6 +56,7 @@ ROUTES = (
     admin,
     scenarios,
     experiments,
+    webhooks,
     health,
     docs,
     home,

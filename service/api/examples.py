@@ -51,6 +51,7 @@ PARAMETERS: dict[str, Any] = {
     "name": "home",
     "experiment": "summer",
     "key": operation_examples.KEY_ID,
+    "webhook": operation_examples.WEBHOOK_ID,
     "scenario": "home",
     "diversity": 0.3,
     "rotate": "6h",

@@ -5,6 +5,7 @@ nearfield:job:<id>:lease  string with expiry, the worker that runs it
 nearfield:jobs            sorted set of ids by order of creation, counted by nearfield:jobs:count
 nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
+nearfield:jobs:ended         list of ids of jobs that have ended, which `service.webhooks.deliveries` takes
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:worker     string with expiry, the worker that last asked for a job or went on with one
 
@@ -42,6 +43,8 @@ local function finish(id, to, ...)
   redis.call('SREM', P .. 's:running', id)
   redis.call('LREM', P .. 's:queue', 0, id)
   if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
+  redis.call('RPUSH', P .. 's:ended', id)
+  redis.call('LTRIM', P .. 's:ended', -MAX_JOBS, -1)
 end
 local function requeue(id)
   redis.call('HSET', key(id), 'state', 'queued')
@@ -60,7 +63,7 @@ end
 for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
   if redis.call('EXISTS', key(id) .. ':lease') == 0 then bury(id) end
 end
-""".replace("MAX_DEATHS", str(MAX_DEATHS))
+""".replace("MAX_DEATHS", str(MAX_DEATHS)).replace("MAX_JOBS", str(MAX_JOBS))
 
 # ARGV: id, now in ms, whether it must be the only one, most jobs, then field, value, ...; returns the conflicting id.
 _SUBMIT = """

@@ -14,7 +14,7 @@ MANIFEST_FILE = "backup.json"
 FORMAT = 1
 _FILE_NAME = re.compile(
     r"ratings/[0-9._]+\.parquet|ratings/manifest\.json|snapshots/[a-zA-Z0-9.-]+/[a-z0-9._]+"
-    r"|live\.json|keys\.json|signing\.key"
+    r"|live\.json|keys\.json|webhooks\.json|signing\.key"
 )
 
 

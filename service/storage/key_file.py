@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from service.errors import Conflict, NotFound
 from service.storage import sealed_file
 
-(KEYS_FILE,) = sealed_file.NAMES
+KEYS_FILE = sealed_file.KEYS_FILE
 MAX_KEYS = 1000
 PREFIX = "nf_"  # of every key, so that scanners for leaked secrets can find it
 N_SHOWN = 4  # last characters of a key that are stored

@@ -17,7 +17,7 @@ import msgspec
 from service.errors import Unavailable
 from service.storage import files
 
-NAMES = ("keys.json",)  # all sealed files of a data folder
+KEYS_FILE, WEBHOOKS_FILE = NAMES = "keys.json", "webhooks.json"  # all sealed files of a data folder
 _Content = TypeVar("_Content")
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.storage import key_file
+from service.storage import key_file, sealed_file
+from service.storage.webhook_file import MAX_WEBHOOKS
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -195,3 +196,67 @@ def test_other_pages_can_read_nothing(service, origin):
     ):
         assert not [name for name in answer.headers if name.startswith("access-control-")]
         assert answer.headers["vary"] == "Origin"
+
+
+# --- webhooks; nothing is sent, because no job ends here
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "body.url"),
+        ({"url": ""}, "body.url"),
+        ({"url": 7}, "body.url"),
+        ({"url": "https://8.8.8.8/" + "x" * 2048}, "body.url"),
+        ({"url": "ftp://8.8.8.8/"}, "expected a URL such as"),
+        ({"url": "https://user:word@8.8.8.8/"}, "without a user or a password"),
+        ({"url": "http://127.0.0.1:8000/admin/keys"}, "NEARFIELD_WEBHOOK_NETWORKS, got 127.0.0.1, which is inside"),
+        ({"url": "http://169.254.169.254/latest"}, "169.254.169.254, which is inside"),
+        ({"url": "http://localhost/"}, "localhost ("),
+        ({"url": "https://nowhere.invalid/"}, "nowhere.invalid has no address now"),
+        ({"url": "https://8.8.8.8/", "events": []}, "body.events"),
+        ({"url": "https://8.8.8.8/", "events": ["train"]}, "body.events"),
+        ({"url": "https://8.8.8.8/", "secret": "mine"}, "body.secret"),
+    ],
+)
+def test_bad_webhooks_are_refused(service, body, reason):
+    answer = service.client.post("/admin/webhooks", json=body, headers=ADMIN)
+    assert (answer.status_code, reason in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_each_data_set_has_webhooks_of_its_own(service):
+    paths = "/admin/webhooks", "/d/films/admin/webhooks"
+    made = []
+    for n, path in enumerate(paths):
+        answer = service.client.post(path, json={"url": f"https://8.8.8.8/{n}"}, headers=ADMIN)
+        assert (answer.status_code, answer.headers["cache-control"]) == (201, "no-store"), answer.text
+        made.append(answer.json())
+    for path, one in zip(paths, made, strict=True):
+        answer = service.client.get(path, headers=ADMIN)
+        assert [webhook["id"] for webhook in answer.json()["webhooks"]] == [one["id"]]
+        assert one["secret"] not in answer.text
+    answer = service.client.delete(f"{paths[0]}/{made[1]['id']}", headers=ADMIN)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:nearfield:problem:unknown-webhook")
+    for path, one in zip(paths, made, strict=True):
+        assert service.client.delete(f"{path}/{one['id']}", headers=ADMIN).status_code == 200
+        assert service.client.get(path, headers=ADMIN).json() == {"webhooks": []}
+
+
+def test_so_many_webhooks_and_no_more(service):
+    body = {"url": "https://8.8.8.8/"}
+    answers = [service.client.post("/admin/webhooks", json=body, headers=ADMIN) for _ in range(MAX_WEBHOOKS + 1)]
+    assert {answer.status_code for answer in answers[:-1]} == {201}
+    assert (answers[-1].status_code, answers[-1].json()["type"]) == (409, "urn:nearfield:problem:too-many-webhooks")
+    for answer in answers[:-1]:
+        service.client.delete(f"/admin/webhooks/{answer.json()['id']}", headers=ADMIN)
+
+
+def test_an_altered_file_of_webhooks_is_told(service):
+    answer = service.client.post("/admin/webhooks", json={"url": "https://8.8.8.8/"}, headers=ADMIN)
+    file: Path = service.data / sealed_file.WEBHOOKS_FILE
+    intact = file.read_bytes()
+    file.write_bytes(intact.replace(b"8.8.8.8", b"9.9.9.9"))
+    told = service.client.get("/admin/webhooks", headers=ADMIN)
+    assert (told.status_code, str(file) in told.json()["detail"]) == (503, True)
+    file.write_bytes(intact)
+    assert service.client.delete(f"/admin/webhooks/{answer.json()['id']}", headers=ADMIN).status_code == 200

@@ -4,13 +4,13 @@ from service.keyspace import DEFAULT, Keyspace
 
 
 def names(keys: Keyspace) -> list[str]:
-    return [keys.ratings, keys.trimmed, keys.rejected, keys.commit, keys.never, keys.jobs]
+    return [keys.ratings, keys.trimmed, keys.rejected, keys.commit, keys.never, keys.webhooks, keys.jobs]
 
 
 def test_the_default_data_set_has_the_keys_of_older_versions():
     assert Keyspace.of("") == DEFAULT
     assert names(DEFAULT) == [
-        f"nearfield:{name}" for name in ("ratings", "trimmed", "rejected", "commit", "never", "job")
+        f"nearfield:{name}" for name in ("ratings", "trimmed", "rejected", "commit", "never", "webhooks", "job")
     ]
 
 

@@ -20,7 +20,16 @@ from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
 FIRST, LAST = (
-    ["post_ratings", "post_items", "put_scenario", "make_key", "retrain", "put_experiment", "make_lists"],
+    [
+        "post_ratings",
+        "post_items",
+        "put_scenario",
+        "make_key",
+        "make_webhook",
+        "retrain",
+        "put_experiment",
+        "make_lists",
+    ],
     [
         "cancel_job",
         "delete_rating",
@@ -28,6 +37,7 @@ FIRST, LAST = (
         "delete_scenario",
         "delete_experiment",
         "revoke_key",
+        "remove_webhook",
         "merge_user",
         "forget_user",
     ],
@@ -113,6 +123,8 @@ class Tried:
         if path == "/admin/keys" and method == "POST":
             self.known["key"] = answer.json()["id"]
         assert answer.is_success, f"{method} {path} {options}: {answer.text}"
+        if path == "/admin/webhooks" and method == "POST":
+            self.known["webhook"] = answer.json()["id"]
         if path == "/admin/lists":
             job = answer.json()["id"]
             eventually(lambda: self.service.get(f"/admin/jobs/{job}").json()["state"] in ENDED)
@@ -131,6 +143,7 @@ class Tried:
                 for example in body["examples"].values():
                     value = example["value"]
                     content = value if isinstance(value, str) else json.dumps(value)
+                    content = content.replace("https://example.com/", "https://8.8.8.8/")  # needs no resolver
                     self.send(method, path, content=content, headers={"Content-Type": kind})
             return
         self.send(method, path)

@@ -58,6 +58,9 @@ OPERATIONS = {
     "post /admin/keys": "make_key",
     "get /admin/keys": "list_keys",
     "delete /admin/keys/{key}": "revoke_key",
+    "post /admin/webhooks": "make_webhook",
+    "get /admin/webhooks": "list_webhooks",
+    "delete /admin/webhooks/{webhook}": "remove_webhook",
     "get /admin/jobs": "list_jobs",
     "get /admin/jobs/{job}": "get_job",
     "delete /admin/jobs/{job}": "cancel_job",
@@ -77,6 +80,7 @@ NOTHING_TO_BREAK = {
     *("get /health/live", "get /health/ready", "get /metrics"),  # no parameters
     *("delete /admin/jobs/{job}", "post /admin/models/{version}/activate"),  # one, which may be any text
     *("get /admin/keys", "delete /admin/keys/{key}"),
+    *("get /admin/webhooks", "delete /admin/webhooks/{webhook}"),
     *("get /admin/exports", "get /admin/exports/{job}"),
 }
 EXAMPLES = 25  # per route and mode
@@ -104,7 +108,7 @@ def test_every_route_is_described_under_a_name_that_clients_are_generated_from(d
 def test_every_read_of_ratings_can_wait(document):
     for name, operation in operations(document):
         if name.startswith("get ") and not name.startswith(
-            ("get /health", "get /metrics", "get /admin/keys", "get /admin/exports")
+            ("get /health", "get /metrics", "get /admin/keys", "get /admin/exports", "get /admin/webhooks")
         ):
             assert "wait_for" in {parameter["name"] for parameter in operation["parameters"]}, name
 

@@ -15,7 +15,7 @@ import pytest
 import gpu
 from service.cli.__main__ import run
 from service.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.storage import key_file, live_versions, signing_key, snapshot
+from service.storage import key_file, live_versions, signing_key, snapshot, webhook_file
 from service.storage.backup import InvalidFolder, back_up, restore
 from service.storage.backup_files import source
 from service.storage.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
@@ -40,6 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     version = snapshot.write(data / "snapshots", model, USERS, ITEMS, metrics={}, watermark="1005-0").version
     live_versions.set_version(data, "als", version)
     key_file.make(data, "shop", "read", None)
+    webhook_file.add(data, "https://example.com/jobs", ["train.failed"])
     (data / signing_key.KEY_FILE).write_bytes(bytes(range(32)))
     return data
 

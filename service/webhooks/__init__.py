@@ -1,0 +1,1 @@
+"""Webhooks: other systems are told that a job has ended."""

@@ -18,7 +18,7 @@ from service import data_sets
 from service.backoff import Backoff
 from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
-from service.jobs.jobs import LISTS, TRAIN, Jobs
+from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer import TrainerMessage
@@ -70,6 +70,7 @@ class Supervisor:
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._retraining = Retraining(settings, log, Jobs(table, stream, settings.data))
         self._renewed_s = 0.0
+        self._kinds = {TRAIN: self._train, LISTS: self._list, FORGET: self._forget}
         self._stopping = threading.Event()
         self._thread = PartThread("supervisor", self._run, on_failure)
 
@@ -105,7 +106,9 @@ class Supervisor:
     def _work(self, job: Job) -> None:
         _log.info("job started", job=job["id"], kind=job["kind"])
         try:
-            outcome, fields = "succeeded", {TRAIN: self._train, LISTS: self._list}.get(job["kind"], self._forget)(job)
+            if job["kind"] not in self._kinds:
+                raise _Interrupted("failed", _unknown(job["kind"], self._kinds))
+            outcome, fields = "succeeded", self._kinds[job["kind"]](job)
         except _Interrupted as interrupted:
             if interrupted.outcome is None:
                 _log.warning("job belongs to another worker now", job=job["id"])
@@ -281,6 +284,13 @@ def _decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
     if promoted and job["activate"] != "1":
         promoted, reason = False, "activate was false"
     return promoted, reason
+
+
+def _unknown(kind: str, known: Iterable[str]) -> str:
+    return (
+        f"Invalid kind of job: expected {', '.join(sorted(known))}, got {kind[:64]!r}; upgrade this worker if a newer"
+        " version has submitted the job"
+    )
 
 
 def _without_none(**fields: str | None) -> dict[str, str]:

@@ -121,6 +121,32 @@ def test_what_the_training_took_from_the_data_is_in_its_job(
     assert job.params == {"n_factors": 4, "n_epochs": 2}
 
 
+def test_a_job_of_an_unknown_kind_fails_and_forgets_nobody(
+    settings: Settings,
+    jobs: Jobs,
+    redis_url: str,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    log: RatingLog,
+) -> None:
+    """As a newer version, or another program, may submit one."""
+    last_id = rate()
+    table = JobTable(redis_url)
+    user = next(iter(events())).user
+    table.submit("newer", {"kind": "compact", "user": user, "watermark": str(last_id)}, only_one=False)
+    supervise(settings)
+    eventually(lambda: jobs.get("newer").state == "failed")
+    table.close()
+    shown = jobs.get("newer")
+    assert (shown.kind, shown.error) == (
+        "compact",
+        "Invalid kind of job: expected forget, lists, train, got 'compact'; upgrade this worker if a newer version has"
+        " submitted the job",
+    )
+    assert ended(jobs, jobs.submit_forgetting("nobody", last_id)).state == "succeeded"  # the worker goes on
+    assert ratings_of(log, user)
+
+
 def test_only_one_training_at_a_time(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import signal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from service.cli import arguments
+from service.cli import arguments, kafka_properties
 from service.cli.importer import check_answers
 from service.cli.kafka_bridge import Bridge, BridgeFailed
 from service.cli.options import DataSet, Url
@@ -42,6 +43,10 @@ def kafka(
         typer.Option(help="Variable with the key; default: NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY.", metavar="NAME"),
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="The messages are elements of POST /events.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Properties of the connection (TLS, SASL) by librdkafka's names.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Post the messages of a topic in batches, and commit them once the service has them. Ends by a signal.
 
@@ -49,10 +54,12 @@ def kafka(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: Kafka repeats uncommitted messages
     key = arguments.settings({}).own_key("write_key") if key_env is None else secret(key_env)
+    own = settings(bootstrap, group)
+    properties = ({} if config is None else kafka_properties.read(config, own.keys())) | own
     library = _library()
     with Client(address_of(url, data_set), key) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)
-        consumer = library.Consumer(settings(bootstrap, group))
+        consumer = _consumer(library, properties, config)
         try:
             Bridge(consumer, client, "/events" if events else "/ratings", library.TopicPartition).run(topic)
         except library.KafkaException as error:
@@ -62,7 +69,7 @@ def kafka(
 
 
 def settings(bootstrap: str, group: str) -> dict[str, Any]:
-    """Settings of the consumer, by the names of librdkafka."""
+    """The properties of the consumer that the bridge sets itself, by the names of librdkafka."""
     return {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -70,6 +77,15 @@ def settings(bootstrap: str, group: str) -> dict[str, Any]:
         "enable.auto.commit": False,
         "max.poll.interval.ms": LONGEST_POLL_MS,
     }
+
+
+def _consumer(library: Any, properties: dict[str, Any], config: Path | None) -> Any:
+    """A consumer; `InvalidSetting` with librdkafka's own message if it does not take the properties."""
+    try:
+        return library.Consumer(properties)
+    except library.KafkaException as error:
+        where = "" if config is None else f" of {config}"
+        raise InvalidSetting(f"Invalid properties{where}: {error.args[0].str()}") from None
 
 
 def _library() -> Any:

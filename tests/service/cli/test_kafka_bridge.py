@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from service.cli import importer, kafka_bridge
+from service.cli import bridge, importer, kafka_bridge
 from service.cli.__main__ import run
 from service.cli.kafka_bridge import Bridge, BridgeFailed
 from service.client import RequestFailed
@@ -124,9 +126,9 @@ class Killed(Exception):
 
 def started(kafka: Kafka, *script: int | None, sleep: Any = None) -> Bridge:
     client: Any = Service(kafka, *script)
-    bridge = Bridge(Consumer(kafka), client, "/ratings", Partition, sleep or (lambda _: None))
-    bridge._consumer.subscribe([TOPIC], on_assign=bridge._assigned, on_revoke=bridge._revoked)
-    return bridge
+    member = Bridge(Consumer(kafka), client, "/ratings", Partition, sleep or (lambda _: None))
+    member._consumer.subscribe([TOPIC], on_assign=member._assigned, on_revoke=member._revoked)
+    return member
 
 
 def post(last: int, *items: str | None, of: int = 0) -> tuple[Any, ...]:
@@ -193,24 +195,24 @@ def test_who_comes_after_a_crash_forms_the_same_batch_again(is_posted: bool, mon
 def test_a_batch_that_comes_in_pieces_is_complete_before_it_is_posted() -> None:
     kafka = Kafka()
     kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "5")
-    bridge = started(kafka)
+    member = started(kafka)
     kafka.add(3)
-    bridge.step()
+    member.step()
     assert kafka.happened == []
     kafka.add(4, 6)  # 5 is not there any more: Kafka has compacted the topic
-    bridge.step()
+    member.step()
     assert [one for one in kafka.happened if one[0] == "post"] == [post(4, "i3", "i4"), post(6, "i6")]
 
 
 def test_a_partition_that_another_member_gets_is_left_to_it() -> None:
     kafka = Kafka()
     kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "5")
-    bridge = started(kafka)
+    member = started(kafka)
     kafka.add(3)
-    bridge.step()
-    bridge._consumer.on_revoke(bridge._consumer, [Partition(TOPIC, 0)])
+    member.step()
+    member._consumer.on_revoke(member._consumer, [Partition(TOPIC, 0)])
     kafka.add(6)
-    bridge.step()
+    member.step()
     assert [one for one in kafka.happened if one[0] == "post"] == [post(6, "i6")]
 
 
@@ -262,3 +264,111 @@ def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monk
     assert "Invalid variable NO_KEY: expected a key, got none" in capsys.readouterr().err
     assert run(["bridge"]) == 0
     assert "kafka" in capsys.readouterr().out
+
+
+class KafkaException(Exception):
+    """As in `confluent_kafka`: its argument has librdkafka's message."""
+
+
+class TakenConsumer:
+    """What `confluent_kafka.Consumer` is called with; it does not know ssl.ca."""
+
+    taken: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        if "ssl.ca" in properties:
+            raise KafkaException(SimpleNamespace(str=lambda: 'No such configuration property: "ssl.ca"'))
+        TakenConsumer.taken = properties
+
+    def subscribe(self, topics: list[str], **_: Any) -> None:
+        raise KafkaException("no brokers")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> type[TakenConsumer]:
+    """Set when the command has made its consumer; the command then ends, since there is no broker."""
+    library = SimpleNamespace(Consumer=TakenConsumer, KafkaException=KafkaException, TopicPartition=Partition)
+    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", library)
+    monkeypatch.setattr(bridge, "check_answers", lambda client: None)
+    TakenConsumer.taken = {}
+    return TakenConsumer
+
+
+SECURE = """
+# how to reach the brokers
+security.protocol = SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+  sasl.username=nearfield
+sasl.password=a=b #c
+ssl.ca.location=/etc/kafka/ca.pem
+"""
+
+
+def with_config(folder: Path, text: str) -> int:
+    path = folder / "client.properties"
+    path.write_text(text, "utf-8")
+    return run([*COMMAND, "--config", str(path)])
+
+
+def test_properties_of_a_file_reach_the_library(tmp_path: Path, taken: type[TakenConsumer]) -> None:
+    assert with_config(tmp_path, SECURE) == 1
+    assert taken.taken == bridge.settings("localhost:9", "g") | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "nearfield",
+        "sasl.password": "a=b #c",
+        "ssl.ca.location": "/etc/kafka/ca.pem",
+    }
+    assert run(COMMAND) == 1
+    assert taken.taken == bridge.settings("localhost:9", "g")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("group.id=mine", "Invalid property of FILE: expected the option --group instead, got group.id"),
+        ("\nmetadata.broker.list=b:1", "expected the option --bootstrap instead, got metadata.broker.list"),
+        ("enable.auto.commit=true", "expected a property that the bridge does not set itself, got enable.auto.commit"),
+        ("error_cb=print", "Invalid property of FILE: expected a property that is text, got error_cb"),
+        ("# c\n\nsasl.password secret", "Invalid line 3 of FILE: expected name=value, got no =\n"),
+        ("=secret", "Invalid line 1 of FILE: expected name=value, got no name\n"),
+        ("ssl.ca=secret", 'Invalid properties of FILE: No such configuration property: "ssl.ca"'),
+        ("\udcff", "Invalid --config: expected a file of properties, got FILE: it is not UTF-8"),
+    ],
+)
+def test_bad_properties_are_refused_by_name(
+    text: str, message: str, tmp_path: Path, taken: type[TakenConsumer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert run([*COMMAND, "--config", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert message.replace("FILE", str(path)) in told
+    assert "secret" not in told
+    assert taken.taken == {}
+
+
+def test_a_missing_file_of_properties_is_named(
+    tmp_path: Path, taken: type[TakenConsumer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*COMMAND, "--config", str(tmp_path / "none")]) == 2
+    assert f"got {tmp_path / 'none'}: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no.such=1", 'No such configuration property: "no.such"'),
+        ("security.protocol=TLS", 'Invalid value "TLS" for configuration property "security.protocol"'),
+    ],
+)
+def test_librdkafka_says_what_is_wrong_with_a_property(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: the extra kafka")
+    monkeypatch.setattr(bridge, "check_answers", lambda client: None)
+    assert with_config(tmp_path, text) == 2
+    assert f"Invalid properties of {tmp_path / 'client.properties'}: {message}" in capsys.readouterr().err

@@ -22,6 +22,7 @@ RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/build.txt \
  && pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/cpu.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY LICENSES LICENSES
 COPY gpu gpu
 COPY service service
 RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --no-index --wheel-dir dist . \

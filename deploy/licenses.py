@@ -1,4 +1,5 @@
-"""Writes docs/licenses.md, the licenses of all packages that the images install. `make lock` runs it.
+"""Writes docs/licenses.md, the licenses of all packages that the images install, and of files in the wheel that are
+of others. `make lock` runs it.
 
 Licenses come from the metadata of the installed packages. Those that this environment does not install, for GPUs and
 for older versions of Python, are listed here.
@@ -28,13 +29,25 @@ SPDX = {
     "ISC License (ISCL)": "ISC",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
+# Files of others inside the wheel of Nearfield, unchanged: what they are part of, its version, and its license.
+VENDORED = {
+    "service/api/console/static/htmx.min.js": ("htmx", "2.0.11", "0BSD"),
+    "service/api/console/static/uPlot.iife.min.js": ("uPlot", "1.6.32", "MIT"),
+    "service/api/console/static/uPlot.min.css": ("uPlot", "1.6.32", "MIT"),
+}
 TEXT = """# Licenses
 
 Nearfield is under Apache-2.0. Its images install these packages, unchanged, as wheels with the hashes of `locks/`.
-The wheel of Nearfield has none of them inside. The images also have the packages of their base, Debian with Python:
-see `/usr/share/doc/*/copyright` inside.
+The images also have the packages of their base, Debian with Python: see `/usr/share/doc/*/copyright` inside.
 
 | Package | License | Image |
+| --- | --- | --- |
+"""
+FILES = """
+The wheel of Nearfield has none of these packages inside, but for its console these files, unchanged. `LICENSES/` has
+the texts of their licenses, and so has the wheel.
+
+| File | Of | License |
 | --- | --- | --- |
 """
 
@@ -44,7 +57,9 @@ def page() -> str:
     names = {kind: names_of(path) for kind, path in LOCKS.items()}
     every = sorted(set().union(*names.values()))
     kinds = {name: "both" if name in names["CPU"] else "GPU" for name in every}
-    return TEXT + "".join(f"| {name} | {license_of(name)} | {kinds[name]} |\n" for name in every)
+    packages = "".join(f"| {name} | {license_of(name)} | {kinds[name]} |\n" for name in every)
+    files = "".join(f"| `{path}` | {name} {number} | {text} |\n" for path, (name, number, text) in VENDORED.items())
+    return TEXT + packages + FILES + files
 
 
 def names_of(lock: Path) -> set[str]:

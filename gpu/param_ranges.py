@@ -99,17 +99,29 @@ def check_ranges(params: Any) -> None:
     Raises:
         InvalidParams: one is not.
     """
-    ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
     for field in dataclasses.fields(params):
         value = getattr(params, field.name)
         if value is None:  # from the data
             continue
-        if field.name in ranges:
-            low, high = ranges[field.name]
+        limits = range_of(params, field.name)
+        if limits is not None:
+            low, high = limits
             if not (math.isfinite(value) and low <= value <= high):
                 raise InvalidParams(f"Invalid {field.name}: expected {low:g} to {high:g}, got {value}")
-        elif value not in choices[field.name]:
-            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {_shown(value)}")
+        elif value not in (choices := choices_of(params, field.name)):
+            raise InvalidParams(f"Invalid {field.name}: expected one of {choices}, got {_shown(value)}")
+
+
+def range_of(params: Any, name: str) -> tuple[float, float] | None:
+    """The range of a parameter of `params`, a class of `gpu.params` or an instance; None if it has choices."""
+    limits: tuple[float, float] | None = params.ranges.get(name) or _RANGES.get(name)
+    return limits
+
+
+def choices_of(params: Any, name: str) -> tuple[Any, ...]:
+    """The only values of a parameter, see `range_of`; empty if it has a range."""
+    choices: tuple[Any, ...] = params.choices.get(name) or _CHOICES.get(name, ())
+    return choices
 
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}

@@ -56,11 +56,30 @@ def test_a_package_without_a_known_license_is_named():
         licenses.license_of("no-such-package")
 
 
-def test_one_license_covers_every_file():
-    (every,) = tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]
-    assert (every["path"], every["SPDX-License-Identifier"]) == ("**", PROJECT["project"]["license"])
-    text = (ROOT / "LICENSES" / f"{PROJECT['project']['license']}.txt").read_text("utf-8")
+def annotated() -> dict[str, str]:
+    """Path, or pattern of paths -> license, as the tool `reuse` reads them; a later one holds."""
+    found = tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]
+    several = [([one["path"]] if isinstance(one["path"], str) else one["path"], one) for one in found]
+    return {path: one["SPDX-License-Identifier"] for paths, one in several for path in paths}
+
+
+def test_one_license_covers_every_file_that_is_ours():
+    assert next(iter(annotated().items())) == ("**", "Apache-2.0")
+    text = (ROOT / "LICENSES" / "Apache-2.0.txt").read_text("utf-8")
     assert text == (ROOT / "LICENSE").read_text("utf-8")
+
+
+def test_files_of_others_are_listed_with_their_licenses():
+    """Those that the wheel has inside: their texts are in it, and its metadata name them."""
+    others = {path: name for path, name in annotated().items() if path != "**"}
+    assert others == {path: license for path, (_, _, license) in licenses.VENDORED.items()}
+    static = ROOT / "service" / "api" / "console" / "static"
+    ours = {"console.css", "console.js", "curves.js", "icon.svg"}
+    assert {path.name for path in static.iterdir()} - ours == {Path(path).name for path in others}
+    assert set(PROJECT["project"]["license"].split(" AND ")) == {"Apache-2.0", *others.values()}
+    files = {"LICENSE", *(f"LICENSES/{name}.txt" for name in others.values())}
+    assert set(PROJECT["project"]["license-files"]) == files
+    assert all((ROOT / file).stat().st_size > 500 for file in files)
 
 
 def test_there_is_a_lock_for_each_image_and_for_the_tools():

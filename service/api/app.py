@@ -19,6 +19,8 @@ from service.api import openapi, problems
 from service.api.client_address import ClientAddresses
 from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
+from service.api.console import routes as console
+from service.api.console.session import Sessions
 from service.api.dependencies import COMMON_ERRORS
 from service.api.fast_reads import FastReads, PlainReads, ReadsByDataSet
 from service.api.gateway import FastRoute, Gateway
@@ -60,6 +62,7 @@ ROUTES = (
     health,
     docs,
     home,
+    console,
 )
 OF_DATA_SETS = data_sets.ROUTES.encode()
 DESCRIPTION = """Recommendations that follow a rating at once.
@@ -75,6 +78,7 @@ class Application(FastAPI):
         super().__init__(**options)
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
+        self.state.sessions = Sessions(serving.settings, lambda: self.gateway.keys)
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
         self._rate = rate

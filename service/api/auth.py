@@ -12,10 +12,12 @@ from service.api.grants import ALL, READ_WRITE, Grant, Scope
 from service.api.made_keys import MadeKeys
 from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
+from service.storage.key_file import digest_of
 
-OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json"})
-OPEN_PREFIXES = b"/health/", b"/docs/"
+OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json", b"/console"})
+OPEN_PREFIXES = b"/health/", b"/docs/", b"/console/static/"
 ADMIN_PREFIX = b"/admin/"
+CONSOLE_PREFIX = b"/console/"  # pages for admins, who sign in: `service.api.console` checks their sessions
 # Of the whole deployment: a key for some data sets could else give itself the others.
 DEPLOYMENT_PATHS = (b"/admin/keys",)
 WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")
@@ -43,13 +45,11 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
-        self._grants = {
-            self._hashed(key.encode()): Grant(scope)
-            for name, scope in KEY_SCOPES.items()
-            for key in settings.keys(name)
-        }
+        scopes = {key.encode(): scope for name, scope in KEY_SCOPES.items() for key in settings.keys(name)}
         if settings.admin_key is None:
-            self._grants |= {self._hashed(key.encode()): Grant(ALL) for key in settings.keys("api_key")}
+            scopes |= {key.encode(): ALL for key in settings.keys("api_key")}
+        self._grants = {self._hashed(key): Grant(scope) for key, scope in scopes.items()}
+        self._admin_digests = [digest_of(key) for key, scope in scopes.items() if Scope.ADMIN in scope]
         self._guarded = Scope.ADMIN if self._grants else Scope(0)
         if settings.has_client_key:
             self._guarded |= READ_WRITE
@@ -71,7 +71,8 @@ class Keys:
         """Whether `path` needs no key, because no key is set for paths of its kind."""
         if self.made.exist:
             return False
-        return (Scope.ADMIN if path.startswith(ADMIN_PREFIX) else Scope.READ) not in self._guarded
+        of_admins = path.startswith((ADMIN_PREFIX, CONSOLE_PREFIX))
+        return (Scope.ADMIN if of_admins else Scope.READ) not in self._guarded
 
     def check(self, method: str, path: bytes, key: bytes | None) -> None:
         """Check that `key` permits the request.
@@ -81,7 +82,7 @@ class Keys:
             Forbidden: the key is valid but does not permit this.
             CorruptFile: no key of the settings, and those that were made cannot be known.
         """
-        if self.is_open(path) or is_open(path):
+        if self.is_open(path) or is_open(path) or path.startswith(CONSOLE_PREFIX):
             return
         grant = self._grant(key)
         if grant is None:
@@ -95,6 +96,14 @@ class Keys:
             )
         if grant.data_sets is not None:
             _check_data_set(grant, path, self._data_set)
+
+    def admin_digests(self) -> list[bytes]:
+        """SHA-256 of each key that opens /admin/* of this data set: those of the settings, and those that were made.
+
+        Raises:
+            CorruptFile: the keys that were made cannot be known now.
+        """
+        return [*self._admin_digests, *(self.made.admin_digests(self._data_set) if self.made.exist else ())]
 
     def _grant(self, key: bytes | None) -> Grant | None:
         """The rights of `key`; None for a wrong key."""

@@ -10,11 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive
 
-from service.api.auth import WRITTEN_PATHS
+from service.api.auth import CONSOLE_PREFIX, WRITTEN_PATHS
 from service.api.elements import Body
 from service.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
+FORM = b"application/x-www-form-urlencoded"  # of the console alone, whose forms carry tokens
 HEADERS = frozenset((b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"))
 SOURCE_HEADERS = frozenset((b"x-source", b"x-offset"))
 _PACKED, _UNPACKED = (b"gzip", b"x-gzip"), b"identity"
@@ -28,18 +29,20 @@ Message = MutableMapping[str, Any]
 def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes: int) -> None:
     """Check length, type and encoding of a body by the headers, before it is read.
 
-    A page of another site can send none of the accepted types without asking first (see `service.api.site_check`).
+    A page of another site can send none of the accepted types without asking first (see `service.api.site_check`), but
+    forms to the console, which checks tokens.
 
     Raises:
         BodyTooLarge: longer than `max_bytes` as it is sent.
-        UnsupportedMediaType: not JSON, nor NDJSON where elements are posted; or packed by anything but gzip.
+        UnsupportedMediaType: not JSON, nor NDJSON where elements are posted, nor a form of the console; or packed by
+            anything but gzip.
     """
     length = length_of(headers)
     if length > max_bytes:
         raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got {length:,}")
     if not length and b"transfer-encoding" not in headers:
         return
-    kinds = (JSON, NDJSON) if method == "POST" and path in WRITTEN_PATHS else (JSON,)
+    kinds = _kinds_for(method, path)
     kind = _kind(headers.get(b"content-type", b"none"))
     if kind not in kinds:
         expected = b" or ".join(kinds).decode()
@@ -47,6 +50,12 @@ def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes
     encoding = _encoding(headers)
     if encoding not in (*_PACKED, _UNPACKED):
         raise UnsupportedMediaType(f"Invalid Content-Encoding: expected gzip or none, got {_shown(encoding)}")
+
+
+def _kinds_for(method: str, path: bytes) -> tuple[bytes, ...]:
+    if path.startswith(CONSOLE_PREFIX):
+        return (FORM,)
+    return (JSON, NDJSON) if method == "POST" and path in WRITTEN_PATHS else (JSON,)
 
 
 def length_of(headers: RequestHeaders) -> int:

@@ -73,6 +73,12 @@ class MadeKeys:
             raise self.fault
         return self._grants.get(key_file.digest_of(key))
 
+    def admin_digests(self, data_set: str) -> list[bytes]:
+        """The digest of each key that opens /admin/* of `data_set`. Raises what `grant_of` raises."""
+        if self.fault is not None:
+            raise self.fault
+        return [one for one, grant in self._grants.items() if Scope.ADMIN in grant.scope and grant.may_use(data_set)]
+
     def _read(self) -> None:
         fault = None
         try:

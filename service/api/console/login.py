@@ -1,0 +1,58 @@
+"""`/console/login` and `/console/logout`: a key that opens /admin/* begins a session."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.auth import ADMIN_PREFIX
+from service.api.console import visit
+from service.api.console.pages import page, to
+from service.api.console.visit import console_router
+from service.api.dependencies import TheKeys
+from service.errors import Forbidden, NotAuthorized
+
+START = "overview"
+entry = APIRouter(include_in_schema=False)
+router = console_router()
+
+
+@entry.get("/console")
+async def enter() -> Response:
+    """The first page. All others have addresses of one depth, so that links between them can be relative."""
+    return to(f"console/{START}")
+
+
+@router.get("/")
+async def enter_folder() -> Response:
+    """The first page."""
+    return to(START)
+
+
+@router.get("/login")
+async def get_login(request: Request, keys: TheKeys) -> Response:
+    """The form; the first page if no key is needed."""
+    return to(START) if keys.is_open(ADMIN_PREFIX) else page(request, "login.html", error=None)
+
+
+@router.post("/login")
+async def log_in(request: Request, keys: TheKeys) -> Response:
+    """Begin a session, if the key is one that the admin routes would take."""
+    key = request.state.form.get("key", "").encode()
+    try:
+        keys.check("POST", ADMIN_PREFIX, key)
+    except (NotAuthorized, Forbidden) as error:
+        text = str(error).replace("X-API-Key", "key")
+        return page(request, "login.html", error.status, error=f"{error.title}: {text}")
+    response = to(START)
+    visit.begin(request, response, request.app.state.sessions.begin(key))
+    return response
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    """End the session in this browser."""
+    response = to("login")
+    visit.end(request, response)
+    return response

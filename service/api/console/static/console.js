@@ -1,0 +1,66 @@
+// The overview: asks for counts every few seconds, and draws what has changed since.
+"use strict";
+
+const EVERY_MS = 3000;
+
+function figures(value) {
+  return value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+}
+
+const rate = (value) => figures(value);
+const milliseconds = (value) => `${figures(value)} ms`;
+const megabytes = (value) => `${figures(value)} MB`;
+
+let curves = {}, last = null;
+
+function show(before, now) {
+  const seconds = now.at_s - before.at_s;
+  const ms = (q, name) => {
+    const found = quantile(q, before[name], now[name]);
+    return found === null ? null : found * 1000;
+  };
+  const device = Object.values(now.device_bytes);
+  curves.reads.add(now.at_s, (count(now.reads) - count(before.reads)) / seconds);
+  curves.readTimes.add(now.at_s, ms(0.99, "reads"));
+  curves.freshness.add(now.at_s, ms(0.5, "freshness"), ms(0.99, "freshness"));
+  curves.learned.add(now.at_s, (now.learned - before.learned) / seconds);
+  curves.memory.add(now.at_s, now.host_bytes / 1e6, device.length ? device.reduce((a, b) => a + b) / 1e6 : null);
+}
+
+async function poll() {
+  const trouble = document.getElementById("trouble");
+  try {
+    const answer = await fetch("counts", { headers: { accept: "application/json" } });
+    if (answer.status === 401) {
+      location.assign("login");
+      return;
+    }
+    const now = await answer.json();
+    if (!answer.ok) throw new Error(`${now.title}: ${now.detail}`);
+    // After a restart the sums begin anew: what lies between is unknown.
+    const isNewer = last !== null && now.at_s > last.at_s && count(now.reads) >= count(last.reads);
+    if (isNewer) show(last, now);
+    last = now;
+    trouble.hidden = true;
+  } catch (error) {
+    trouble.textContent = error.message;
+    trouble.hidden = false;
+  }
+}
+
+function begin() {
+  curves = {
+    reads: new Curves("reads", [""], rate),
+    readTimes: new Curves("read-p99", [""], milliseconds),
+    freshness: new Curves("freshness", ["p50", "p99"], milliseconds),
+    learned: new Curves("learned", [""], rate),
+    memory: new Curves("memory", ["host", "device"], megabytes),
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    Object.values(curves).forEach((one) => one.draw());
+  });
+  poll();
+  setInterval(() => document.hidden || poll(), EVERY_MS);
+}
+
+document.addEventListener("DOMContentLoaded", begin);

@@ -1,0 +1,91 @@
+// What curves are drawn from: rates and quantiles of the difference of two counts, and plots of them.
+"use strict";
+
+const POINTS = 200; // on each curve; older ones go
+const SHORTEST_S = 60; // seconds that a plot shows at least
+
+// The quantile q of a histogram, in its unit: linear within a bucket, as Prometheus has it. Null without values.
+function quantile(q, before, now) {
+  const earlier = new Map(before);
+  const counts = now.map(([bound, sum]) => [bound, sum - (earlier.get(bound) ?? 0)]);
+  const all = counts.length ? counts[counts.length - 1][1] : 0;
+  if (all <= 0) return null;
+  let low = 0, passed = 0;
+  for (const [bound, sum] of counts) {
+    if (sum >= q * all) return bound === null ? low : low + ((bound - low) * (q * all - passed)) / (sum - passed);
+    low = bound;
+    passed = sum;
+  }
+  return null;
+}
+
+function count(buckets) {
+  return buckets.length ? buckets[buckets.length - 1][1] : 0;
+}
+
+// The time of day in UTC.
+function time(seconds) {
+  return new Date(seconds * 1000).toISOString().slice(11, 19);
+}
+
+// `light-dark(...)` resolved to the color of the present scheme: a canvas knows no such function.
+function color(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const resolved = getComputedStyle(probe).color;
+  probe.remove();
+  return resolved;
+}
+
+// One plot of several series over the same times.
+class Curves {
+  constructor(id, names, text) {
+    this.figure = document.getElementById(id);
+    this.names = names;
+    this.text = text;
+    this.data = [[], ...names.map(() => [])];
+    this.draw();
+    new ResizeObserver(() => this.plot.setSize(this.size())).observe(this.figure);
+  }
+
+  size() {
+    return { width: this.figure.querySelector(".plot").clientWidth, height: 160 };
+  }
+
+  draw() {
+    this.plot?.destroy();
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
+    const series = this.names.map((name, place) => ({
+      label: name,
+      stroke: color(place ? "--second" : "--first"),
+      width: 2,
+      points: { show: (plot, _, from, to) => to - from < 3 },
+    }));
+    const options = {
+      ...this.size(),
+      cursor: { show: false },
+      legend: { show: false },
+      scales: {
+        x: { range: (plot, low, high) => [Math.min(low, high - SHORTEST_S), high] },
+        y: { range: (plot, low, high) => [0, high > 0 ? high * 1.15 : 1] },
+      },
+      axes: [{ ...axis, size: 28, space: 80, values: (plot, ticks) => ticks.map(time) }, { ...axis, size: 64, values: (plot, ticks) => ticks.map((tick) => this.text(tick)) }],
+      series: [{}, ...series],
+    };
+    this.plot = new uPlot(options, this.data, this.figure.querySelector(".plot"));
+  }
+
+  add(at, ...values) {
+    [at, ...values].forEach((value, place) => {
+      this.data[place].push(value);
+      if (this.data[place].length > POINTS) this.data[place].shift();
+    });
+    this.plot.setData(this.data);
+    const shown = this.names.map((name, place) => {
+      const value = values[place] === null ? "—" : this.text(values[place]);
+      return name ? `${name} ${value}` : value;
+    });
+    this.figure.querySelector("output").textContent = shown.join(" · ");
+  }
+}

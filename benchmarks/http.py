@@ -46,12 +46,12 @@ class Row:
 
 def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -> list[Row]:
     """Measure both routes on a model trained from the file `ratings`."""
-    server_core, driver_core = _two_cores()
+    server_core, driver_core = two_cores()
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
         data = Path(folder)
         file = read(ratings)
         prepare(data / "service", file, algorithms)
-        reads, writes = _read_requests(file), _write_requests(file)
+        reads, writes = read_requests(file), _write_requests(file)
         os.sched_setaffinity(0, {driver_core})
         with (
             serving(data / "service", {server_core}) as (client, _),
@@ -73,7 +73,8 @@ def prepare(data: Path, file: RatingsFile, algorithms: Sequence[str]) -> None:
             retrain(client, algorithm)
 
 
-def _two_cores() -> tuple[int, int]:
+def two_cores() -> tuple[int, int]:
+    """A core for the server, and one for the driver."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[0], cores[-1]
 
@@ -101,7 +102,8 @@ def _compare(
     )
 
 
-def _read_requests(file: RatingsFile) -> list[bytes]:
+def read_requests(file: RatingsFile) -> list[bytes]:
+    """Plain reads of users of the file, drawn with a fixed seed."""
     users = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS)
     return [message("GET", f"/recommend/{user}?n=10", HEAD) for user in users]
 

@@ -164,6 +164,21 @@ def http(
 
 
 @app.command()
+def console(
+    ratings: File,
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the model.")] = "als-implicit",
+    pages: Annotated[int, typer.Option(help="Open pages.", min=1)] = 1,
+    seconds: Annotated[float, typer.Option(help="Seconds per round.")] = 6.0,
+    rounds: Annotated[int, typer.Option(help="Number of rounds, whose median is shown.")] = 5,
+    json: Json = False,
+) -> None:
+    """Throughput of GET /recommend without and with open overviews of the console."""
+    from benchmarks import console as table
+
+    show(table.run(ratings, algorithm, pages, seconds, rounds), json)
+
+
+@app.command()
 def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = False) -> None:
     """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
     from benchmarks import start as table

@@ -40,6 +40,12 @@ class RecentKeys:
                 return are_new
             arena.make_room(len(arena.columns[0]))
 
+    def of(self, user: int) -> NDArray[np.int64]:
+        """The keys of a user, the oldest first: a copy."""
+        start = self._arena.starts[user]
+        halves = [column[start : start + self._arena.lengths[user]] for column in self._arena.columns]
+        return np.ascontiguousarray(np.stack(halves, axis=1)).view(np.int64)[:, 0]
+
     def drop_user(self, user: int) -> None:
         """Forget the keys of a user and overwrite their memory."""
         kernels.drop_user(user, self._arena.directory, self._arena.columns)

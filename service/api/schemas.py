@@ -91,7 +91,7 @@ class Retrain(Strict):
 class MergeBody(Wait):
     """Body of `POST /admin/users/{user}/merge`."""
 
-    user: Id = Field(alias="from", description="The user who becomes part of the other one, and is forgotten.")
+    user: Id = Field(alias="from", description="The user who becomes part of the other one.")
 
 
 class Accepted(Struct):

@@ -56,6 +56,15 @@ class Attributions:
         if document.kind == KIND:
             self._counts.pop(document.name, None)
 
+    def move(self, user: int, into: int) -> None:
+        """Make the counts of a row those of another one."""
+        for arms in self._counts.values():
+            for types in arms.values():
+                for column in types.values():
+                    if user < len(column.values) and column.values[user]:
+                        column.grow(into + 1)
+                        column.values[into] += column.values[user]
+
     def drop_user(self, user: int) -> None:
         """Drop the counts of a forgotten row."""
         for arms in self._counts.values():

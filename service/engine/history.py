@@ -22,15 +22,18 @@ from service.engine.catalog import Catalog
 from service.engine.documents import Documents
 from service.engine.id_table import IdTable
 from service.engine.log_windows import OneBehind, rows_of, windows
+from service.engine.merging import moving
 from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.sources import Sources
-from service.engine.strengths import Batch, EventRows, Strengths
+from service.engine.strength_rows import Batch, EventRows
+from service.engine.strengths import Strengths
 from service.event_types import DEFAULT_TYPES, EventTypes
-from service.storage import documents, item_changes
+from service.storage import item_changes
 from service.storage.documents import Document
-from service.storage.events import ZERO, Entry, StreamId
+from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
+from service.storage.segment import entries_of
 
 LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
 
@@ -195,6 +198,8 @@ class History:
         """Apply an entry of another kind than ratings and events."""
         if entry.subject is not None:
             return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
+        if entry.merge is not None:
+            return self._merge(entry.merge, entry.id.ms)
         if entry.document is not None:
             self._apply_document(entry.document, entry.id)
             return []
@@ -211,6 +216,28 @@ class History:
         self._seen_ms.values[row] = self._seen_ms.values[row] or ms
         self.n_hidings += 1
         return []
+
+    def _merge(self, merge: Merge, ms: int) -> list[Applied]:
+        """Make a user part of another one, see `service.engine.merging`; nothing if there is no such user."""
+        user = self.users.row(merge.user)
+        if user is None:
+            return []
+        into = self.users.row_or_new(merge.into)
+        self._grow()
+        self._first_ms.values[into] = self._first_ms.values[into] or ms
+        rated, first = moving(self.table, user, into), int(self.positions_of(np.array([ms]))[0])
+        n_rated = len(rated.items)
+        positions, rows = first + np.arange(n_rated), np.full(n_rated, into, dtype=np.int32)
+        batch = Batch(rows, *rated, np.full(n_rated, ms, dtype=np.int64), positions)
+        both = self.strengths.sums_of_both(user, into) if self.strengths.has_events else None
+        applied = Applied(self._rate_items(batch), [])
+        if both is not None:
+            strengths = self.strengths.take_over(user, into, both, rated.items, ms, first)
+            applied = applied._replace(of_strengths=Applied(strengths, []))
+        self._next_position = first + (n_rated if both is None else len(both.items)) + 1
+        self.attributions.move(user, into)
+        self.users.forget(merge.user)
+        return [applied, self._drop_user(user)]
 
     def _drop_user(self, user: int) -> Applied:
         self.attributions.drop_user(user)
@@ -250,22 +277,14 @@ class History:
                 behind.run(self._rate, *self._columns_of(run, are_events[start:end]))
                 continue
             behind.wait()
-            times_ms = run.column("ms").to_pylist()
             if kind == "item":
                 changes = [item_changes.decode_row(data) for data in run.column("data").to_pylist()]
-                self._change_items(changes, times_ms)
-            elif kind == "document":
-                self._apply_documents(run)
-            else:
-                names = run.column("user" if kind == "forget" else "item").to_pylist()
-                for name, ms in zip(names, times_ms, strict=True):
-                    self._apply_subject(kind, name, ms)
+                self._change_items(changes, run.column("ms").to_pylist())
+                continue
+            for entry in entries_of(run):
+                self._apply_entry(entry)
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
-
-    def _apply_documents(self, run: pa.RecordBatch) -> None:
-        for ms, seq, data in zip(*(run.column(name).to_pylist() for name in ("ms", "seq", "data")), strict=True):
-            self._apply_document(documents.decode_row(data), StreamId(ms, seq))
 
     def _apply_document(self, document: Document, position: StreamId) -> None:
         self.attributions.end(document)

@@ -29,7 +29,7 @@ from service.engine.queries import (
     UserRatings,
 )
 from service.engine.rating_lists import RatingLists, shortest
-from service.engine.rating_queries import AllRatings, GetMoving, ItemRatings
+from service.engine.rating_queries import AllRatings, FindUser, ItemRatings
 from service.engine.selection import Selection
 from service.engine.similar import similar_items, similar_to_set, similar_users
 from service.errors import UnknownItem, UnknownUser
@@ -62,7 +62,7 @@ class Lookups:
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
             ItemRatings: ratings.of_item,
-            GetMoving: ratings.moving,
+            FindUser: ratings.found,
             AllRatings: ratings.all,
             GetItem: catalog.item,
             ListItems: catalog.items,

@@ -16,15 +16,15 @@ from service.engine.history import History
 from service.engine.listing import page
 from service.engine.rating_queries import (
     AllRatings,
-    GetMoving,
+    FindUser,
+    Found,
     ItemRatings,
     ListedRating,
-    Moving,
     RatingOfItem,
     RatingPage,
     RatingsOfItem,
 )
-from service.errors import Conflict, InvalidRequest, UnknownItem, UnknownUser
+from service.errors import InvalidRequest, UnknownItem, UnknownUser
 
 USERS_PER_LOOK = 4096  # users whose ratings are looked at together
 MOST_LOOKED_AT = 200_000  # ratings; a query that looks at more answers with fewer than wanted, and a cursor
@@ -52,30 +52,11 @@ class RatingLists:
         ratings = list(map(RatingOfItem, *columns, table.timestamps[shown].tolist()))
         return RatingsOfItem(query.item, len(users), ratings, as_of)
 
-    def moving(self, query: GetMoving, as_of: str) -> Moving:
-        """The ratings that a merge moves.
-
-        Raises:
-            UnknownUser: the user to merge has neither ratings nor events.
-            Conflict: this user has events, which cannot be moved.
-        """
-        history = self._history
-        user, into = history.users.row(query.user), history.users.row(query.into)
-        if user is None:
-            raise UnknownUser(f"user {query.user!r} has no ratings")
-        if history.strengths.has_events_of(user):
-            raise Conflict(f"user {query.user!r} has events, which cannot be merged: only ratings can")
-        items, values, timestamps, positions = history.table.row(user)
-        moves = np.ones(len(items), dtype=np.bool_)
-        if into is not None:
-            theirs, _, _, their_positions = history.table.row(into)
-            newest = dict(zip(theirs.tolist(), their_positions.tolist(), strict=True))
-            pairs = zip(items.tolist(), positions.tolist(), strict=True)
-            moves[:] = [position > newest.get(item, -1) for item, position in pairs]
-        oldest_first = np.flatnonzero(moves)[np.argsort(positions[moves])]
-        columns = history.items.ids(items[oldest_first].tolist()), shortest(values[oldest_first])
-        rows = zip(*columns, timestamps[oldest_first].tolist(), strict=True)
-        return Moving([ListedRating(query.into, *row) for row in rows], as_of)
+    def found(self, query: FindUser, as_of: str) -> Found:
+        """Whether there is a user."""
+        if self._history.users.row(query.user) is None:
+            raise UnknownUser(f"user {query.user!r} has neither ratings nor events")
+        return Found(query.user, as_of)
 
     def all(self, query: AllRatings, as_of: str) -> RatingPage:
         """A page of all ratings between two values, by the keys of their users and then by item."""

@@ -59,23 +59,18 @@ class RatingPage(Struct):
     as_of: str
 
 
-class GetMoving(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for `Moving`: the ratings of `user` that `into` would take over in a merge."""
+class FindUser(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `Found`; `UnknownUser` if the service knows nothing of `user`."""
 
     user: str
-    into: str
 
 
-class Moving(Struct):
-    """The ratings of a user that are newer than those of another user, or of items which that one has not rated.
+class Found(Struct):
+    """The service knows ratings or events of the user."""
 
-    Attributes:
-        ratings: of the user who is merged; `user` is the other one.
-    """
-
-    ratings: list[ListedRating]
+    user: str
     as_of: str
 
 
-RatingQuery = ItemRatings | AllRatings | GetMoving
-RatingAnswer = RatingsOfItem | RatingPage | Moving
+RatingQuery = ItemRatings | AllRatings | FindUser
+RatingAnswer = RatingsOfItem | RatingPage | Found

@@ -25,7 +25,7 @@ from service.engine.live_model import LiveModel, learns_strengths
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.manifest import FORMAT, Manifest
 
@@ -38,10 +38,11 @@ BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rati
 
 
 def rehearse_history() -> None:
-    """Apply ratings and events, forget a user and pack the tables, as reading the log does."""
+    """Apply ratings and events, merge and forget a user and pack the tables, as reading the log does."""
     history = _history()
     history.apply([_entry(2, (USER, ITEM, None)), _events(2)])
-    history.apply([Entry(StreamId(3, 0), "forget", subject=USER)])
+    history.apply([Entry(StreamId(3, 0), "merge", merge=Merge(USER, "u1"))])
+    history.apply([Entry(StreamId(4, 0), "forget", subject="u1")])
     history.table.pack()
 
 

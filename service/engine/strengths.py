@@ -9,83 +9,21 @@ The sum of most pairs is their strength. A table of its own holds the sums of pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.calibration import FEW
 from gpu.growing import Growing
 from gpu.host.online.events import add_up
-from gpu.online.events import RecentKeys, Showings
+from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
 from gpu.online.rating_table import Changes, RatingTable
 from service.engine.applied import Forgotten
-from service.engine.attributions import Attributed
+from service.engine.strength_rows import Batch, EventRows, Sums
 
 # Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
 # about taste than a thousand do, and a script in a loop must not outweigh what all others did.
 MAX_SUM = 1000.0
 NO_ITEMS = np.zeros(0, dtype=np.int32)
-
-
-class EventRows(NamedTuple):
-    """The events among B rows of a batch.
-
-    Attributes:
-        are_events: bool (B,); all other rows are ratings.
-        weights: float64 (E,), weight of the type of each event; NaN for an unknown type, which counts for nothing.
-        keys: int64 (E,), of the event ids, see `gpu.online.events`.
-        attributed: those with a recommendation id, by their place among the events.
-    """
-
-    are_events: NDArray[np.bool_]
-    weights: NDArray[np.float64]
-    keys: NDArray[np.int64]
-    attributed: Mapping[int, Attributed] = {}
-
-
-class Batch(NamedTuple):
-    """B rows to apply in order.
-
-    Attributes:
-        users, items: int32 (B,), rows of the ids.
-        values: float32 (B,), ratings (NaN deletes), or values of events.
-        timestamps: float64 (B,), Unix seconds.
-        times_ms: int64 (B,), of the entries.
-        positions: int64 (B,), ascending.
-    """
-
-    users: NDArray[np.int32]
-    items: NDArray[np.int32]
-    values: NDArray[np.float32]
-    timestamps: NDArray[np.float64]
-    times_ms: NDArray[np.int64]
-    positions: NDArray[np.int64]
-
-    def where(self, rows: NDArray[np.bool_]) -> Batch:
-        """The rows that a mask (B,) names."""
-        users, items, values, timestamps, times_ms, positions = self
-        return Batch(users[rows], items[rows], values[rows], timestamps[rows], times_ms[rows], positions[rows])
-
-
-class Sums(NamedTuple):
-    """The events of P distinct pairs.
-
-    Attributes:
-        users, items: int32 (P,), rows.
-        pair_of: int64 (B,), the pair of each row of a batch.
-        sums: float32 (P,); NaN for a pair without events.
-        latest: float64 (P,), Unix seconds of the latest event that may change a strength; −∞ for none.
-        are_apart: bool (P,), whether the sum was in the table of sums.
-    """
-
-    users: NDArray[np.int32]
-    items: NDArray[np.int32]
-    pair_of: NDArray[np.int64]
-    sums: NDArray[np.float32]
-    latest: NDArray[np.float64]
-    are_apart: NDArray[np.bool_]
 
 
 class Strengths:
@@ -169,6 +107,53 @@ class Strengths:
         times = np.fmax(rated_s, latest)[pair_of[changes]]
         return self.table.apply(changed.users, changed.items, strengths, times, changed.positions)
 
+    def sums_of_both(self, user: int, into: int) -> Sums:
+        """The events that `into` has with those of `user`, of all items of `user`; call it before ratings move."""
+        items = np.union1d(self.table.row(user)[0], self._apart(user)[0])
+        own, theirs = (self._sums_of(np.full(len(items), row, dtype=np.int32), items) for row in (user, into))
+        sums = np.clip(np.nan_to_num(theirs.sums) + np.nan_to_num(own.sums), -MAX_SUM, MAX_SUM)
+        sums = np.where(np.isnan(own.sums), theirs.sums, sums).astype(np.float32)
+        counts = np.nan_to_num(own.sums) != 0  # what was only seen does not make a strength younger
+        return theirs._replace(sums=sums, latest=np.where(counts, np.maximum(own.latest, theirs.latest), theirs.latest))
+
+    def take_over(self, user: int, into: int, both: Sums, rated: NDArray[np.int32], ms: int, position: int) -> Changes:
+        """Make what is known of `user` that of `into`, after the table of ratings has done so.
+
+        Args:
+            user, into: rows.
+            both: the result of `sums_of_both`.
+            rated: the items whose ratings moved.
+            ms, position: Unix milliseconds of the entry, and its first position.
+        """
+        ratings, rated_s = self._ratings.looked_up(both.users, both.items)
+        self._keep_apart(both, ~np.isnan(ratings), position)
+        strengths, times = _joint(ratings, both.sums), np.fmax(rated_s, both.latest)
+        was = self.table.looked_up(both.users, both.items)[0]
+        is_other = (strengths != was) & ~(np.isnan(strengths) & np.isnan(was))
+        changed = np.flatnonzero(is_other | np.isin(both.items, rated))
+        items, _, _, positions = self.table.row(user)
+        changed = changed[np.argsort(positions[np.searchsorted(items, both.items[changed])])]  # the oldest first
+        if len(changed):
+            self._last_ms.values[into] = ms
+        self._take_marks(user, into)
+        return self.table.apply(
+            both.users[changed],
+            both.items[changed],
+            strengths[changed],
+            times[changed],
+            position + np.arange(len(changed)),
+        )
+
+    def _take_marks(self, user: int, into: int) -> None:
+        """Take over the keys of events, and what was shown; of both users' showings the latest are kept."""
+        keys = self._recent.of(user)
+        self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
+        shown = [self.showings.of(row) for row in (into, user)]
+        items, seconds = (np.concatenate(columns) for columns in zip(*shown, strict=True))
+        order = np.argsort(seconds, kind="stable")[-N_SHOWINGS:]
+        self.showings.drop_user(into)
+        self.showings.add(np.full(len(order), into, dtype=np.int32), items[order], seconds[order].astype(np.float64))
+
     def drop_user(self, user: int) -> Forgotten:
         """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)
@@ -204,11 +189,6 @@ class Strengths:
             return NO_ITEMS
         apart, sums = self._apart(user)
         return np.append(self.table.row(user)[0], apart[sums != 0] if without_seen else apart)
-
-    def has_events_of(self, user: int) -> bool:
-        """Whether there are events of a user."""
-        n_rated, n_strengths = len(self._ratings.row(user)[0]), len(self.table.row(user)[0])
-        return self.has_events and (n_strengths > n_rated or len(self._apart(user)[0]) > 0)
 
     def disliked(self, user: int) -> NDArray[np.int32]:
         """Items whose events sum up to less than 0 for a user."""

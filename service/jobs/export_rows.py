@@ -14,12 +14,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from service.engine.history import History
 from service.engine.sources import Sources
-from service.storage.events import ZERO, StreamId
+from service.storage.events import StreamId
+from service.storage.introductions import NOBODY
 from service.storage.item_changes import Attributes
+from service.storage.ownership import Owners
 from service.storage.rating_log import RatingLog
 
 What = Literal["ratings", "events", "items"]
@@ -107,24 +108,17 @@ def _slices_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
 
 
 def _events(log: RatingLog, upto: StreamId) -> Exported:
-    forgotten: dict[str, StreamId] = {}
-    for batch in log.read(ZERO, ["kind", "user"]):
-        kinds = np.array(batch.column("kind").cast(pa.string()).to_pylist(), dtype=object)
-        rows = np.flatnonzero(kinds == "forget")
-        for row in rows.tolist():
-            user, ms, seq = (batch.column(name)[row].as_py() for name in ("user", "ms", "seq"))
-            forgotten[user] = StreamId(ms, seq)
-    return Exported(EVENTS, _slices_of_events(log, upto, forgotten), None)
+    return Exported(EVENTS, _slices_of_events(log, upto, log.owners()), None)
 
 
-def _slices_of_events(log: RatingLog, upto: StreamId, forgotten: dict[str, StreamId]) -> Iterator[pa.RecordBatch]:
+def _slices_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterator[pa.RecordBatch]:
     sources = Sources()
     for batch in log.read():
         rows = sources.new_rows_of(batch)
         are_events = pc.equal(rows.column("kind").cast(pa.string()), "event").to_numpy(zero_copy_only=False)
         ms, seq = (rows.column(name).to_numpy() for name in ("ms", "seq"))
         are_wanted = are_events & ((ms < upto.ms) | ((ms == upto.ms) & (seq <= upto.seq)))
-        kept = rows.filter(pa.array(are_wanted & ~_are_forgotten(rows, ms, seq, forgotten)))
+        kept = _of_owners(rows.filter(pa.array(are_wanted)), upto, owners)
         if kept.num_rows:
             whole = pa.Table.from_batches([kept]).select(EVENTS.names).cast(EVENTS).combine_chunks()
             yield from whole.to_batches(max_chunksize=SLICE_ROWS)
@@ -132,17 +126,20 @@ def _slices_of_events(log: RatingLog, upto: StreamId, forgotten: dict[str, Strea
             return
 
 
-def _are_forgotten(
-    rows: pa.RecordBatch, ms: NDArray[np.int64], seq: NDArray[np.int64], forgotten: dict[str, StreamId]
-) -> NDArray[np.bool_]:
-    """Whether each row is of a user who was forgotten after it, or of nobody (`service.storage.introductions`)."""
+def _of_owners(rows: pa.RecordBatch, upto: StreamId, owners: Owners) -> pa.RecordBatch:
+    """`rows` with the users whose they were at `upto`, without those of forgotten users and of nobody."""
     users = rows.column("user").cast(pa.string())
-    found: NDArray[np.bool_] = pc.equal(users, "").fill_null(True).to_numpy(zero_copy_only=False).copy()
-    if forgotten:
-        are_named = pc.is_in(users, pa.array(list(forgotten))).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(are_named).tolist():
-            found[row] |= (ms[row], seq[row]) < forgotten[users[row].as_py()]
-    return found
+    is_nobodys = pc.equal(users, NOBODY).fill_null(True).to_numpy(zero_copy_only=False)
+    changed = np.flatnonzero(pc.is_in(users, pa.array(list(owners.ids), pa.string())).to_numpy(zero_copy_only=False))
+    columns = (rows.column(name).take(pa.array(changed)).to_pylist() for name in ("user", "ms", "seq"))
+    shown = [owners.owner(user, StreamId(ms, seq), upto) for user, ms, seq in zip(*columns, strict=True)]
+    is_shown = np.ones(rows.num_rows, dtype=np.bool_)
+    is_shown[changed] = [user is not None for user in shown]
+    is_changed = np.zeros(rows.num_rows, dtype=np.bool_)
+    is_changed[changed] = True
+    users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
+    named = rows.set_column(rows.schema.get_field_index("user"), "user", users)
+    return named.filter(pa.array(is_shown & ~is_nobodys))
 
 
 def _items(log: RatingLog, upto: StreamId) -> Exported:

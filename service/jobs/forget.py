@@ -46,12 +46,13 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         StreamUnavailable, LogUnavailable: Redis is gone, or no process archives the stream.
     """
     if user:
-        places.log.rewrite_without(user, position)
-        places.log.remove_temporaries()
-        yield 0.4
+        for one in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
+            forget_in_snapshots(places.data, one)
         exclusion.remove_leftovers(places.data)
         list_files.remove_all(places.data)
-        forget_in_snapshots(places.data, user)
+        yield 0.2
+        places.log.rewrite_without(user, position)
+        places.log.remove_temporaries()
         yield 0.6
         places.jobs.drop_name(job_id, user)
     places.stream.clear_rejected()

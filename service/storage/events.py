@@ -2,10 +2,10 @@
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
-`service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `forget` (a
-user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source` (JSON `{name, offset}`), see
-`Source`; beside `events` there is `attributed` ("1") if some of them have the further name `recommendation_id`.
-`v=noop` alone only moves the stream's last id.
+`service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `merge` (JSON
+`{user, into}`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source` (JSON
+`{name, offset}`), see `Source`; beside `events` there is `attributed` ("1") if some of them have the further name
+`recommendation_id`. `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -39,15 +39,14 @@ ITEM_COST = 10  # ratings that the engine applies in the time of one change of a
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"document", b"forget", b"hide", b"show", b"source")) | {
-    b"attributed"
-}
+_CONTENTS = frozenset((b"ratings", b"events", b"items", b"document", b"merge", b"forget", b"hide", b"show"))
+_FIELDS = _CONTENTS | {b"v", b"source", b"attributed"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
 MAX_OFFSET = 2**63 - 1
 
-Kind = Literal["rating", "event", "item", "document", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "event", "item", "document", "merge", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
 _SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
@@ -137,11 +136,18 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
 
 
+class Merge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that is known of `user` becomes that of `into`, another one; see `service.engine.merging`."""
+
+    user: Id
+    into: Id
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "forget" (a
+        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "merge", "forget" (a
             user), "hide" or "show" (an item: see `subject`), or "noop".
         source: of ratings or events that may be delivered again.
     """
@@ -154,6 +160,7 @@ class Entry(msgspec.Struct, frozen=True):
     events: list[TypedEvent] = []
     source: Source | None = None
     document: Document | None = None
+    merge: Merge | None = None
 
     @property
     def n_rows(self) -> int:
@@ -163,7 +170,8 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
-        return len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
+        own = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: let no other one wait for two
+        return own + len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
 
 
 Element = TypeVar("Element", RatingEvent, TypedEvent)
@@ -171,6 +179,7 @@ Element = TypeVar("Element", RatingEvent, TypedEvent)
 _decoder = msgspec.json.Decoder(list[RatingEvent])
 _event_decoder = msgspec.json.Decoder(list[TypedEvent])
 _source_decoder = msgspec.json.Decoder(Source)
+_merge_decoder = msgspec.json.Decoder(Merge)
 _encoder = msgspec.json.Encoder()
 
 
@@ -201,6 +210,11 @@ def encode_document(document: Document) -> dict[bytes, bytes]:
     return {b"v": FORMAT_VERSION, b"document": documents.encode(document)}
 
 
+def encode_merge(merge: Merge) -> dict[bytes, bytes]:
+    """Fields of an entry that makes a user part of another one."""
+    return {b"v": FORMAT_VERSION, b"merge": _encoder.encode(_different(merge))}
+
+
 def encode_subject(kind: Literal["forget", "hide", "show"], subject: str) -> dict[bytes, bytes]:
     """Fields of an entry that forgets a user, or hides or shows an item."""
     return {b"v": FORMAT_VERSION, kind.encode(): check_id(subject).encode()}
@@ -223,7 +237,7 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
             f"entry {stream_id} has the version {version[:16]!r} and the fields {_shown(fields)}, this process reads"
             f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
         )
-    contents = fields.keys() - {b"v", b"source", b"attributed"}
+    contents = fields.keys() & _CONTENTS
     is_odd = (b"source" in fields and not contents <= _OF_SOURCES) or (
         b"attributed" in fields and contents != {b"events"}
     )
@@ -249,8 +263,16 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))
         case b"document":
             return Entry(stream_id, "document", document=documents.decode_entry(value))
+        case b"merge":
+            return Entry(stream_id, "merge", merge=_different(_merge_decoder.decode(value)))
         case _:
             return Entry(stream_id, _SUBJECT_KINDS[content], subject=check_id(value.decode()))
+
+
+def _different(merge: Merge) -> Merge:
+    if check_id(merge.user) == check_id(merge.into):
+        raise ValueError("expected two users, got one")
+    return merge
 
 
 def _shown(fields: Iterable[bytes]) -> str:

@@ -22,7 +22,9 @@ from service.storage.events import ZERO, Entry, StreamId
 from service.storage.files import FileLock
 from service.storage.introductions import COLUMNS, introduced_by, without
 from service.storage.log_manifest import Sums
-from service.storage.segment import behind, entries_of, forgotten_in, holds, plain
+from service.storage.ownership import COLUMNS as END_COLUMNS
+from service.storage.ownership import Owners
+from service.storage.segment import behind, entries_of, holds, plain
 from service.storage.segment_folder import Segment, SegmentFolder
 
 ROWS_PER_GROUP = 131_072  # rows that a reader has in memory
@@ -103,9 +105,19 @@ class RatingLog:
             if entries and entries[-1].id > upto:
                 return
 
+    def owners(self, after: StreamId = ZERO) -> Owners:
+        """Who was forgotten, or became part of another user, after `after`. Raises what `read` raises."""
+        return Owners(self.read(after, END_COLUMNS))
+
     def forgotten_since(self, after: StreamId) -> list[str]:
-        """Users whom entries after `after` forget, in order. Raises what `read` raises."""
-        return [user for batch in self.read(after, ["kind", "user"]) for user in forgotten_in(batch)]
+        """The ids at `after` of the users whom later entries forget, in order. Raises what `read` raises."""
+        owners = self.owners(after)
+        parts = [part for user, position in owners.forgotten for part in owners.parts(user, position)]
+        return [part.user for part in parts if part.after <= after < part.before]
+
+    def ids_of(self, user: str, before: StreamId) -> set[str]:
+        """`user`, and the ids of all who have become part of this user, in entries before `before`."""
+        return {part.user for part in self.owners().parts(user, before)}
 
     # --- maintenance: merging and rewriting exclude each other across processes
 
@@ -145,9 +157,9 @@ class RatingLog:
     def rewrite_without(self, user: str, before: StreamId) -> int:
         """Drop every row of `user` below the position `before`; return the number of rewritten segments.
 
-        If the user was the first to rate an item, a row that names only the item stays: see
-        `service.storage.introductions`. Waits while another process merges. A reader that has a segment open still sees
-        the old content.
+        So are those of users who had become part of this one. If one of them was the first to rate an item, a row that
+        names only the item stays: see `service.storage.introductions`. Waits while another process merges. A reader
+        that has a segment open still sees the old content.
 
         Raises:
             OSError: the disk is full; segments done so far stay done.
@@ -155,10 +167,12 @@ class RatingLog:
         """
         with self._maintenance(wait=True):
             earlier = [segment for segment in self._files.check() if segment.first < before]
-            holding = [segment for segment in earlier if holds(self._files.groups(segment, ["user"]), user)]
-            introduced = introduced_by(user, before, lambda: self.read(columns=COLUMNS)) if holding else set()
+            parts = self.owners().parts(user, before)
+            users = {part.user for part in parts}
+            holding = [segment for segment in earlier if holds(self._files.groups(segment, ["user"]), users)]
+            introduced = introduced_by(parts, lambda: self.read(columns=COLUMNS)) if holding else set()
             for segment in holding:
-                kept = (plain(without(batch, user, before, introduced)) for batch in self._files.groups(segment, None))
+                kept = (plain(without(batch, parts, introduced)) for batch in self._files.groups(segment, None))
                 self._files.write(segment.first, segment.last, kept)
             return len(holding)
 

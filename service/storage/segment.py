@@ -1,11 +1,11 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
 Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item,
-document, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
-`service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; of an event its
-recommendation id as text), type, value, event_id (of events), source, offset (of the entry). Segments of older versions
-lack the last six, which read as null. The file is compressed with zstd and has page checksums, which every read
-verifies. A row group has whole entries.
+document, merge, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an
+item its `service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; as text: of
+an event its recommendation id, of a merge the user who becomes part of the one in `user`), type, value, event_id (of
+events), source, offset (of the entry). Segments of older versions lack the last six, which read as null. The file
+is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
 from service.storage import documents, files, item_changes
-from service.storage.events import KINDS, Entry, RatingEvent, Source, StreamId, TypedEvent
+from service.storage.events import KINDS, Entry, Merge, RatingEvent, Source, StreamId, TypedEvent
 
 SCHEMA = pa.schema(
     [
@@ -96,6 +96,15 @@ def _documents(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def _merges(entries: list[Entry]) -> pa.Table:
+    rows = [
+        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": entry.kind, "user": one.into, "data": one.user}
+        for entry in entries
+        if (one := entry.merge) is not None
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
 def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
     """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
     counts = [entry.n_rows for entry in entries]
@@ -136,7 +145,7 @@ def _subjects(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_MAKERS = {"rating": _ratings, "event": _events, "item": _items, "document": _documents}
+_MAKERS = {"rating": _ratings, "event": _events, "item": _items, "document": _documents, "merge": _merges}
 _OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may have several rows
 
 
@@ -147,6 +156,9 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset in zip(*columns, strict=True):
         if kind == "document":
             entries.append(Entry(StreamId(ms, seq), kind, document=documents.decode_row(data)))
+            continue
+        if kind == "merge":
+            entries.append(Entry(StreamId(ms, seq), kind, merge=Merge(data, user)))
             continue
         if kind not in _OF_ROWS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
@@ -236,17 +248,10 @@ def _is_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
     return below
 
 
-def holds(groups: Iterable[pa.RecordBatch], user: str) -> bool:
-    """Whether any row names `user`."""
-    names = (batch.column("user").dictionary for batch in groups)
-    return any(pc.index(distinct, pa.scalar(user)).as_py() >= 0 for distinct in names)
-
-
-def forgotten_in(batch: pa.RecordBatch) -> list[str]:
-    """The users whom entries of `batch` forget, in order."""
-    is_theirs = pc.equal(batch.column("kind").cast(pa.string()), "forget")
-    names: list[str] = batch.column("user").filter(is_theirs).to_pylist()
-    return names
+def holds(groups: Iterable[pa.RecordBatch], users: Iterable[str]) -> bool:
+    """Whether any row names one of `users`."""
+    wanted = pa.array(list(users), pa.string())
+    return any(pc.any(pc.is_in(batch.column("user").dictionary, wanted)).as_py() for batch in groups)
 
 
 def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Path) -> None:
@@ -268,10 +273,3 @@ def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
         unknown = set(batch.column("kind").dictionary.to_pylist()) - KINDS
         if unknown:
             raise NewerEntry(f"{path} has entries of the kinds {sorted(map(str, unknown))}: upgrade this process")
-
-
-def is_of(batch: pa.RecordBatch, user: str, before: StreamId) -> NDArray[np.bool_]:
-    """Whether each row is of `user` and below the position `before`."""
-    is_theirs = pc.equal(batch.column("user").cast(pa.string()), user).fill_null(False).to_numpy(zero_copy_only=False)
-    is_wanted: NDArray[np.bool_] = is_theirs & _is_below(batch, before)
-    return is_wanted

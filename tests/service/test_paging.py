@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_a_what_if_is_what_learning_gives(replicas: Replicas) -> None:
 
 
 def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> None:
-    """The newer rating of an item counts, and what was just acknowledged is not lost."""
+    """The newer rating of an item counts, events add up, and all of it is one entry."""
     first, second = replicas
     a, b, c = (DRAWN.item_id(n) for n in (5, 6, 7))
     first.rate(("anon", a, 1.0), ("known", a, 2.0), ("known", b, 3.0))
@@ -130,22 +131,33 @@ def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> No
     stored = first.get("/users/known/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
     assert {one["item"]: one["rating"] for one in stored} == {a: 2.0, b: 4.0, c: 5.0}
     assert first.get("/users/anon/ratings").status_code == 404
-    first.api.ended_job(answer.json()["job"])
     for body, status in (({"from": "anon"}, 404), ({"from": "known"}, 422), ({}, 422)):
         assert second.client.post("/admin/users/known/merge", json=body).status_code == status
-    seen = first.api.send_events({"user": "eventful", "item": a, "type": "view"})["stream_id"]
-    answer = second.client.post("/admin/users/known/merge", json={"from": "eventful", "wait_for": seen})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:nearfield:problem:conflict")
+    sent = [
+        {"user": user, "item": item, "type": "view", "event_id": "1"} for user, item in (("known", a), ("eventful", c))
+    ]
+    sent += [{"user": "eventful", "item": DRAWN.item_id(8), "type": "impression"}]
+    seen = first.api.send_events(sent)["stream_id"]
+    answer = first.client.post("/admin/users/known/merge", json={"from": "eventful", "wait_for": seen})
+    again = first.api.send_events([sent[1] | {"user": "known", "value": 500}])["stream_id"]  # a repetition
+    for service in replicas:
+        whole = service.get("/recommend/known", n=100, wait_for=again).json()
+        assert not {a, b, c, DRAWN.item_id(8)} & set(names(whole))
+        assert whole["items"] == first.get("/recommend/known", n=100).json()["items"]
+    lines = [json.loads(line) for line in first.get("/admin/export", what="events").text.splitlines()]
+    assert {line["user"] for line in lines} == {"known"}
 
 
 def test_a_cursor_outlives_a_restart_and_ends_with_its_model(replicas: Replicas) -> None:
     """Comes last: it replaces the model."""
     first, second = replicas
     page = first.get(f"/recommend/{USER}", n=4, cursor="").json()
+    merged = first.get("/recommend/known", n=100).json()["items"]
     assert second.stop() == 0
     second.start()
     eventually(lambda: second.get(f"/recommend/{USER}", n=4, cursor=page["next"]).status_code == 200)
     assert not set(names(second.get(f"/recommend/{USER}", n=4, cursor=page["next"]).json())) & set(names(page))
+    assert second.get("/recommend/known", n=100).json()["items"] == merged
     train(first, second)
     for service in replicas:
         response = service.get(f"/recommend/{USER}", n=4, cursor=page["next"])

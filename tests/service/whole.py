@@ -25,7 +25,7 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.storage import live_versions
 from service.storage.archiver import Archiver
-from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
+from service.storage.events import Fields, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
 from tests.service.waiting import eventually
@@ -85,7 +85,10 @@ class Whole:
         return last
 
     def subject(self, kind: Any, subject: str) -> StreamId:
-        stream_id = self._do(self.stream.append(encode_subject(kind, subject)))
+        return self.append(encode_subject(kind, subject))
+
+    def append(self, fields: Fields) -> StreamId:
+        stream_id: StreamId = self._do(self.stream.append(fields))
         self._do(self.engine.wait_for(stream_id))
         return stream_id
 

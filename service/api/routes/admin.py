@@ -14,12 +14,11 @@ from service.api.dependencies import ItemId, PathName, TheService, UserId, answe
 from service.api.schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.engine.model_info import ModelInfo
 from service.engine.quality_queries import GetQuality, QualityReport
-from service.engine.rating_queries import GetMoving, Moving
+from service.engine.rating_queries import FindUser
 from service.errors import InvalidRequest
 from service.jobs.jobs import Job
 from service.operations import Forgotten, JobList, ModelList
-from service.serving import Serving
-from service.storage.events import BATCH_RATINGS, RatingEvent, StreamId, encode_ratings, encode_subject
+from service.storage.events import Merge, encode_merge, encode_subject
 
 router = APIRouter(prefix="/admin", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
@@ -104,30 +103,15 @@ async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> Resp
 @router.post(
     "/users/{user}/merge",
     status_code=202,
-    responses=answers(Forgotten, 202, "Durable", http_404="Unknown user to merge", http_409="That user has events"),
+    responses=answers(Written, 202, "Durable", http_404="Unknown user to merge"),
 )
 async def merge_user(user: UserId, body: MergeBody, query: NoQuery, serving: TheService) -> Response:
-    """Make the ratings of another user, such as an anonymous one, those of this user, and forget the other one.
-
-    What fails in between leaves ratings of both, and the same request completes it. The second look finds what was
-    acknowledged before the request and was not learned yet.
-    """
+    """Make another user, such as an anonymous one, part of this user: all ratings and events, in one step."""
     if body.user == user:
         raise InvalidRequest(f"Invalid from: expected another user, got {user!r}")
-    position = await _move(serving, body.user, user, body.position)
-    await _move(serving, body.user, user, position)
-    return reply(await serving.operate(operations.ForgetUser(body.user)), 202)
-
-
-async def _move(serving: Serving, user: str, into: str, wait_for: StreamId | None) -> StreamId | None:
-    """Rate as `into` what only `user` has rated, or has rated later; returns a position that has it."""
-    answer = await serving.answer(GetMoving(user=user, into=into), wait_for)
-    ratings = msgspec.json.decode(answer, type=Moving).ratings
-    for first in range(0, len(ratings), BATCH_RATINGS):
-        part = ratings[first : first + BATCH_RATINGS]
-        events = [RatingEvent(one.user, one.item, one.rating, one.timestamp) for one in part]
-        wait_for = await serving.append(encode_ratings(events))
-    return wait_for
+    await serving.answer(FindUser(user=body.user), body.position)
+    stream_id = await serving.append(encode_merge(Merge(body.user, user)))
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
 
 
 async def _written(serving: TheService, kind: Literal["hide", "show"], subject: str) -> Response:

@@ -13,7 +13,7 @@ from service.engine import log_windows
 from service.engine.document_queries import GetDocument, ListDocuments
 from service.engine.history import History, position_of
 from service.storage.documents import Document
-from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.events import ZERO, Entry, Merge, RatingEvent, StreamId
 from service.storage.item_changes import Attributes, ItemChange
 from service.storage.rating_log import RatingLog
 from tests.service.logs import commit
@@ -39,6 +39,7 @@ steps = st.lists(
         st.tuples(st.just("item"), st.lists(changes, min_size=1, max_size=4)),
         st.tuples(st.just("document"), st.builds(Document, st.just("scenario"), st.sampled_from("pq"), bodies)),
         st.tuples(st.just("forget"), users),
+        st.tuples(st.just("merge"), st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))),
         st.tuples(st.sampled_from(["hide", "show"]), items),
     ),
     max_size=20,
@@ -53,6 +54,8 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
             entries.append(Entry(StreamId(n, n % 3), "rating", events))
         elif kind == "item":
             entries.append(Entry(StreamId(n, n % 3), "item", items=content))  # type: ignore[arg-type]
+        elif kind == "merge":
+            entries.append(Entry(StreamId(n, n % 3), "merge", merge=content))  # type: ignore[arg-type]
         elif kind == "document":
             entries.append(Entry(StreamId(n, n % 3), "document", document=content))  # type: ignore[arg-type]
         else:
@@ -62,7 +65,7 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
 
 def plain_state(entries: list[Entry]) -> tuple[dict[tuple[str, str], tuple[float, float]], set[str]]:
     """What must be known after `entries`, by the plainest means."""
-    known: dict[tuple[str, str], tuple[float, float]] = {}
+    known: dict[tuple[str, str], tuple[float, float]] = {}  # in the order of the ratings
     hidden: set[str] = set()
     deleted: set[str] = set()
     for entry in entries:
@@ -72,7 +75,16 @@ def plain_state(entries: list[Entry]) -> tuple[dict[tuple[str, str], tuple[float
             known.pop((r.user, r.item), None)
             if r.rating is not None:
                 known[r.user, r.item] = (r.rating, r.timestamp)
-        if entry.kind == "forget":
+        if entry.merge is not None:
+            user, into = entry.merge.user, entry.merge.into
+            newer = list(known)
+            for pair, value in list(known.items()):
+                theirs = into, pair[1]
+                if pair[0] == user and (theirs not in newer or newer.index(theirs) < newer.index(pair)):
+                    known.pop(theirs, None)
+                    known[theirs] = value
+            known = {pair: value for pair, value in known.items() if pair[0] != user}
+        elif entry.kind == "forget":
             known = {pair: value for pair, value in known.items() if pair[0] != entry.subject}
         elif entry.kind == "hide":
             hidden.add(entry.subject or "")

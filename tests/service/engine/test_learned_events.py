@@ -17,7 +17,7 @@ from service.engine.live_model import LiveModel, learns_strengths
 from service.engine.queries import Popular, Query, Recommend, Recommendation
 from service.engine.ranking import Ranking
 from service.event_types import parse_event_types
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries
 
@@ -159,6 +159,9 @@ def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
         Entry(StreamId(3003, 0), "rating", [RatingEvent("u5", "i3", None, 3.0)]),
         Entry(StreamId(3004, 0), "forget", subject="u7"),
         events(3005, ("u8", "i3", "impression"), ("u7", "i4", "purchase")),
+        Entry(StreamId(3006, 0), "merge", merge=Merge("u5", "u0")),
+        Entry(StreamId(3007, 0), "merge", merge=Merge("u6", "late")),
+        events(3008, ("u5", "i9", "purchase")),
     ]
     model = trained(history_of(entries()), algorithm)
     streamed = history_of(entries())

@@ -15,7 +15,7 @@ from service.engine.cursors import Cursors
 from service.engine.filter_tree import text_of
 from service.engine.history import History
 from service.engine.queries import Recommend
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.rating_log import RatingLog
 from tests.service.engine.test_ranking import ask
 from tests.service.engine.test_selection import EVEN, THIRD, World
@@ -157,6 +157,10 @@ def test_showings_are_a_function_of_the_stream(tmp_path: Path) -> None:
     assert state(whole) == state(single) == state(read)
     assert state(whole) == {user: showings[-N_SHOWINGS:] for user, showings in expected.items()}
     assert len(state(whole)["u"]) == N_SHOWINGS
+    whole.apply([Entry(StreamId(10**5, 0), "merge", merge=Merge("w", "u"))])
+    both = sorted([*expected["u"][-N_SHOWINGS:], *expected["w"][-N_SHOWINGS:]], key=lambda one: one[1])
+    assert state(whole)["u"] == both[-N_SHOWINGS:]
+    assert state(whole).keys() == {"u", "v"}
     again = Entry(StreamId(10**6, 1), "rating", [RatingEvent("u", "i1", 1.0, 1.0)])
     whole.apply([Entry(StreamId(10**6, 0), "forget", subject="u"), again])
     assert state(whole)["u"] == []

@@ -14,7 +14,7 @@ from gpu.online.events import N_KEPT
 from service.engine.history import History
 from service.engine.strengths import MAX_SUM
 from service.event_types import parse_event_types
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.rating_log import RatingLog
 from tests.service.logs import commit
 
@@ -22,6 +22,7 @@ TYPES = parse_event_types("view=1,purchase=400,dislike=-2.5,impression=seen")
 Pair = tuple[str, str]
 
 users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b", "é"])
+merges = st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))
 ratings = st.tuples(users, items, st.one_of(st.none(), st.integers(-5, 5)))
 events = st.tuples(
     users,
@@ -35,6 +36,7 @@ steps = st.lists(
         st.tuples(st.just("rating"), st.lists(ratings, min_size=1, max_size=4)),
         st.tuples(st.just("event"), st.lists(events, min_size=1, max_size=5)),
         st.tuples(st.just("forget"), users),
+        st.tuples(st.just("merge"), merges),
         st.tuples(st.just("hide"), items),
     ),
     max_size=12,
@@ -50,21 +52,36 @@ def entries_of(steps: list[tuple[str, Any]]) -> list[Entry]:
         elif kind == "event":
             made = [TypedEvent(u, i, kind, value, float(9 - n), one) for u, i, kind, value, one in content]
             entries.append(Entry(at, "event", events=made))
+        elif kind == "merge":
+            entries.append(Entry(at, "merge", merge=content))
         else:
             entries.append(Entry(at, kind, subject=content))  # type: ignore[arg-type]
     return entries
 
 
+def merge(user: str, into: str, rated: dict[Pair, Any], sums: dict[Pair, tuple[float, float]], n: int) -> int:
+    """Copy the ratings that are newer, and add the events; returns the number of the last rating."""
+    theirs = [(pair[1], one) for pair, one in rated.items() if pair[0] == user]
+    for item, (rating, at, number) in sorted(theirs, key=lambda one: one[1][2]):
+        if number > rated.get((into, item), (0.0, 0.0, -1))[2]:
+            rated[into, item] = rating, at, (n := n + 1)
+    for item, (total, then) in [(pair[1], one) for pair, one in sums.items() if pair[0] == user]:
+        own, latest = sums.get((into, item), (0.0, -np.inf))
+        sums[into, item] = min(max(own + total, -MAX_SUM), MAX_SUM), max(latest, then) if total else latest
+    return n
+
+
 def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float]]:
     """(strength and time of each pair, ratings, sums), by the plainest means."""
-    rated: dict[Pair, tuple[float, float]] = {}
+    rated: dict[Pair, tuple[float, float, int]] = {}  # with the number of the rating
     sums: dict[Pair, tuple[float, float]] = {}
     known: dict[str, list[str]] = defaultdict(list)
+    n = 0
     for entry in entries:
         for r in entry.ratings:
             rated.pop((r.user, r.item), None)
             if r.rating is not None:
-                rated[r.user, r.item] = r.rating, r.timestamp
+                rated[r.user, r.item] = r.rating, r.timestamp, (n := n + 1)
         for e in entry.events:
             if e.event_id is not None and e.event_id in known[e.user]:
                 continue
@@ -74,14 +91,17 @@ def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], 
                 total = min(max(total + TYPES[e.type] * e.value, -MAX_SUM), MAX_SUM)
                 at = min(e.timestamp, entry.id.ms / 1000) if TYPES[e.type] else -np.inf
                 sums[e.user, e.item] = total, max(time, at)
-        if entry.kind == "forget":
-            for part in (rated, sums):
-                for pair in [pair for pair in part if pair[0] == entry.subject]:
-                    del part[pair]
-            known.pop(entry.subject or "", None)
+        if entry.merge is not None:
+            user, into = entry.merge.user, entry.merge.into
+            n = merge(user, into, rated, sums, n)
+            known[into] += [one for one in known[user] if one and one not in known[into]]
+        gone = entry.subject if entry.kind == "forget" else entry.merge and entry.merge.user
+        rated = {pair: one for pair, one in rated.items() if pair[0] != gone}
+        sums = {pair: one for pair, one in sums.items() if pair[0] != gone}
+        known.pop(gone or "", None)
     strengths = {}
     for pair in {*rated, *sums}:
-        (rating, at), (total, then) = rated.get(pair, (0.0, -np.inf)), sums.get(pair, (0.0, -np.inf))
+        (rating, at, _), (total, then) = rated.get(pair, (0.0, -np.inf, 0)), sums.get(pair, (0.0, -np.inf))
         if pair in rated or total:
             strengths[pair] = rating + total, max(at, then)
     return strengths, {pair: one[0] for pair, one in rated.items()}, {pair: one[0] for pair, one in sums.items()}

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from service.engine.history import History
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.errors import UnknownUser
 from service.storage import live_versions, snapshot
-from service.storage.events import StreamId
+from service.storage.events import Merge, StreamId, encode_merge
 from service.storage.redis_server import RedisServer
 from tests.service.keys import RATINGS
 from tests.service.logs import ratings_of
@@ -98,6 +99,32 @@ def test_who_comes_back_keeps_what_came_after(whole: Whole) -> None:
     whole.rate(("u1", "i1", 5.0))  # a new user of the same name
     assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
     assert [one.item for one in whole.ask(UserRatings(user="u1")).ratings] == ["i1"]
+
+
+def test_who_became_part_of_a_user_is_forgotten_with_the_user(whole: Whole) -> None:
+    whole.send(events()[:300])
+    whole.rate(("visitor-0", "i1", 5.0), ("visitor-1", "i2", 4.0), ("visitor-2", "i3", 3.0))
+    version = whole.train("als", n_factors=4, n_epochs=1)
+    for user, into in (("visitor-0", "visitor-1"), ("visitor-1", "u1"), ("visitor-2", "u2")):
+        whole.append(encode_merge(Merge(user, into)))
+    whole.rate(("visitor-1", "i4", 2.0))  # a new user of that name
+    position = whole.subject("forget", "u1")
+    before = whole.shown("u2")
+    assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
+    assert [one.item for user in ("visitor-0", "visitor-1", "u1") for one in ratings_of(whole.log, user)] == ["i4"]
+    assert [one.item for one in ratings_of(whole.log, "visitor-2")] == ["i3"]
+    folder = whole.data / "snapshots"
+    assert version not in snapshot.versions(folder)
+    for name in snapshot.versions(folder):
+        held = [user for user in ("visitor-0", "visitor-1", "u1") if snapshot.holds_user(folder, name, user)]
+        assert held == []
+    assert whole.shown("u2") == before
+    history = History()
+    history.load(whole.log)
+    assert [history.users.row(user) is None for user in ("visitor-0", "u1", "visitor-2")] == [True] * 3
+    row = history.users.row("u2")
+    assert row is not None
+    assert "i3" in history.items.ids(history.table.row(row)[0].tolist())
 
 
 def test_forgetting_can_be_repeated(whole: Whole) -> None:

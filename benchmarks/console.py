@@ -10,10 +10,12 @@ import os
 import statistics
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from benchmarks.drive import Throughput, drive
 from benchmarks.http import prepare, read_requests, two_cores
@@ -21,17 +23,24 @@ from benchmarks.report import say
 from benchmarks.running import serving
 from service.cli.ratings_file import read
 
+IDLE_S = 30  # seconds without other load
 COUNTS_S, SIZES_S = 3, 10  # seconds between requests of a page, as console.js and overview.html have them
 
 
 @dataclass(frozen=True)
 class Row:
-    """Reads a second and their p99 with so many pages open; `share` is of the reads in rounds without a page."""
+    """Reads a second and their p99 with so many pages open.
+
+    Attributes:
+        share: of the reads in rounds without a page.
+        cpu_ms: milliseconds of a core that the service takes in each second for the pages, without other load.
+    """
 
     pages: int
     reads_per_second: float
     p99_ms: float
     share: float
+    cpu_ms: float
 
 
 class OpenPages:
@@ -70,7 +79,7 @@ def run(ratings: Path, algorithm: str, n_pages: int, seconds: float, rounds: int
         file = read(ratings)
         prepare(Path(folder), file, [algorithm])
         os.sched_setaffinity(0, {driver_core})
-        with serving(Path(folder), {server_core}) as (client, _):
+        with serving(Path(folder), {server_core}) as (client, pid):
             requests, found = read_requests(file), list[tuple[Throughput, Throughput]]()
             drive(client.address, requests, 1.0)
             for number in range(rounds):
@@ -78,11 +87,24 @@ def run(ratings: Path, algorithm: str, n_pages: int, seconds: float, rounds: int
                 with OpenPages(client.address, n_pages):
                     found.append((alone, drive(client.address, requests, seconds)))
                 say(f"round {number + 1}: {alone.per_second:,.0f}/s, with pages {found[-1][1].per_second:,.0f}/s")
+            cpu_ms = _cpu_ms(pid, client.address, n_pages)
     shares = [with_pages.per_second / alone.per_second for alone, with_pages in found]
     without, beside = zip(*found, strict=True)
-    return [_row(0, without, [1.0]), _row(n_pages, beside, shares)]
+    return [_row(0, without, [1.0], 0.0), _row(n_pages, beside, shares, cpu_ms)]
 
 
-def _row(pages: int, found: tuple[Throughput, ...], shares: list[float]) -> Row:
+def _row(pages: int, found: tuple[Throughput, ...], shares: list[float], cpu_ms: float) -> Row:
     per_second = statistics.median(one.per_second for one in found)
-    return Row(pages, per_second, statistics.median(one.p99_ms for one in found), statistics.median(shares))
+    return Row(pages, per_second, statistics.median(one.p99_ms for one in found), statistics.median(shares), cpu_ms)
+
+
+def _cpu_ms(pid: int, url: str, n_pages: int) -> float:
+    """See `Row`; over `IDLE_S` with the pages, less what as long a time without them takes."""
+    process, used = psutil.Process(pid), list[float]()
+    for n in (0, n_pages):
+        with OpenPages(url, n):
+            before = process.cpu_times()
+            time.sleep(IDLE_S)
+            after = process.cpu_times()
+        used.append(after.user + after.system - before.user - before.system)
+    return (used[1] - used[0]) / IDLE_S * 1000

@@ -9,7 +9,7 @@ ServiceError (500)
 ├── UrlTooLong (414), HeadTooLarge (431): longer than the service reads
 ├── RequestTimeout (408): the client took too long to send the request
 ├── NotAuthorized (401): the key is missing or wrong
-├── Forbidden (403): the key is valid but does not permit this request
+├── Forbidden (403): the key is valid but does not permit this request; BadForm, in `service.api.console.visit`
 ├── ForeignSite (403): no key is set, and a web page of another site made the request
 ├── NotFound (404)
 │   ├── UnknownUser, UnknownItem

@@ -95,7 +95,7 @@ def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
         ServiceProcess(DATA, port, log=log, own_session=True) as service,
     ):
         _wait_until_ready(service, client)
-        out.print(f"   ready on [bold]{client.address}[/] (to try every route: {client.address}/docs)", soft_wrap=True)
+        out.print(f"   ready on [bold]{client.address}[/]; see also /docs and /console", soft_wrap=True)
         yield service, client
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable
 
 from msgspec import Struct
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
 
 LISTS = ("/recommend", "/neighbors")  # POST of these reads, too
 READS = (*LISTS, "/popular", "/latest", "/items", "/users", "/ratings", "/estimate")
@@ -19,6 +18,10 @@ SERIES = (
     "nearfield_device_bytes",
     "process_resident_memory_bytes",
 )
+# No value of their labels has a quote: methods, routes, statuses, bounds, and names of uses of memory.
+_SAMPLE = re.compile(rf"^({'|'.join(SERIES)})(?:\{{(.*)\}})? (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+Samples = list[tuple[dict[str, str], float]]  # (labels, value)
 Buckets = list[tuple[float | None, float]]  # (upper bound in seconds, None for the last; number up to it), ascending
 
 
@@ -43,12 +46,11 @@ class Counts(Struct):
 
 
 def counts_of(text: str) -> Counts:
-    """The counts in a page of metrics; takes some milliseconds."""
-    lines = [line for line in text.split("\n") if line.startswith(SERIES)]
-    found: dict[str, list[Metric]] = {}
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        found.setdefault(family.samples[0].name, []).append(family)
-    reads, freshness, learned, device, host = (_samples(found.get(name, ())) for name in SERIES)
+    """The counts in a page of metrics; takes a millisecond, the parser of the metrics library five."""
+    found: dict[str, Samples] = {name: [] for name in SERIES}
+    for name, labels, value in _SAMPLE.findall(text):
+        found[name].append((dict(_LABEL.findall(labels)), float(value)))
+    reads, freshness, learned, device, host = found.values()
     return Counts(
         round(time.time(), 3),
         _buckets((labels, value) for labels, value in reads if _is_read(labels["method"], labels["route"])),
@@ -57,10 +59,6 @@ def counts_of(text: str) -> Counts:
         sum(value for _, value in host),
         {labels["of"]: value for labels, value in device},
     )
-
-
-def _samples(families: Iterable[Metric]) -> list[tuple[dict[str, str], float]]:
-    return [(sample.labels, sample.value) for family in families for sample in family.samples]
 
 
 def _is_read(method: str, route: str) -> bool:

@@ -38,9 +38,9 @@ async def get_item(request: Request, serving: TheService, id: TheId) -> Response
     """The page."""
     n = serving.settings.max_n
     item, neighbors, ratings = await asyncio.gather(
-        part(serving, GetItem(id), ItemDetails),
-        part(serving, Neighbors(kind="item", id=id, n=min(N_NEIGHBORS, n)), ItemNeighbors),
-        part(serving, ItemRatings(item=id, n=n), RatingsOfItem),
+        part(serving.answer(GetItem(id)), ItemDetails),
+        part(serving.answer(Neighbors(kind="item", id=id, n=min(N_NEIGHBORS, n))), ItemNeighbors),
+        part(serving.answer(ItemRatings(item=id, n=n)), RatingsOfItem),
     )
     bins = [] if ratings.error else histogram([one.rating for one in ratings.value.ratings])
     return page(request, "item.html", id=id, item=item, neighbors=neighbors, ratings=ratings, bins=bins)
@@ -50,7 +50,7 @@ async def get_item(request: Request, serving: TheService, id: TheId) -> Response
 async def search(request: Request, serving: TheService, id: TheId) -> Response:
     """The page of the user or the item with this id; a choice if there are both."""
     user, item = await asyncio.gather(
-        part(serving, UserRatings(user=id, n=1), RatingsOfUser), part(serving, GetItem(id), ItemDetails)
+        part(serving.answer(UserRatings(user=id, n=1)), RatingsOfUser), part(serving.answer(GetItem(id)), ItemDetails)
     )
     if (user.error is None) != (item.error is None):
         return to("user" if user.error is None else "item", id=id)

@@ -14,6 +14,7 @@ from service.operations import CancelJob, GetJob, ListJobs
 from service.serving import Serving
 
 ENDED = ("succeeded", "failed", "cancelled")
+STOP_POLLING = 286  # status by which htmx knows that nothing will change any more
 
 router = console_router()
 
@@ -52,7 +53,8 @@ async def get_job(request: Request, serving: TheService, id: str) -> Response:
 @router.get("/job-now")
 async def get_state(request: Request, serving: TheService, id: str) -> Response:
     """The state of one job alone."""
-    return page(request, "job-now.html", job=await _job(serving, id))
+    job = await _job(serving, id)
+    return page(request, "job-now.html", STOP_POLLING if job.has_ended else 200, job=job)
 
 
 @router.post("/cancel")

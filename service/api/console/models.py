@@ -22,6 +22,8 @@ from service.operations import ActivateModel, ModelList
 from service.operations import ListModels as AskForModels
 from service.serving import Serving
 
+DEFAULT = "als-implicit"  # in the form
+
 router = console_router()
 
 
@@ -34,7 +36,7 @@ class Row(NamedTuple):
 
 
 @router.get("/models")
-async def get_models(request: Request, serving: TheService, algorithm: str = "als") -> Response:
+async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT) -> Response:
     """The page."""
     fields = training_form.fields_of(algorithm)
     rows, jobs = await _state(serving)
@@ -73,7 +75,9 @@ async def _state(serving: Serving) -> tuple[list[Row], list[Job]]:
     """All snapshots, and the trainings that have not ended."""
     models = msgspec.json.decode(await serving.operate(AskForModels()), type=ModelList).models
     answering = [model for model in models if model.live or model.shadow]
-    reports = await asyncio.gather(*(part(serving, GetQuality(model=one.name), QualityReport) for one in answering))
+    reports = await asyncio.gather(
+        *(part(serving.answer(GetQuality(model=one.name)), QualityReport) for one in answering)
+    )
     quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
     live = {model.name: model.version for model in answering}
     rows = [Row(model, _verb(model, live.get(model.name)), quality.get(model.version)) for model in models]

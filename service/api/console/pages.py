@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from service.api.console import static_files
-from service.engine.queries import Query
 from service.errors import ServiceError
-from service.serving import Serving
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src"
@@ -71,10 +70,10 @@ class Part(NamedTuple):
     error: str | None = None
 
 
-async def part(serving: Serving, query: Query, kind: Any) -> Part:
-    """The answer to `query` as a struct of `kind`; an error of the service becomes text in the page."""
+async def part(answer: Awaitable[bytes], kind: Any) -> Part:
+    """An answer of `Serving` as a struct of `kind`; an error of the service becomes text in the page."""
     try:
-        return Part(msgspec.json.decode(await serving.answer(query), type=kind))
+        return Part(msgspec.json.decode(await answer, type=kind))
     except ServiceError as error:
         return Part(error=f"{error.title}: {error}")
 

@@ -51,23 +51,22 @@ async def get_user(
     serving: TheService,
     id: Annotated[Id, Query()],
     without: ItemOrNone = None,
-    model: str | None = None,
     offset: Offset = 0,
 ) -> Response:
     """The page. `without` is a rated item: the list is as if the user had not rated it."""
-    asked = Recommend(user=id, n=N_LISTED, explain=True, model=model or None)
-    n_ratings = min(N_RATINGS, serving.settings.max_n)
+    n, n_ratings = (min(most, serving.settings.max_n) for most in (N_LISTED, N_RATINGS))
+    asked = Recommend(user=id, n=n, explain=True)
     ratings, list_ = await asyncio.gather(
-        part(serving, UserRatings(user=id, n=n_ratings, offset=offset), RatingsOfUser),
-        part(serving, asked, Recommendation),
+        part(serving.answer(UserRatings(user=id, n=n_ratings, offset=offset)), RatingsOfUser),
+        part(serving.answer(asked), Recommendation),
     )
     if without is not None and list_.error is None:
-        imagined = Recommend(user=id, n=N_LISTED, explain=True, model=model or None, ratings=[(without, None)])
-        before, list_ = list_, await part(serving, imagined, Recommendation)
+        imagined = Recommend(user=id, n=n, explain=True, ratings=[(without, None)])
+        before, list_ = list_, await part(serving.answer(imagined), Recommendation)
     else:
         before = list_
     shown = list_ if list_.error else Part(_shown(list_.value, before.value))
-    values: dict[str, Any] = {"user": id, "without": without, "model": model, "offset": offset, "n_ratings": n_ratings}
+    values: dict[str, Any] = {"user": id, "without": without, "offset": offset, "n_ratings": n_ratings}
     return page(request, "user.html", ratings=ratings, shown=shown, **values)
 
 

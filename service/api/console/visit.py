@@ -25,12 +25,14 @@ from service.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceErro
 LOGIN = "/console/login"
 MAX_FIELDS = 200  # of a form; the longest has fewer than 40
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+# Errors that become text; all others are answered as everywhere.
 _HANDLERS: tuple[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]], ...] = (
     (ServiceError, problems.on_service_error),
     (RequestValidationError, problems.on_invalid_request),
     (InvalidInput, problems.on_invalid_input),
     (HTTPException, problems.on_http_error),
 )
+_EXPLAINED = tuple(kind for kind, _ in _HANDLERS)
 
 
 class BadForm(Forbidden):
@@ -49,7 +51,7 @@ class ConsoleRoute(APIRoute):
         async def handled(request: Request) -> Response:
             try:
                 response = await _visited(request, handler)
-            except tuple(kind for kind, _ in _HANDLERS) as error:
+            except _EXPLAINED as error:
                 response = await _explained(request, error)
             response.headers.update(pages.HEADERS)
             return response
@@ -95,10 +97,8 @@ def _sessions(request: Request) -> Sessions:
 async def _visited(request: Request, handler: Handler) -> Response:
     """The page, after the session and the token of a form were checked."""
     sessions = _sessions(request)
-    session = sessions.of_cookies(request.cookies)
-    known = session
-    if session is None and request.method == "GET":
-        session = sessions.begin()
+    known = sessions.of_cookies(request.cookies)
+    session = sessions.begin() if known is None and request.method == "GET" else known
     if session is not None:
         request.state.token, request.state.has_key = sessions.token(session), not session.is_visitor
     if request.scope["path"] != LOGIN and not sessions.may_enter(session):
@@ -139,7 +139,7 @@ async def _check_form(request: Request) -> None:
 
 async def _explained(request: Request, error: Exception) -> Response:
     """The error as the API has it, as text in a page; for a script as the API answers."""
-    (handler,) = [handler for kind, handler in _HANDLERS if isinstance(error, kind)][:1]
+    handler = next(handler for kind, handler in _HANDLERS if isinstance(error, kind))
     answer = await handler(request, error)
     if request.headers.get("accept", "").startswith("application/json"):
         return answer

@@ -283,6 +283,21 @@ def test_the_home_page_links_to_pages_that_exist(app):
     assert app.request("HEAD", "/").content == b""
 
 
+def test_without_keys_the_console_needs_no_login_but_tokens(app):
+    page = app.get("/console/overview")
+    assert (page.status_code, "Sign out" in page.text) == (200, False)
+    assert app.get("/console/login").headers["location"] == "overview"
+    for form in ({}, {"token": "another"}):
+        assert app.request("POST", "/console/activate", data=form).status_code == 403
+    for headers in ({"host": "shop.example"}, {"origin": "https://shop.example"}):
+        refused = app.request("GET", "/console/models", headers=headers)
+        assert (refused.status_code, problem(refused)) == (403, "foreign-site")
+    (token,) = set(re.findall(r'name="token" value="([^"]+)"', app.get("/console/models").text))
+    version = "als-20200101T000000-aaaa"
+    unknown = app.request("POST", "/console/activate", data={"token": token, "version": version})
+    assert (unknown.status_code, version in unknown.text) == (404, True)
+
+
 def test_the_home_page_can_load_nothing_from_elsewhere(app):
     page = app.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]

@@ -185,8 +185,13 @@ class RatingTable:
 
     def raters(self, item: int) -> NDArray[np.int32]:
         """Users who have rated `item`, ascending."""
+        return np.sort(self.raters_as_stored(item))
+
+    def raters_as_stored(self, item: int) -> NDArray[np.int32]:
+        """Users who have rated `item`, in no meaningful order: a view that the next change may move."""
         start = self._by_item.starts[item]
-        return np.sort(self._by_item.columns[0][start : start + self._by_item.lengths[item]])
+        raters: NDArray[np.int32] = self._by_item.columns[0][start : start + self._by_item.lengths[item]]
+        return raters
 
     def column(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(raters ascending, their ratings) of an item; the ratings are looked up in the raters' rows."""

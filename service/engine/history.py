@@ -90,6 +90,11 @@ class History:
         return np.flatnonzero(last_ms >= watermark.ms)
 
     @property
+    def last_rated_ms(self) -> NDArray[np.int64]:
+        """Unix milliseconds of each user's last rating, or deletion of one, int64 (U,): a view that growth replaces."""
+        return self._last_ms.values
+
+    @property
     def first_seen_ms(self) -> NDArray[np.int64]:
         """Unix milliseconds of the first entry that named each item, int64 (I,): a view that growth replaces."""
         return self._seen_ms.values

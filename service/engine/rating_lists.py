@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ratings import Rows
-from service.engine.history import History
+from service.engine.history import History, position_of
 from service.engine.listing import page
 from service.engine.rating_queries import (
     AllRatings,
@@ -25,7 +25,9 @@ from service.engine.rating_queries import (
     RatingsOfItem,
 )
 from service.errors import InvalidRequest, UnknownItem, UnknownUser
+from service.storage.events import StreamId
 
+LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together; so many take a millisecond
 USERS_PER_LOOK = 4096  # users whose ratings are looked at together
 MOST_LOOKED_AT = 200_000  # ratings; a query that looks at more answers with fewer than wanted, and a cursor
 _CURSOR = re.compile(r"([0-9a-f]{16})(?:\.(\d{1,10}))?")
@@ -39,18 +41,43 @@ class RatingLists:
         self._history = history
 
     def of_item(self, query: ItemRatings, as_of: str) -> RatingsOfItem:
-        """A page of the ratings of an item, newest first; about 0.2 µs for each rating of the item."""
+        """A page of the ratings of an item, newest first; see `_newest`."""
         history, row = self._history, self._history.items.row(query.item)
         if row is None:
             raise UnknownItem(f"item {query.item!r} has neither ratings nor attributes")
         table = history.table
-        users = table.raters(row)
-        places = places_of(table.rows, users, row)
-        newest = np.argsort(-table.positions[places], kind="stable")[query.offset : query.offset + query.n]
-        shown = places[newest]
-        columns = history.users.ids(users[newest].tolist()), shortest(table.rows.values[shown])
-        ratings = list(map(RatingOfItem, *columns, table.timestamps[shown].tolist()))
-        return RatingsOfItem(query.item, len(users), ratings, as_of)
+        users, places = (found[query.offset :] for found in self._newest(row, query.offset + query.n))
+        columns = history.users.ids(users.tolist()), shortest(table.rows.values[places])
+        ratings = list(map(RatingOfItem, *columns, table.timestamps[places].tolist()))
+        return RatingsOfItem(query.item, int(table.item_counts[row]), ratings, as_of)
+
+    def _newest(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """(users, places in the table) of the `n` newest ratings of an item.
+
+        No rating is newer than the last one of its user. So the ratings of those users are looked up who have rated
+        last, and of more of them as long as another could have a newer one. It takes 0.01 µs for each rater, and 0.4 µs
+        if nearly all of them have rated other items since. To keep raters in order of time would cost every rating 8
+        bytes, and a search for its old place.
+        """
+        table = self._history.table
+        users = table.raters_as_stored(item)
+        last_ms, n_looked_at = self._history.last_rated_ms[users], max(n, LEAST_LOOKED_AT)
+        while n_looked_at < len(users):
+            order = np.argpartition(last_ms, len(users) - n_looked_at)[-n_looked_at:]
+            found = self._ordered(item, users[order], n)
+            # Below this position are all ratings of the others, who have rated last at this millisecond or before: one
+            # has 2^21 positions.
+            border = position_of(StreamId(int(last_ms[order[0]]) + 1, 0))
+            if table.positions[found[1][-1]] >= border:
+                return found
+            n_looked_at *= 8
+        return self._ordered(item, users, n)
+
+    def _ordered(self, item: int, users: NDArray[np.int32], n: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The `n` newest ratings of an item by `users`, newest first."""
+        places = places_of(self._history.table.rows, users, item)
+        newest = np.argsort(-self._history.table.positions[places])[:n]
+        return users[newest], places[newest]
 
     def found(self, query: FindUser, as_of: str) -> Found:
         """Whether there is a user."""

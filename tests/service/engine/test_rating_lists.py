@@ -46,13 +46,18 @@ def known() -> tuple[RatingLists, dict[tuple[str, str], tuple[float, float]]]:
     return RatingLists(history), last_of_all(made)
 
 
-def test_ratings_of_an_item_are_those_of_all_users_newest_first(known) -> None:
+@pytest.mark.parametrize("looked_at", [1, 3, 4096])
+def test_ratings_of_an_item_are_those_of_all_users_newest_first(known, looked_at: int, monkeypatch) -> None:
     lists, plain = known
+    monkeypatch.setattr(rating_lists, "LEAST_LOOKED_AT", looked_at)
     for item in range(N_ITEMS):
         expected = [(user, *rated) for (user, of), rated in reversed(plain.items()) if of == f"i{item}"]
         answer = lists.of_item(ItemRatings(item=f"i{item}", n=5, offset=2), "9-0")
         assert [(one.user, one.rating, one.timestamp) for one in answer.ratings] == expected[2:7]
         assert answer.n_ratings == len(expected) > 7
+        for offset, n in ((0, 1), (0, 2), (len(expected) - 1, 5), (len(expected) + 1, 5)):
+            answer = lists.of_item(ItemRatings(item=f"i{item}", n=n, offset=offset), "9-0")
+            assert [one.user for one in answer.ratings] == [one[0] for one in expected[offset : offset + n]]
     with pytest.raises(UnknownItem):
         lists.of_item(ItemRatings(item="x"), "9-0")
 

@@ -35,7 +35,7 @@ class Applied(NamedTuple):
     """The effect of some entries. All changes of a row come before it was forgotten, so apply `forgotten` last.
 
     Attributes:
-        changes: changes of the table of ratings, at ascending positions; see `service.engine.history.position_of`.
+        changes: changes of the table of ratings, at ascending positions; see `service.engine.positions`.
         forgotten: forgotten users, in order.
         of_strengths: the effect on the table of strengths; None if it shares that of ratings.
         described: int64 (B,), items whose attributes have changed.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
-from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
+from gpu.online.rating_table import Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.attributions import Attributed, Attributions
 from service.engine.catalog import Catalog
@@ -23,6 +23,7 @@ from service.engine.documents import Documents
 from service.engine.id_table import IdTable
 from service.engine.log_windows import OneBehind, rows_of, windows
 from service.engine.merging import moving
+from service.engine.positions import ascending_from
 from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.sources import Sources
 from service.engine.strength_rows import Batch, EventRows
@@ -34,8 +35,6 @@ from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
 from service.storage.segment import entries_of
-
-LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
 
 
 class History:
@@ -163,7 +162,7 @@ class History:
 
     def positions_of(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of the next ratings and events, int64 (B,), from the Unix milliseconds of their entries."""
-        return _ascending(_first_positions(times_ms), self._next_position)
+        return ascending_from(times_ms, self._next_position)
 
     # --- one method for each kind of entry
 
@@ -312,22 +311,3 @@ class History:
         attributed = {n: Attributed(ids[n].as_py(), types[n].as_py()) for n in places}
         events = EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
         return users, items, values, timestamps, times_ms, events
-
-
-def position_of(watermark: StreamId) -> int:
-    """First position in the table of ratings from the millisecond of `watermark` on.
-
-    It is the same in every process and after any forgetting, because a position is a millisecond and a count within it.
-    """
-    return int(_first_positions(np.array([watermark.ms]))[0])
-
-
-def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first position of each millisecond."""
-    return np.minimum(times_ms, LAST_MS) * POSITIONS_A_MS
-
-
-def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:
-    """`wanted`, (B,), raised where needed so that it is at least `at_least` and strictly ascends."""
-    steps = np.arange(len(wanted))
-    return np.maximum.accumulate(np.maximum(wanted - steps, at_least)) + steps

@@ -17,8 +17,9 @@ from gpu.ranking.eligible import Eligible
 from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import Rows
 from service.engine.applied import Applied
-from service.engine.history import History, position_of
+from service.engine.history import History
 from service.engine.item_priors import ItemPriors
+from service.engine.positions import position_of
 from service.engine.shelf import Hidden
 from service.storage.content_map import ContentMap
 from service.storage.events import StreamId

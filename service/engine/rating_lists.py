@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ratings import Rows
-from service.engine.history import History, position_of
+from service.engine.history import History
 from service.engine.listing import page
+from service.engine.positions import position_of
 from service.engine.rating_queries import (
     AllRatings,
     FindUser,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from service.engine import log_windows
 from service.engine.document_queries import GetDocument, ListDocuments
-from service.engine.history import History, position_of
+from service.engine.history import History
+from service.engine.positions import position_of
 from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, RatingEvent, StreamId
 from service.storage.item_changes import Attributes, ItemChange

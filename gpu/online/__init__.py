@@ -169,6 +169,16 @@ def prepare_online(
     return _HostModel(model, table, backend, ItemIndex(model, backend), solver_of(model, backend))
 
 
+def rehearse(model: Model, backend: Backend) -> None:
+    """Compile, or load, what a device calls while models of this shape learn, so that `prepare_online` need not.
+
+    Any thread may call it. On the host it does nothing.
+    """
+    backend = weighing(model.params, backend)
+    if _learns_on_device(model.params, backend):
+        importlib.import_module("gpu.device.online.ready_model").rehearse_once(model, backend)
+
+
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
     """Peak bytes of device memory that such a model takes to follow `n_ratings`; 0 for a model on the host."""
     backend = weighing(params, backend)

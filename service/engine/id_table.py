@@ -21,12 +21,17 @@ def key_of(identifier: str) -> int:
 
 
 class IdTable:
-    """Gives ids rows in order of first appearance. A row is never reused, not even when its id is forgotten."""
+    """Gives ids rows in order of first appearance. A row is never reused, not even when its id is forgotten.
+
+    Attributes:
+        n_forgotten: how many ids were forgotten.
+    """
 
     def __init__(self) -> None:
         self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
         self._keys, self._n_keys = Growing(np.zeros(0, dtype=np.uint64)), 0
+        self.n_forgotten = 0
 
     def __len__(self) -> int:
         """Number of rows ever assigned."""
@@ -76,6 +81,7 @@ class IdTable:
         row = self._shards[hash(identifier) % N_SHARDS].pop(identifier, None)
         if row is not None:
             self._ids[row] = RETIRED
+            self.n_forgotten += 1
         return row
 
     def _added(self, identifier: str) -> int:

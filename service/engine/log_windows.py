@@ -1,19 +1,18 @@
-"""`windows`: the rows of the rating log in batches of many row groups, for the history; and `OneBehind`."""
+"""`windows`: the rows of the rating log in batches of many row groups; and threads before and behind their reader."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from service.engine.id_table import IdTable
 from service.storage.events import StreamId
 
 WINDOW_ROWS = 1 << 19  # rows, about; those of two windows take some 150 MB
+T = TypeVar("T")
 
 
 def windows(batches: Iterable[pa.RecordBatch], end: StreamId) -> Iterator[pa.RecordBatch]:
@@ -35,14 +34,13 @@ def windows(batches: Iterable[pa.RecordBatch], end: StreamId) -> Iterator[pa.Rec
     yield from _joined(held)
 
 
-def rows_of(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:
-    """Rows of the ids in a column; distinct ids are looked up once. New ones get rows in order of appearance."""
-    codes, first, inverse = np.unique(column.indices.to_numpy(), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rows = np.empty(len(codes), dtype=np.int32)
-    rows[order] = ids.rows_or_new(column.dictionary.take(pa.array(codes[order])).to_pylist())
-    rows_of_events: NDArray[np.int32] = rows[inverse]
-    return rows_of_events
+def ahead(batches: Iterable[T], pool: Executor) -> Iterator[T]:
+    """`batches`, each of which is read on another thread while the one before is used."""
+    iterator = iter(batches)
+    reading = pool.submit(next, iterator, None)
+    while (batch := reading.result()) is not None:
+        reading = pool.submit(next, iterator, None)
+        yield batch
 
 
 class OneBehind:

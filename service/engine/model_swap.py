@@ -22,7 +22,7 @@ from gpu.backend import HOST, Backend
 from gpu.decay import weighing
 from gpu.errors import NotEnoughMemory
 from gpu.memory import check_room
-from gpu.online import ReadyModel, prepare_online, room
+from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
 from service.engine import compilation, model_info
@@ -119,6 +119,7 @@ class HotSwap:
             compilation.check_cache()
             self._compile_wanted()
             self._verify_wanted()
+            self._rehearse_wanted()
             while not self._stopping.is_set():
                 if self._engine.stages.is_done("stream"):  # after the replay, so that its refits are done once
                     self.step()
@@ -153,6 +154,18 @@ class HotSwap:
                 return
             with contextlib.suppress(ServiceError):  # to load it will fail the same way, and say why
                 self._verified[version] = snapshot.verify(self._folder, version)
+
+    def _rehearse_wanted(self) -> None:
+        """Compile the device's kernels of the live models while the log is being read: it takes up to 15 seconds."""
+        for version, manifest in self._verified.items():
+            if self._stopping.is_set() or self._engine.stages.is_done("stream"):
+                return
+            try:
+                model = snapshot.load(self._folder, version, manifest).model
+                item_index.prepare(model.params.width, weighing(model.params, self._engine.backend))
+                rehearse(model, self._engine.backend)
+            except Exception as error:  # as in `_compile_wanted`
+                _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
 
     def _compile(self, places: Collection[tuple[str, Backend]], on_progress: compilation.OnProgress) -> None:
         """Compile the kernels of (algorithm, backend where it learns), once per process: models of both share them."""

@@ -58,7 +58,7 @@ class Promise(Protocol):
         ...
 
 
-class PendingQuery(Struct, frozen=True, gc=False):
+class PendingQuery(Struct, frozen=True):
     """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived."""
 
     query: Query

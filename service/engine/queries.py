@@ -170,7 +170,7 @@ class Reason(Struct, gc=False):
     contribution: float
 
 
-class ScoredItem(Struct, omit_defaults=True, gc=False):
+class ScoredItem(Struct, omit_defaults=True):
     """One line of a list; lists are ordered by `score`, except for items with a source.
 
     Attributes:
@@ -195,7 +195,7 @@ class ScoredUser(Struct, gc=False):
     score: float
 
 
-class Recommendation(Struct, gc=False):
+class Recommendation(Struct):
     """The answer to `Recommend` for one user; `user` is None for an anonymous one.
 
     Attributes:

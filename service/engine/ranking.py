@@ -37,7 +37,7 @@ from service.storage.events import StreamId
 N_REASONS = 3
 
 
-class _Slot(Struct, frozen=True, gc=False):
+class _Slot(Struct, frozen=True):
     """One list to score: its user, its model, and `answers[at]`, its destination."""
 
     answers: list[Any]

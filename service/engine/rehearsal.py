@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST, Backend
@@ -21,6 +22,7 @@ from gpu.params import params_for
 from service.engine import stand_in
 from service.engine.filter_tree import HasTag, text_of
 from service.engine.history import History
+from service.engine.known_ids import KnownIds
 from service.engine.live_model import LiveModel, learns_strengths
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.ranking import Ranking
@@ -44,6 +46,7 @@ def rehearse_history() -> None:
     history.apply([Entry(StreamId(3, 0), "merge", merge=Merge(USER, "u1"))])
     history.apply([Entry(StreamId(4, 0), "forget", subject="u1")])
     history.table.pack()
+    KnownIds(history.users).rows_of(pa.array(["new"]).dictionary_encode())
 
 
 def rehearse_model(algorithm: str, backend: Backend = HOST) -> None:

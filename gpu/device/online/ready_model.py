@@ -43,9 +43,8 @@ class ReadyDeviceModel:
         Args:
             is_rehearsed: whether a small model of the same shape learns first, once a process, to compile the kernels.
         """
-        if is_rehearsed and _shape_of(model) not in _rehearsed:
-            rehearse(model, backend)
-            _rehearsed.add(_shape_of(model))
+        if is_rehearsed:
+            rehearse_once(model, backend)
         self.model, self.table = model, table
         self.index = ItemIndex(model, backend)
         self.as_trained = AsTrained(model)
@@ -90,6 +89,14 @@ class ReadyDeviceModel:
         cupy.cuda.get_current_stream().synchronize()
 
 
+def rehearse_once(model: Model, backend: Backend) -> None:
+    """`rehearse`, if no model of this shape has been rehearsed in this process."""
+    shape = model.params, model.projections.shape[1]  # it may tell models apart that share kernels
+    if shape not in _rehearsed:
+        rehearse(model, backend)
+        _rehearsed.add(shape)
+
+
 def rehearse(model: Model, backend: Backend) -> None:
     """Let a small model learn, to compile or load from CuPy's cache all kernels that models of this shape call."""
     small = Model.zeros(model.params, model.mean, model.scale, 2, 2, n_bits=model.projections.shape[1])
@@ -108,8 +115,3 @@ def rehearse(model: Model, backend: Backend) -> None:
     online_model.agreement(2, np.array([0]))
     online_model.forget(2, *table.drop_user(2))
     online_model.settle()
-
-
-def _shape_of(model: Model) -> tuple[Params, int]:
-    """The parameters that kernels are compiled for; it may tell models apart that share kernels."""
-    return model.params, model.projections.shape[1]

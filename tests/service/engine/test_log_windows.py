@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 import pytest
 
 from service.engine import log_windows
-from service.engine.id_table import IdTable
-from service.engine.log_windows import OneBehind, rows_of, windows
+from service.engine.log_windows import OneBehind, ahead, windows
 from service.storage.events import Entry, StreamId
 from service.storage.rating_log import RatingLog
 from tests.service.logs import commit
@@ -25,14 +23,6 @@ def test_windows_hold_all_rows_up_to_the_end(
     assert [batch.column("ms").to_pylist() for batch in found] == [[1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6]]
     assert found[0].column("user").dictionary.to_pylist() == ["u1", "new", "u0"]
     assert list(windows(log.read(StreamId(7, 0)), StreamId(7, 0))) == []
-
-
-def test_ids_get_rows_in_order_of_first_appearance() -> None:
-    ids = IdTable()
-    column = pa.DictionaryArray.from_arrays(pa.array([3, 1, 3, 0], pa.int32()), ["a", "b", "unused", "d"])
-    assert rows_of(column, ids).tolist() == [0, 1, 0, 2]
-    assert ids.ids(range(len(ids))) == ["d", "b", "a"]
-    assert rows_of(column.slice(1), ids).tolist() == [1, 0, 2]
 
 
 def test_calls_run_in_order_one_behind_and_errors_are_raised() -> None:
@@ -53,3 +43,21 @@ def test_calls_run_in_order_one_behind_and_errors_are_raised() -> None:
             behind.wait()
         behind.wait()
     assert seen == [1, 2]
+
+
+def test_batches_are_read_one_ahead_and_errors_come_after_what_was_read() -> None:
+    read: list[int] = []
+
+    def batches() -> Iterator[int]:
+        for number in (1, 2):
+            read.append(number)
+            yield number
+        raise ValueError("torn")
+
+    with ThreadPoolExecutor(1) as pool:
+        found = ahead(batches(), pool)
+        assert next(found) == 1
+        assert next(found) == 2
+        assert read == [1, 2]
+        with pytest.raises(ValueError, match="torn"):
+            next(found)

@@ -31,6 +31,8 @@ class RecentKeys:
             users: rows, (B,).
             keys: (B,); an event with `NO_KEY` is always new.
         """
+        if not keys.any():
+            return np.ones(len(users), dtype=np.bool_)
         are_new, halves = np.empty(len(users), dtype=np.bool_), keys.view(np.int32).reshape(-1, 2)
         rows, done = users.astype(np.int64), 0
         while True:

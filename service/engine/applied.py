@@ -54,6 +54,8 @@ class Applied(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Applied]) -> Applied:
         """The effect of all parts in order; expects at least one part."""
+        if len(parts) == 1:
+            return parts[0]
         changes = Changes.joined([part.changes for part in parts])
         is_shared = all(part.of_strengths is None for part in parts)
         strengths = None if is_shared else cls.joined([part.strengths for part in parts])

@@ -6,6 +6,7 @@ All models of the process use its rows. One thread owns it: the engine's, or the
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -160,7 +161,7 @@ class History:
 
     def weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
         """The weight of each type of events; NaN for one that the setting does not name any more."""
-        return np.array(list(map(self._types.get, types)), dtype=np.float64)  # None becomes NaN
+        return np.fromiter(map(self._types.get, types, itertools.repeat(math.nan)), np.float64, len(types))
 
     def positions_of(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of the next ratings and events, int64 (B,), from the Unix milliseconds of their entries."""
@@ -190,7 +191,8 @@ class History:
             self.strengths.separate()
         self.n_events += len(events.keys)
         known = self.strengths.sums_before(batch)
-        changes = self._rate_items(batch.where(~events.are_events))
+        are_ratings = ~events.are_events
+        changes = self._rate_items(batch.where(are_ratings)) if are_ratings.any() else NO_CHANGES
         strengths = self.strengths.apply(batch, events, known)
         if events.attributed:
             self.attributions.note(users[events.are_events], self.strengths.are_first, events.attributed)

@@ -76,8 +76,10 @@ class RatingRun(NamedTuple):
     @property
     def attributed(self) -> dict[int, Attributed]:
         """The events with a recommendation id, by their place among the events."""
-        events = enumerate(event for entry in self.entries for event in entry.events)
-        return {n: Attributed(one.recommendation_id, one.type) for n, one in events if one.recommendation_id}
+        ids = [event.recommendation_id for entry in self.entries for event in entry.events]
+        if not any(ids):
+            return {}
+        return {n: Attributed(own, self.types[n]) for n, own in enumerate(ids) if own}
 
     @property
     def closing(self) -> Entry | None:

@@ -47,6 +47,8 @@ class Batch(NamedTuple):
 
     def where(self, rows: NDArray[np.bool_]) -> Batch:
         """The rows that a mask (B,) names."""
+        if rows.all():
+            return self
         users, items, values, timestamps, times_ms, positions = self
         return Batch(users[rows], items[rows], values[rows], timestamps[rows], times_ms[rows], positions[rows])
 
@@ -57,6 +59,7 @@ class Sums(NamedTuple):
     Attributes:
         users, items: int32 (P,), rows.
         pair_of: int64 (B,), the pair of each row of a batch.
+        ratings, rated_s: float32 and float64 (P,), the ratings of the pairs and their timestamps; NaN for none.
         sums: float32 (P,); NaN for a pair without events.
         latest: float64 (P,), Unix seconds of the latest event that may change a strength; −∞ for none.
         are_apart: bool (P,), whether the sum was in the table of sums.
@@ -65,6 +68,8 @@ class Sums(NamedTuple):
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     pair_of: NDArray[np.int64]
+    ratings: NDArray[np.float32]
+    rated_s: NDArray[np.float64]
     sums: NDArray[np.float32]
     latest: NDArray[np.float64]
     are_apart: NDArray[np.bool_]

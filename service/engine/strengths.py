@@ -72,21 +72,27 @@ class Strengths:
 
     def sums_before(self, batch: Batch) -> Sums:
         """The events so far of the pairs of a batch; call it before the table of ratings applies the batch."""
-        n_items = max(self.table.n_items, 1)
-        pairs, pair_of = np.unique(batch.users.astype(np.int64) * n_items + batch.items, return_inverse=True)
-        users, items = (rows.astype(np.int32) for rows in np.divmod(pairs, n_items))
+        pairs = batch.users.astype(np.int64) << 32 | batch.items
+        order = np.argsort(pairs)
+        ordered = pairs[order]
+        are_new = np.append(True, ordered[1:] != ordered[:-1])[: len(pairs)]
+        pair_of, firsts = np.empty(len(pairs), dtype=np.int64), order[are_new]
+        pair_of[order] = np.cumsum(are_new) - 1
+        users, items = batch.users[firsts], batch.items[firsts]
         return self._sums_of(users, items)._replace(pair_of=pair_of)
 
     def _sums_of(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Sums:
         """The events so far of distinct pairs, (P,)."""
-        (ratings, _), (apart, apart_s), (strengths, strong_s) = (
-            table.looked_up(users, items) for table in (self._ratings, self._sums, self.table)
-        )
+        strengths, strong_s = self.table.looked_up(users, items)
+        apart, apart_s = self._sums.looked_up(users, items)
+        ratings, rated_s = np.full_like(strengths, np.nan), np.full_like(strong_s, np.nan)
+        may_be_rated = np.flatnonzero(~np.isnan(strengths))  # every rated pair has a strength
+        ratings[may_be_rated], rated_s[may_be_rated] = self._ratings.looked_up(users[may_be_rated], items[may_be_rated])
         are_apart = ~np.isnan(apart)
         are_strengths = np.isnan(ratings) & ~np.isnan(strengths)
         sums = np.where(are_strengths, strengths, apart)
-        latest = np.nan_to_num(np.where(are_strengths, strong_s, apart_s), nan=-np.inf)
-        return Sums(users, items, np.arange(len(items)), sums, latest, are_apart)
+        latest = np.where(are_strengths, strong_s, np.where(are_apart, apart_s, -np.inf))
+        return Sums(users, items, np.arange(len(items)), ratings, rated_s, sums, latest, are_apart)
 
     def apply(self, batch: Batch, events: EventRows, known: Sums) -> Changes:
         """Apply a batch, after the table of ratings has applied its ratings.
@@ -98,8 +104,9 @@ class Strengths:
             The changes of strengths. Rows of one pair tell the strength after the whole batch.
         """
         changes = self._add(batch, events, known)
-        users, items, pair_of, sums, latest, _ = known
-        ratings, rated_s = self._ratings.looked_up(users, items)
+        users, items, pair_of, ratings, rated_s, sums, latest, _ = known
+        if not events.are_events.all():
+            ratings, rated_s = self._ratings.looked_up(users, items)
         self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
         strengths = _joint(ratings, sums)[pair_of[changes]]
         changed = batch.where(changes)
@@ -231,7 +238,8 @@ class Strengths:
             new = are_shown & counts
             self.showings.add(own.users[new], own.items[new], times[new])
             times[are_shown] = -np.inf  # what was only seen does not make a strength younger
-        self._weights.update(np.unique(events.weights[counts & (events.weights != 0)]).tolist())
+        if len(self._weights) < 2:  # two are a mix already
+            self._weights.update(np.unique(events.weights[counts & ~are_shown]).tolist())
         pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
         add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
         may_change = ~events.are_events
@@ -240,7 +248,7 @@ class Strengths:
 
     def _keep_apart(self, known: Sums, are_rated: NDArray[np.bool_], position: int) -> None:
         """Update the table of sums: it has those of pairs that are rated or were only seen."""
-        users, items, _, sums, latest, were_apart = known
+        users, items, *_, sums, latest, were_apart = known
         are_apart = ~np.isnan(sums) & (are_rated | (sums == 0))
         changed = are_apart | were_apart
         if changed.any():
@@ -252,4 +260,4 @@ class Strengths:
 def _joint(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[np.float32]:
     """The strengths of pairs with these ratings and sums of events, (P,), NaN for none."""
     alone = np.where(sums, sums, np.float32(np.nan))
-    return np.where(np.isnan(ratings), alone, ratings + np.nan_to_num(sums))
+    return np.where(np.isnan(ratings), alone, ratings + np.where(np.isnan(sums), np.float32(0), sums))

@@ -14,8 +14,10 @@ from gpu import param_ranges
 from gpu.params import PARAMETERS
 from service.api.schemas import Retrain
 from service.operations import SubmitTraining
+from service.storage.manifest import StoredCalibration
 
 PREFIX = "param."  # of the names of parameters among the fields
+FROM_DATA, NONE = "from the data", "none"
 FLAGS = ("activate", "shadow", "tune", "force")
 
 
@@ -23,13 +25,15 @@ class Field(NamedTuple):
     """One parameter.
 
     Attributes:
-        default: as text; empty if training computes it from the data.
+        default: as text; empty if there is none.
+        otherwise: what holds without a value and a default.
         low, high: its range; None if it has choices.
         choices: the only values, as text; empty if it has a range.
     """
 
     name: str
     default: str
+    otherwise: str
     low: float | None
     high: float | None
     choices: tuple[str, ...]
@@ -66,7 +70,8 @@ def _field(kind: Any, field: dataclasses.Field[Any]) -> Field:
     default = "" if field.default is None else _text(field.default)
     choices = param_ranges.choices_of(kind, field.name)
     low, high = param_ranges.range_of(kind, field.name) or (None, None)
-    return Field(field.name, default, low, high, tuple(_text(choice) for choice in choices))
+    otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
+    return Field(field.name, default, otherwise, low, high, tuple(_text(choice) for choice in choices))
 
 
 def _text(value: Any) -> str:

@@ -19,12 +19,13 @@ function show(before, now) {
     const found = quantile(q, before[name], now[name]);
     return found === null ? null : found * 1000;
   };
-  const device = Object.values(now.device_bytes);
+  const { arrays, taken } = now.device_bytes; // of the service, and of all processes on the GPU
+  const mb = (bytes) => (bytes === undefined ? undefined : bytes / 1e6);
   curves.reads.add(now.at_s, (count(now.reads) - count(before.reads)) / seconds);
   curves.readTimes.add(now.at_s, ms(0.99, "reads"));
   curves.freshness.add(now.at_s, ms(0.5, "freshness"), ms(0.99, "freshness"));
   curves.learned.add(now.at_s, (now.learned - before.learned) / seconds);
-  curves.memory.add(now.at_s, now.host_bytes / 1e6, device.length ? device.reduce((a, b) => a + b) / 1e6 : null);
+  curves.memory.add(now.at_s, mb(now.host_bytes), mb(arrays), mb(taken));
 }
 
 async function poll() {
@@ -38,8 +39,8 @@ async function poll() {
     const now = await answer.json();
     if (!answer.ok) throw new Error(`${now.title}: ${now.detail}`);
     // After a restart the sums begin anew: what lies between is unknown.
-    const isNewer = last !== null && now.at_s > last.at_s && count(now.reads) >= count(last.reads);
-    if (isNewer) show(last, now);
+    const hasRestarted = last !== null && (count(now.reads) < count(last.reads) || now.learned < last.learned);
+    if (last !== null && !hasRestarted && now.at_s > last.at_s) show(last, now);
     last = now;
     trouble.hidden = true;
   } catch (error) {
@@ -54,7 +55,7 @@ function begin() {
     readTimes: new Curves("read-p99", [""], milliseconds),
     freshness: new Curves("freshness", ["p50", "p99"], milliseconds),
     learned: new Curves("learned", [""], rate),
-    memory: new Curves("memory", ["host", "device"], megabytes),
+    memory: new Curves("memory", ["host", "GPU", "GPU, all processes"], megabytes),
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     Object.values(curves).forEach((one) => one.draw());

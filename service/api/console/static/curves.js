@@ -2,6 +2,7 @@
 "use strict";
 
 const POINTS = 200; // on each curve; older ones go
+const COLORS = ["--first", "--second", "--third"];
 const SHORTEST_S = 60; // seconds that a plot shows at least
 
 // The quantile q of a histogram, in its unit: linear within a bucket, as Prometheus has it. Null without values.
@@ -58,7 +59,7 @@ class Curves {
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
     const series = this.names.map((name, place) => ({
       label: name,
-      stroke: color(place ? "--second" : "--first"),
+      stroke: color(COLORS[place]),
       width: 2,
       points: { show: (plot, _, from, to) => to - from < 3 },
     }));
@@ -76,16 +77,18 @@ class Curves {
     this.plot = new uPlot(options, this.data, this.figure.querySelector(".plot"));
   }
 
+  // Adds a point to each series: null where nothing was measured, undefined where there is nothing to measure.
   add(at, ...values) {
     [at, ...values].forEach((value, place) => {
-      this.data[place].push(value);
+      this.data[place].push(value ?? null);
       if (this.data[place].length > POINTS) this.data[place].shift();
     });
     this.plot.setData(this.data);
-    const shown = this.names.map((name, place) => {
-      const value = values[place] === null ? "—" : this.text(values[place]);
-      return name ? `${name} ${value}` : value;
+    const shown = values.map((value, place) => {
+      if (value === undefined) return "";
+      const text = value === null ? "—" : this.text(value);
+      return this.names[place] ? `${this.names[place]} ${text}` : text;
     });
-    this.figure.querySelector("output").textContent = shown.join(" · ");
+    this.figure.querySelector("output").textContent = shown.filter(Boolean).join(" · ");
   }
 }

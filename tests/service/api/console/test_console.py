@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import threading
@@ -317,6 +318,7 @@ def test_pages_work_in_a_browser(service, job, page):
         first = page.until(" && ".join(f"/[1-9]/.test({one})" for one in shown) + f" && {shown[0]}")
         page.until(f"/[1-9]/.test({shown[0]}) && {shown[0]} !== '{first}'")
         assert "MB" in page.ask("document.querySelector('#memory output').textContent")
+        check_curves(page)
         for width, scheme in ((1280, "dark"), (1280, "light"), (400, "light"), (400, "dark")):
             page.look(width, scheme)
             for name in PAGES:
@@ -341,6 +343,17 @@ def test_pages_work_in_a_browser(service, job, page):
     page.open(f"{url}item?id={quote(HOSTILE, safe='')}")
     assert page.ask("document.querySelector('h1 .id').textContent") == HOSTILE
     assert page.complaints == []
+
+
+def check_curves(page: Browser) -> None:
+    """What the overview makes of two counts: rates, quantiles within buckets, and the memory of a GPU."""
+    before = {"at_s": 10, "reads": [[0.001, 5], [0.002, 5], [None, 5]], "freshness": [], "learned": 7, "host_bytes": 0}
+    now = {"at_s": 14, "reads": [[0.001, 55], [0.002, 105], [None, 105]], "freshness": [], "learned": 27}
+    now |= {"host_bytes": 6e8, "device_bytes": {"arrays": 2e9, "taken": 3e9}}
+    script = f"show({json.dumps(before)}, {json.dumps(now)}); "
+    script += "Array.from(document.querySelectorAll('.curve output'), (one) => one.textContent)"
+    expected = ["25", "1.98 ms", "p50 — · p99 —", "5", "host 600 MB · GPU 2,000 MB · GPU, all processes 3,000 MB"]
+    assert page.ask(script) == expected
 
 
 class traffic:  # noqa: N801 (a context manager)

@@ -30,12 +30,12 @@ def test_counts_are_of_reads_alone():
             metrics.requests.count(method, route, 200, seconds)
     metrics.ratings_learned.inc(7)
     metrics.freshness_seconds.observe(0.004)
-    metrics.device_bytes.labels("used").set(5e6)
+    metrics.device_bytes.labels("taken").set(5e6)
     counts = counts_of(metrics.text().decode())
     assert [bound for bound, _ in counts.reads] == [*REQUEST_SECONDS, None]
     sums = dict(counts.reads)
     assert (sums[0.0005], sums[0.001], sums[0.005], sums[5], sums[None]) == (0, 3, 5, 5, 6)
-    assert (counts.freshness[-1], counts.learned, counts.device_bytes) == ((None, 1), 7, {"used": 5e6})
+    assert (counts.freshness[-1], counts.learned, counts.device_bytes) == ((None, 1), 7, {"taken": 5e6})
     assert counts.host_bytes > 1e6
 
 
@@ -65,6 +65,11 @@ def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
     training = training_of(form)
     assert params_for(training.algorithm, json.loads(training.params)) == params_for(algorithm, {})
     assert not any((training.activate, training.shadow, training.tune, training.force))
+
+
+def test_a_form_says_what_an_empty_field_means():
+    otherwise = {field.name: field.otherwise for field in fields_of("als-implicit") if not field.default}
+    assert otherwise == {"regularization": "from the data", "alpha": "from the data", "half_life_days": "none"}
 
 
 def test_numbers_of_a_form_are_numbers_and_empty_fields_are_defaults():

@@ -183,6 +183,15 @@ def test_an_id_is_known_for_as_long_as_it_is_among_the_last() -> None:
     assert state(history)[2]["u", "a"] == 8.0
 
 
+def test_a_merged_user_keeps_the_bound_and_the_ids_of_both() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "purchase", 2.0, 1.0, "one"), ("v", "a", "purchase", 2.0, 1.0, "other"))])
+    history.apply([Entry(StreamId(2, 0), "merge", merge=Merge("u", "v"))])
+    again = [("v", "b", "view", 1.0, 1.0, "one"), ("v", "b", "view", 1.0, 1.0, "other")]
+    history.apply([event(3, *again, ("u", "b", "view", 1.0, 1.0, "one"))])  # a new user of that name
+    assert state(history)[2] == {("v", "a"): MAX_SUM, ("u", "b"): 1.0}
+
+
 def test_what_was_only_seen_and_what_is_disliked_is_known() -> None:
     history = History(TYPES)
     history.apply(

@@ -14,6 +14,7 @@ from service.storage.events import (
     ITEMS_PER_ENTRY,
     ZERO,
     Entry,
+    Merge,
     RatingEvent,
     Source,
     StreamId,
@@ -21,12 +22,14 @@ from service.storage.events import (
     encode_document,
     encode_events,
     encode_items,
+    encode_merge,
     encode_ratings,
     encode_subject,
     parse_entry,
     portions,
 )
 from service.storage.item_changes import ItemChange
+from service.storage.segment import entries_of, table_of
 
 AT = StreamId(5000, 1)
 ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())
@@ -102,6 +105,16 @@ def test_documents_are_parsed(document: Document) -> None:
     assert parse_entry(AT, encode_document(document)) == Entry(AT, "document", document=document)
 
 
+def test_merges_are_parsed_and_are_a_batch_of_their_own() -> None:
+    merge = Merge("a/b é", "b")
+    entry = parse_entry(AT, encode_merge(merge))
+    assert entry == Entry(AT, "merge", merge=merge)
+    assert entries_of(table_of([entry]).to_batches()[0]) == [entry]
+    assert [len(portion) for portion in portions([entry, entry])] == [1, 1]
+    with pytest.raises(ValueError, match="expected two users"):
+        encode_merge(Merge("a", "a"))
+
+
 def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     entry = parse_entry(AT, fields({"user": "u", "item": "i", "rating": 3}))
     assert entry.ratings == [RatingEvent("u", "i", 3.0, 5.0)]
@@ -111,6 +124,11 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     "bad",
     [
         {},
+        {b"v": b"1", b"merge": b'{"user": "a", "into": "a"}'},
+        {b"v": b"1", b"merge": b'{"user": "a"}'},
+        {b"v": b"1", b"merge": b'{"user": "a", "into": ""}'},
+        {b"v": b"1", b"merge": b'{"user": "a", "into": "b"}', b"forget": b"a"},
+        {b"v": b"1", b"merge": b'{"user": "a", "into": "b"}', b"source": b'{"name": "s", "offset": 1}'},
         {b"ratings": b"[]"},
         {b"v": b"1"},
         {b"v": b"1", b"forget": b"u", b"hide": b"i"},

@@ -18,6 +18,8 @@ from service.operations import (
     Archived,
     CancelJob,
     CheckNewIds,
+    EndedModel,
+    EndModel,
     ForgetUser,
     Forgotten,
     GetJob,
@@ -37,7 +39,18 @@ from service.operations import (
 )
 from service.runtime import Runtime
 from service.scrape import Scrape
+from service.storage import live_versions
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
+
+
+def _end_model(runtime: Runtime, name: str) -> EndedModel:
+    """End a model; no training makes it live again."""
+    live_versions.check_listed(live_versions.read_all(runtime.settings.data), name)
+    cancelled = set(runtime.jobs.cancel_trainings(name))
+    runtime.hotswap.end(name)
+    cancelled |= set(runtime.jobs.cancel_trainings(name))  # one that was submitted meanwhile
+    return EndedModel(name, sorted(cancelled))
+
 
 # Operations that wait for Redis or the disk.
 _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
@@ -61,6 +74,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ListWebhooks: lambda runtime, _: runtime.webhooks.list(),
     RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
     ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
+    EndModel: lambda runtime, asked: _end_model(runtime, asked.model),
 }
 
 

@@ -82,6 +82,12 @@ class RemoveWebhook(Struct, frozen=True, tag=True):
     webhook: str
 
 
+class EndModel(Struct, frozen=True, tag=True):
+    """Asks for an `EndedModel`, which does not answer any more. Raises `UnknownModel`, `CorruptLiveFile`."""
+
+    model: str
+
+
 class ArchiveAll(Struct, frozen=True, tag=True):
     """Asks that the rating log gets all that is acknowledged by now, for `Archived`. Raises `LogUnavailable`."""
 
@@ -124,6 +130,7 @@ Operation = (
     | CancelJob
     | ListModels
     | ActivateModel
+    | EndModel
     | ForgetUser
     | MakeWebhook
     | ListWebhooks
@@ -160,6 +167,13 @@ class ModelList(Struct):
     """All snapshots on disk."""
 
     models: list[ModelInfo]
+
+
+class EndedModel(Struct):
+    """The model that was live under `name` has ended; `cancelled` has the ids of its trainings that will stop."""
+
+    name: str
+    cancelled: list[str]
 
 
 class Forgotten(Struct):

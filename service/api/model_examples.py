@@ -72,6 +72,7 @@ _rate = {"events": 41, "users": 30, "rate": 0.6, "low": 0.462, "high": 0.724}
 _arm = {"model": MODEL, "share": 90.0, "answered": 1204, "users": 50, "types": {"view": _rate}}
 _difference = {"model": "culsh", "type": "view", "difference": 0.04, "low": -0.03, "high": 0.11}
 OF_MODELS: dict[str, Any] = {
+    "EndedModel": {"name": "home-b", "cancelled": ["5b1f0c3a9d27"]},
     "ArmBody": EXPERIMENT["arms"][0],
     "ArmReport": _arm,
     "Difference": _difference,

@@ -197,9 +197,11 @@ class Engine:
         """Let `live_model` learn all entries from now on, before it is live."""
         self.live.preparing.append(live_model)
 
-    def discard(self, live_model: LiveModel) -> None:
-        """Stop preparing `live_model`."""
-        self.live.discard(live_model)
+    def remove(self, name: str) -> None:
+        """End the live model `name`, and what its tests have shown."""
+        self.live.remove(name)
+        self._prequential.drop(name)
+        self._metrics.refits_waiting.remove(name)
 
     def try_install(self, live_model: LiveModel, *, is_patient: bool = False) -> bool:
         """Make a prepared `live_model` live if it has learned all of the history; return whether it is live.
@@ -214,7 +216,7 @@ class Engine:
             raise RuntimeError(f"{live_model.version} could not learn the ratings that came while it was prepared")
         if not (live_model.catch_up(SLICE_S) if is_patient else live_model.settle(SLICE_S)):
             return False
-        self.discard(live_model)
+        self.live.discard(live_model)
         self._ranking.install(live_model)
         self._catch_up.start()
         return True

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from service.errors import NotFound
+from service.errors import Conflict, NotFound
 
 KIND: Literal["experiment"] = "experiment"
 
@@ -15,6 +15,12 @@ class UnknownExperiment(NotFound):
     """No experiment has that id."""
 
     slug, title = "unknown-experiment", "Unknown experiment"
+
+
+class ModelInUse(Conflict):
+    """An experiment has an arm with this model."""
+
+    slug, title = "model-in-use", "Model in use"
 
 
 class Arm(Struct, frozen=True):
@@ -37,6 +43,12 @@ class CheckArms(Struct, frozen=True, tag=True):
     models: list[str]
 
 
+class CheckUnused(Struct, frozen=True, tag=True):
+    """Checks that no experiment has an arm with this model; the answer is `ArmsChecked`. Raises `ModelInUse`."""
+
+    model: str
+
+
 class GetExperiment(Struct, frozen=True, tag=True):
     """Asks for an experiment, as `ExperimentCounts`."""
 
@@ -44,7 +56,7 @@ class GetExperiment(Struct, frozen=True, tag=True):
 
 
 class ArmsChecked(Struct):
-    """All models answer."""
+    """The models can be used as asked."""
 
     as_of: str
 
@@ -82,5 +94,5 @@ class ExperimentCounts(Struct):
     as_of: str
 
 
-ExperimentQuery = CheckArms | GetExperiment
+ExperimentQuery = CheckArms | CheckUnused | GetExperiment
 ExperimentAnswer = ArmsChecked | ExperimentCounts

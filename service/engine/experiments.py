@@ -11,14 +11,17 @@ from typing import Any
 
 import msgspec
 
+from service.engine.document_queries import ListDocuments
 from service.engine.experiment_queries import (
     KIND,
     ArmCounts,
     ArmsChecked,
     CheckArms,
+    CheckUnused,
     Experiment,
     ExperimentCounts,
     GetExperiment,
+    ModelInUse,
 )
 from service.engine.history import History
 from service.engine.live_models import LiveModels
@@ -42,7 +45,11 @@ class Experiments:
         self._live, self._ids = live, ids
         self._parsed: dict[str, tuple[str, Experiment]] = {}  # by id: position, and what was put there
         self._answered: collections.Counter[tuple[str, str, str]] = collections.Counter()
-        self.answer_to: dict[type, AnswerTo] = {GetExperiment: self.report, CheckArms: self.check}
+        self.answer_to: dict[type, AnswerTo] = {
+            GetExperiment: self.report,
+            CheckArms: self.check,
+            CheckUnused: self.check_unused,
+        }
 
     def queries_of(self, query: Recommend) -> list[Recommend]:
         """`query` with the model of the arm of each of its users; users of one arm share one object.
@@ -85,6 +92,20 @@ class Experiments:
                 self._live.named(model)
             except (UnknownModel, NotReady) as error:
                 raise InvalidRequest(f"Invalid arms: {str(error).removeprefix('Invalid model: ')}") from None
+        return ArmsChecked(as_of)
+
+    def check_unused(self, query: CheckUnused, as_of: str) -> ArmsChecked:
+        """Check that no experiment has an arm with the model.
+
+        Raises:
+            ModelInUse: one has.
+        """
+        for listed in self._documents.list(ListDocuments(KIND), as_of).documents:
+            if query.model in {arm.model for arm in self._experiment(listed.name)[1].arms}:
+                raise ModelInUse(
+                    f"Invalid model: expected one that is no arm of an experiment, got {query.model!r}, an arm of"
+                    f" {listed.name!r}; DELETE or PUT this experiment first"
+                )
         return ArmsChecked(as_of)
 
     def report(self, query: GetExperiment, as_of: str) -> ExperimentCounts:

@@ -56,6 +56,11 @@ class LiveModels:
         self._all = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
         self.shadows = self._shadows
 
+    def remove(self, name: str) -> None:
+        """End the live model or shadow `name`, if there is one."""
+        self._all = {other: live_model for other, live_model in self._all.items() if other != name}
+        self.shadows = self._shadows - {name}
+
     def learn(self, applied: Applied) -> None:
         """Let all models learn what the history has just applied; one in preparation that cannot is dropped."""
         for live_model in self.all():

@@ -9,7 +9,6 @@ goes back. On any failure the old model stays; at a start the newest older versi
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import time
 from collections.abc import Collection
@@ -25,20 +24,23 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.engine import compilation, model_info
+from service.engine import compilation, model_info, model_series
 from service.engine.background import Slices
 from service.engine.engine import Engine
+from service.engine.live_file import LiveFile
 from service.engine.live_model import LiveModel, learns_strengths, rows_of
 from service.engine.model_info import ModelInfo
 from service.engine.readiness import MODELS
-from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
+from service.errors import CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
 from service.storage import live_versions, snapshot, version_names
+from service.storage.live_versions import Live
 from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
 
 POLL_S = 1.0  # seconds between two looks at `live.json`
+END_S, END_POLL_S = 2.0, 0.01  # seconds that `end` waits for the thread, and between two looks
 CATCH_UP_S = 10.0  # seconds; longest wait for a model's refits before it goes live: a heavy stream never lets them end
 
 _log = structlog.get_logger(__name__)
@@ -57,7 +59,7 @@ class HotSwap:
         self._folder = data / "snapshots"
         self._failures: dict[str, str] = {}
         self._without_room: set[str] = set()  # failed versions that did not fit into memory
-        self._is_live_file_corrupt = False
+        self._file = LiveFile(data, engine.stages)
         self._poked, self._stopping = threading.Event(), threading.Event()
         self._compiled: set[tuple[str, Backend]] = set()  # algorithms and backends whose kernels are loaded
         self._verified: dict[str, Manifest] = {}  # by version; of the start only
@@ -103,6 +105,21 @@ class HotSwap:
         live_versions.activate(self._data, version_names.name_of(version), version)
         self.poke()
         return self._info(version)
+
+    def end(self, name: str) -> None:
+        """Make no version live under `name`; its snapshots stay.
+
+        Returns when it does not answer in this process any more, or after `END_S` if this thread is loading a model.
+
+        Raises:
+            UnknownModel: none is live.
+            CorruptLiveFile, LockTimeout: `live.json` cannot be changed.
+        """
+        live_versions.end(self._data, name)
+        self.poke()
+        until_s = time.monotonic() + END_S
+        while name in self.served() and time.monotonic() < until_s:
+            time.sleep(END_POLL_S)
 
     def poke(self) -> None:
         """Make the thread look at `live.json` now."""
@@ -181,12 +198,16 @@ class HotSwap:
         self._compiled |= missing
 
     def step(self) -> None:
-        """Load every version of `live.json` that does not answer yet.
+        """Remove the models that `live.json` has no longer; load every version in it that does not answer yet.
 
         A version that failed is not tried again, unless memory was short and no other version of its name answers:
         another process, such as a training, may have freed memory meanwhile.
         """
-        for name, version in self._wanted().items():
+        if (live := self._file.read()) is None:
+            return
+        self._remove_ended(live)
+        self._follow_shadows(live)
+        for name, version in live.versions.items():
             served = self.served().get(name)
             is_due = version not in self._failures or (served is None and version in self._without_room)
             if is_due and served != version:
@@ -194,22 +215,28 @@ class HotSwap:
                 if name not in self.served() and version not in self._without_room:
                     self._swap_older(name, version)
 
+    def _remove_ended(self, live: Live) -> None:
+        for name in self._file.ended(live) & self.served().keys():
+            self._engine.run_slices(self._removing(name)).result()
+            self._show_live()
+            self._engine.backend.release()
+            _log.info("model has ended", model=name)
+
+    def _removing(self, name: str) -> Slices:
+        self._engine.remove(name)
+        yield
+
     def _wanted(self) -> dict[str, str]:
-        stages = self._engine.stages
-        try:
-            live = live_versions.read_all(self._data)
-        except CorruptLiveFile as error:
-            stages.obstruct(live_versions.LIVE_FILE, str(error))
-            if not self._is_live_file_corrupt:  # log it once
-                _log.error("no model is loaded", error=str(error))
-            self._is_live_file_corrupt = True
+        """Name to version of what is to be loaded at the start."""
+        if (live := self._file.read()) is None:
             return {}
-        stages.clear(live_versions.LIVE_FILE)
-        self._is_live_file_corrupt = False
+        self._follow_shadows(live)
+        return live.versions
+
+    def _follow_shadows(self, live: Live) -> None:
         if live.shadows != self._engine.live.shadows:
             self._engine.live.shadows = live.shadows
             self._show_live()
-        return live.versions
 
     def _swap_older(self, name: str, version: str) -> None:
         """Load the newest usable version older than `version`, or the newest of all if `version` is gone.
@@ -294,19 +321,8 @@ class HotSwap:
             while not engine.try_install(live_model, is_patient=time.monotonic() < patient_until_s):
                 yield
         except BaseException:
-            engine.discard(live_model)
+            engine.live.discard(live_model)
             raise
 
     def _show_live(self) -> None:
-        self._metrics.model_info.clear()
-        self._metrics.model_age_seconds.clear()
-        self._metrics.model_shadow.clear()
-        for name, version in self.served().items():
-            self._metrics.model_info.labels(name, version_names.shown(version)).set(1)
-            self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
-            self._metrics.model_shadow.labels(name).set(name in self._engine.live.shadows)
-
-
-def _age_s(version: str) -> float:
-    """Age of a version in seconds."""
-    return time.time() - version_names.time_of(version)
+        model_series.show(self._metrics, self.served(), self._engine.live.shadows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,6 +170,12 @@ class Jobs:
             UnknownJob: there is no such job.
         """
         return self._shown(self._table.cancel(job_id))
+
+    def cancel_trainings(self, name: str) -> Sequence[str]:
+        """Cancel the queued and running trainings of the model `name`; returns their ids."""
+        trainings = [job for job in self._table.all() if job["kind"] == TRAIN and name_of(job) == name]
+        unfinished = [job["id"] for job in trainings if job["state"] in ("queued", "running")]
+        return [self._table.cancel(job_id)["id"] for job_id in unfinished]
 
     def _submit(self, fields: dict[str, str], watermark: StreamId, *, only_one: bool) -> Job:
         job_id = secrets.token_hex(6)

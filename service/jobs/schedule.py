@@ -82,12 +82,19 @@ class Retraining:
                 return
 
     def _names(self) -> Iterable[str]:
-        """The live models; else the trained ones; else, if a schedule is set, the first default model."""
-        names = list(live_versions.read(self._settings.data))
-        names = names or sorted({version_names.name_of(version) for version in snapshot.versions(self._folder)})
+        """The live models; else the trained ones; else, if a schedule is set, the first default model.
+
+        None if the last live model was ended: it would come back.
+        """
+        live = live_versions.read_all(self._settings.data)
+        if live.is_written:
+            return list(live.versions)
+        names = sorted({version_names.name_of(version) for version in snapshot.versions(self._folder)})
         return names or (self._settings.default_models[:1] if self._has_schedule else [])
 
     def _submit(self, name: str, last: _Last) -> None:
+        if name not in self._names():  # it was ended while its ratings were counted
+            return
         attempt = self._log.last_id(), time.time()
         try:
             self._jobs.submit_training(last.algorithm, last.params, name=name, shadow=last.is_shadow)

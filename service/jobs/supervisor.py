@@ -140,6 +140,11 @@ class Supervisor:
             self._renewed_s = time.monotonic()
             if not is_ours:
                 raise _Interrupted(None)
+            self._check_wanted(job)
+
+    def _check_wanted(self, job: Job) -> None:
+        """Check that the job is not cancelled."""
+        with contextlib.suppress(StreamUnavailable):
             if "cancel" in self._table.get(job["id"]):
                 raise _Interrupted("cancelled")
 
@@ -171,7 +176,8 @@ class Supervisor:
             version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
             promoted, reason = _decision(job, last)
             if promoted:
-                live_versions.activate(self._settings.data, name_of(job), version, shadow=is_shadow(job))
+                check = functools.partial(self._check_wanted, job)  # who ends a name cancels its trainings first
+                live_versions.activate(self._settings.data, name_of(job), version, shadow=is_shadow(job), check=check)
             for gone in live_versions.prune(self._settings.data, name_of(job)):
                 _log.info("snapshot removed", version=gone)
         fields = {

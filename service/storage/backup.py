@@ -120,7 +120,9 @@ def back_up(
                 kind = CorruptLog if name.startswith("ratings/") else CorruptSnapshot
                 raise kind(f"Invalid {data / name}: expected {expected[0]}, got {found[name]}: it is torn or altered")
         listed = {name.removeprefix("ratings/"): [one] for name, one in found.items() if name.startswith("ratings/")}
-        written = {"ratings/manifest.json": log_manifest.encoded(listed), "live.json": live_versions.encoded(live)}
+        written = {"ratings/manifest.json": log_manifest.encoded(listed)}
+        if live.is_written:
+            written[live_versions.LIVE_FILE] = live_versions.encoded(live)
         written |= sealed_file.all_of(data)
         with contextlib.suppress(NotReady):  # the service never ran since there are keys
             written[signing_key.KEY_FILE] = signing_key.read(data)

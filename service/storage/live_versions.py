@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from service.errors import Conflict, CorruptLiveFile
+from service.errors import Conflict, CorruptLiveFile, UnknownModel
 from service.storage import files, snapshot, version_names
 
 LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"
@@ -26,10 +26,17 @@ _SHADOWS, _BETWEEN = "shadows", " "
 
 
 class Live(NamedTuple):
-    """Name to version of all live models, and the names of those that are shadows."""
+    """What the file has.
+
+    Attributes:
+        versions: name to version of all live models.
+        shadows: the names of those that are shadows.
+        is_written: whether there is a file. One without a version says that all names were ended.
+    """
 
     versions: dict[str, str]
     shadows: frozenset[str]
+    is_written: bool = True
 
 
 def read(data: Path) -> dict[str, str]:
@@ -50,7 +57,7 @@ def read_all(data: Path) -> Live:
         live = Live(versions, frozenset(text.split(_BETWEEN)) if text else frozenset())
         _check(live, digest)
     except FileNotFoundError:
-        return Live({}, frozenset())
+        return Live({}, frozenset(), is_written=False)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptLiveFile(
             f"Invalid {path}: expected the versions that are live, as they were written, got a torn or altered file"
@@ -78,12 +85,15 @@ def seal(data: Path) -> None:
             _write(data, live)
 
 
-def activate(data: Path, name: str, version: str, *, shadow: bool = False) -> None:
+def activate(
+    data: Path, name: str, version: str, *, shadow: bool = False, check: Callable[[], None] = lambda: None
+) -> None:
     """`set_version` for a snapshot, which no other process can remove meanwhile.
 
     Args:
         data, name, version: see `set_version`.
         shadow: whether it becomes a shadow.
+        check: called when no other process can change the file; what it raises leaves the file as it is.
 
     Raises:
         UnknownVersion: it is gone.
@@ -95,7 +105,29 @@ def activate(data: Path, name: str, version: str, *, shadow: bool = False) -> No
         live = read_all(data)
         if shadow:
             check_shadow(live, name)
+        check()
         _write(data, _with(live, name, version, shadow=shadow))
+
+
+def end(data: Path, name: str) -> None:
+    """Make no version live under `name`; its snapshots stay. It is on disk on return.
+
+    Raises:
+        UnknownModel: none is.
+        CorruptLiveFile, LockTimeout: see `set_version`.
+    """
+    with _locked(data):
+        live = read_all(data)
+        check_listed(live, name)
+        left = {other: version for other, version in live.versions.items() if other != name}
+        _write(data, Live(left, live.shadows - {name}))
+
+
+def check_listed(live: Live, name: str) -> None:
+    """Check that `name` is that of a live model or a shadow; raises `UnknownModel`."""
+    if name not in live.versions:
+        known = ", ".join(sorted(live.versions)) or "there is none"
+        raise UnknownModel(f"Invalid model: expected the name of a live one or a shadow ({known}), got {name[:64]!r}")
 
 
 def check_shadow(live: Live, name: str) -> None:

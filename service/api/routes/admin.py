@@ -12,12 +12,13 @@ from starlette.responses import Response
 from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas import MergeBody, NoParameters, Retrain, Wait, Written
+from service.engine.experiment_queries import CheckUnused
 from service.engine.model_info import ModelInfo
 from service.engine.quality_queries import GetQuality, QualityReport
 from service.engine.rating_queries import FindUser
 from service.errors import InvalidRequest
 from service.jobs.jobs import Job
-from service.operations import Forgotten, JobList, ModelList
+from service.operations import EndedModel, Forgotten, JobList, ModelList
 from service.storage.events import Merge, encode_merge, encode_subject
 
 router = APIRouter(prefix="/admin", tags=["admin"])
@@ -80,6 +81,19 @@ async def get_quality(model: PathName, query: WaitQuery, serving: TheService) ->
 async def activate_model(version: PathName, query: NoQuery, serving: TheService) -> Response:
     """Make a snapshot live under its name, without comparing it with the live one. Use it to roll back."""
     return reply(await serving.operate(operations.ActivateModel(version)), 202)
+
+
+@router.delete(
+    "/models/{name}",
+    status_code=202,
+    responses=answers(
+        EndedModel, 202, "Ended", http_404="No live model of that name", http_409="An arm of an experiment"
+    ),
+)
+async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> Response:
+    """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back."""
+    await serving.answer(CheckUnused(name), query.position)
+    return reply(await serving.operate(operations.EndModel(name)), 202)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))

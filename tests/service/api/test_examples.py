@@ -38,6 +38,7 @@ FIRST, LAST = (
         "delete_experiment",
         "revoke_key",
         "remove_webhook",
+        "end_model",
         "merge_user",
         "forget_user",
     ],
@@ -113,7 +114,8 @@ class Tried:
     def path(self, path: str, operation: dict[str, Any]) -> str:
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
-                name = "lists" if path.startswith("/admin/exports/") else parameter["name"]
+                of_path = {"/admin/exports/{job}": "lists", "/admin/models/{name}": "live"}
+                name = of_path.get(path, parameter["name"])
                 value = self.known.get(name, parameter["example"])
                 path = path.replace("{" + parameter["name"] + "}", quote(value, safe=""))
         return path
@@ -125,6 +127,9 @@ class Tried:
         assert answer.is_success, f"{method} {path} {options}: {answer.text}"
         if path == "/admin/webhooks" and method == "POST":
             self.known["webhook"] = answer.json()["id"]
+        if path == f"/admin/models/{self.known.get('live')}":  # comes back for the next example
+            self.service.request("POST", f"/admin/models/{self.known['version']}/activate")
+            eventually(lambda: self.known["live"] in self.service.runtime.hotswap.served())
         if path == "/admin/lists":
             job = answer.json()["id"]
             eventually(lambda: self.service.get(f"/admin/jobs/{job}").json()["state"] in ENDED)
@@ -134,7 +139,7 @@ class Tried:
             eventually(lambda: self.service.get(place).json()["state"] in ENDED)
             job = self.service.get(place).json()
             assert (job["state"], job["promoted"]) == ("succeeded", True), job
-            self.known |= {"job": job["id"], "version": job["version"]}
+            self.known |= {"job": job["id"], "version": job["version"], "live": job["name"]}
 
     def every_example(self, method: str, path: str, operation: dict[str, Any]) -> None:
         path = self.path(path, operation)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -153,6 +155,88 @@ def test_bad_names_are_refused(app: Local, body: dict[str, Any], status: int, de
     assert detail in refused.json()["detail"]
 
 
+def end(app: Local, name: str, **parameters: Any) -> httpx.Response:
+    return app.request("DELETE", f"/admin/models/{name}", params=parameters)
+
+
+def test_a_name_ends_and_can_come_back(app: Local) -> None:
+    version = written(app, "brief")
+    news = [("u59", f"i{item}", 5.0) for item in range(1, 40, 2) if not (7 * 59 + 3 * item) % 5][-2:]
+    last = app.rate(*news)
+    quality = "/admin/models/brief/quality"
+    assert app.get(quality, wait_for=last).json()["all"]["n"] == 2
+    eventually(lambda: 'nearfield_model_shadow{model="brief"}' in app.get("/metrics").text)
+    ended = end(app, "brief")
+    assert (ended.status_code, ended.json()) == (202, {"name": "brief", "cancelled": []})
+    for path in ("/recommend/u1", "/items/i1/neighbors", "/estimate/u1/i1"):
+        gone, unknown = app.get(path, model="brief"), app.get(path, model="never")
+        assert gone.status_code == unknown.status_code == 404
+        assert gone.json()["type"] == "urn:nearfield:problem:unknown-model"
+        assert gone.json()["detail"] == unknown.json()["detail"].replace("never", "brief")
+    assert app.get(quality).status_code == 404
+    assert not info(app, version)["live"]
+    series = r'nearfield_(model_\w+|refits_waiting)\{.*="brief"'  # counters of its swaps stay
+    eventually(lambda: not re.search(series, app.get("/metrics").text), 20)
+    again = end(app, "brief")
+    assert (again.status_code, "got 'brief'" in again.json()["detail"]) == (404, True)
+    assert app.request("POST", f"/admin/models/{version}/activate").status_code == 202
+    eventually(lambda: info(app, version)["live"])
+    assert app.get(quality).json()["all"]["n"] == 0
+    assert end(app, "brief").status_code == 202
+
+
+def test_a_shadow_ends_and_never_answers(app: Local) -> None:
+    written(app, "dim", shadow=True)
+    assert end(app, "dim").status_code == 202
+    assert app.get("/recommend/u1", model="dim").json()["detail"].endswith("got 'dim'")
+    assert "dim" not in app.runtime.hotswap.served()
+    assert "dim" not in live_versions.read_all(app.runtime.settings.data).shadows
+
+
+def test_the_trainings_of_a_name_end_with_it(app: Local) -> None:
+    written(app, "busy")
+    endless = {"algorithm": "als-implicit", "name": "busy", "params": {**SMALL, "n_epochs": 10_000}, "force": True}
+    job = app.post("/admin/retrain", endless).json()["id"]
+    assert end(app, "busy").json() == {"name": "busy", "cancelled": [job]}
+    eventually(lambda: app.get(f"/admin/jobs/{job}").json()["state"] == "cancelled", 60)
+    assert "busy" not in live_versions.read(app.runtime.settings.data)
+    assert app.get("/recommend/u1", model="busy").status_code == 404
+
+
+def test_an_arm_of_an_experiment_does_not_end(app: Local) -> None:
+    written(app, "arm")
+    arms = [{"model": "arm", "share": 50}, {"model": "home-a", "share": 50}]
+    put = app.request("PUT", "/admin/experiments/running", json={"arms": arms}).json()["stream_id"]
+    refused = end(app, "arm", wait_for=put)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:nearfield:problem:model-in-use")
+    assert "an arm of 'running'" in refused.json()["detail"]
+    assert app.get("/recommend/u1", model="arm").status_code == 200
+    ended = app.request("DELETE", "/admin/experiments/running").json()["stream_id"]
+    assert end(app, "arm", wait_for=ended).status_code == 202
+
+
+def test_a_file_that_is_torn_or_gone_ends_nothing(app: Local, data: Path) -> None:
+    path, served = data / live_versions.LIVE_FILE, app.runtime.hotswap.served()
+    intact = path.read_bytes()
+    path.write_bytes(intact[:-9])
+    refused = end(app, "home-a")
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:nearfield:problem:corrupt-live-file")
+    app.runtime.hotswap.poke()
+    eventually(lambda: app.get("/health/ready").status_code == 503)
+    for content in (None, intact):
+        path.unlink() if content is None else path.write_bytes(content)
+        app.runtime.hotswap.poke()
+        eventually(lambda: app.get("/health/ready").status_code == 200)
+        assert app.runtime.hotswap.served() == served
+
+
+def test_what_another_replica_ends_ends_here(app: Local, data: Path) -> None:
+    written(app, "shared")
+    live_versions.end(data, "shared")
+    eventually(lambda: app.get("/recommend/u1", model="shared").status_code == 404)
+    assert app.get("/recommend/u1", model="home-a").status_code == 200
+
+
 def test_named_models_and_shadows_come_back_after_a_restart(app: Local, data: Path, running: ExitStack) -> None:
     version = written(app, "dusk", shadow=True)
     running.close()
@@ -162,3 +246,21 @@ def test_named_models_and_shadows_come_back_after_a_restart(app: Local, data: Pa
     assert again.get("/recommend/u1", model="home-b2").json()["model"] == "home-b2"
     assert again.get("/recommend/u1", model="dusk").status_code == 404
     assert model_of(again) == "als-implicit"
+
+
+def test_without_the_last_name_popular_items_answer(data: Path, running: ExitStack) -> None:
+    """And no restart and no schedule brings it back."""
+    running.close()
+    settings: dict[str, Any] = {**SETTINGS, "retrain_every_ratings": 1, "retrain_share": 0.01}
+    for _ in range(2):
+        again = running.enter_context(serving(data, **settings))
+        for name in again.runtime.hotswap.served():
+            assert end(again, name).status_code == 202
+        assert again.runtime.hotswap.served() == {}
+        answer = again.get("/recommend/u1").json()
+        assert (answer["personalized"], answer["model"]) == (False, None)
+        assert any("no model is live" in warning for warning in answer["warnings"]), answer["warnings"]
+        assert again.get("/recommend/u1", model="home-a").status_code == 404
+        assert again.get("/health/ready").status_code == 200
+        running.close()
+    assert live_versions.read_all(data) == ({}, frozenset(), True)

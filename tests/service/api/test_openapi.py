@@ -65,6 +65,7 @@ OPERATIONS = {
     "get /admin/jobs/{job}": "get_job",
     "delete /admin/jobs/{job}": "cancel_job",
     "get /admin/models": "list_models",
+    "delete /admin/models/{name}": "end_model",
     "get /admin/models/{model}/quality": "get_quality",
     "post /admin/models/{version}/activate": "activate_model",
     "put /admin/items/{item}/hidden": "hide_item",
@@ -78,7 +79,10 @@ ROUTES = OPERATIONS.keys()
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 NOTHING_TO_BREAK = {
     *("get /health/live", "get /health/ready", "get /metrics"),  # no parameters
-    *("delete /admin/jobs/{job}", "post /admin/models/{version}/activate"),  # one, which may be any text
+    *(
+        "delete /admin/jobs/{job}",
+        "post /admin/models/{version}/activate",
+    ),  # one, which may be any text
     *("get /admin/keys", "delete /admin/keys/{key}"),
     *("get /admin/webhooks", "delete /admin/webhooks/{webhook}"),
     *("get /admin/exports", "get /admin/exports/{job}"),

@@ -56,6 +56,16 @@ def submitted(settings: Settings, log: RatingLog, jobs: Jobs) -> list[str | None
     return [job.algorithm for job in jobs.list()]
 
 
+def test_what_was_ended_is_not_trained_again(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
+    live_since(tmp_path, hours_ago=9, watermark="10-0", n_ratings=100)
+    rate(log, 11, 5000)
+    live_versions.end(tmp_path, "culsh")
+    settings = Settings(data=tmp_path, retrain_every_hours=1, retrain_every_ratings=1)
+    assert submitted(settings, log, jobs) == []
+    live_since(tmp_path, hours_ago=8, watermark="10-0", n_ratings=100)
+    assert submitted(settings, log, jobs) == ["culsh"]
+
+
 def test_nothing_is_trained_that_nobody_asked_for(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
     rate(log, 10, 5000)
     assert submitted(Settings(data=tmp_path), log, jobs) == []

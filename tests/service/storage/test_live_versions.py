@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, CorruptLiveFile, LockTimeout, UnknownVersion
+from service.errors import Conflict, CorruptLiveFile, LockTimeout, UnknownModel, UnknownVersion
 from service.storage import live_versions
 from service.storage.files import FileLock
 
@@ -107,3 +107,31 @@ def test_every_altered_byte_of_a_file_with_shadows_is_noticed(tmp_path: Path) ->
         if intact[position] not in b" \n":
             with pytest.raises(CorruptLiveFile, match=str(path)):
                 live_versions.read_all(tmp_path)
+
+
+def test_a_name_ends_and_the_others_stay(tmp_path: Path) -> None:
+    for name in "abc":
+        live_versions.set_version(tmp_path, name, f"{name}{SUFFIX}")
+    live_versions.end(tmp_path, "b")
+    assert live_versions.read(tmp_path) == {name: f"{name}{SUFFIX}" for name in "ac"}
+    with pytest.raises(UnknownModel, match=r"expected the name of a live one or a shadow \(a, c\), got 'b'"):
+        live_versions.end(tmp_path, "b")
+    for name in "ac":
+        live_versions.end(tmp_path, name)
+    assert live_versions.read_all(tmp_path) == ({}, frozenset(), True)
+    with pytest.raises(UnknownModel, match="there is none"):
+        live_versions.end(tmp_path, "a")
+
+
+def test_what_a_check_refuses_does_not_go_live(tmp_path: Path) -> None:
+    """As when a name ends while its training is about to promote."""
+
+    def check() -> None:
+        raise Conflict("ended")
+
+    (tmp_path / "snapshots" / f"a{SUFFIX}").mkdir(parents=True)
+    live_versions.activate(tmp_path, "a", f"a{SUFFIX}")
+    live_versions.end(tmp_path, "a")
+    with pytest.raises(Conflict, match="ended"):
+        live_versions.activate(tmp_path, "a", f"a{SUFFIX}", check=check)
+    assert live_versions.read(tmp_path) == {}

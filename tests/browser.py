@@ -34,6 +34,10 @@ def find() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
+class Refused(Exception):
+    """The browser refuses a command, such as one for a page that it has just left."""
+
+
 class Browser:
     """One page of a browser.
 
@@ -93,7 +97,8 @@ class Browser:
         os.write(self._write, json.dumps(message).encode() + b"\0")
         for answer in self._messages():
             if answer.get("id") == number:
-                assert "error" not in answer, answer
+                if "error" in answer:
+                    raise Refused(f"{method}: {answer['error']}")
                 return answer["result"]
         raise AssertionError("the browser has ended")
 
@@ -118,10 +123,12 @@ class Browser:
     def until(self, script: str) -> Any:
         """The first truthy value of an expression."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not (value := self.ask(script)):
+        while True:
+            with contextlib.suppress(Refused):  # the page is about to change
+                if value := self.ask(script):
+                    return value
             assert time.monotonic() < deadline, f"not within the time: {script}"
             time.sleep(0.05)
-        return value
 
     def screenshot(self, path: Path) -> None:
         """Write what the window shows as PNG."""

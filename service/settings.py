@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     fronts: NonNegativeInt | None = Field(
         None,
         description="Processes that speak HTTP, before one process with the models; 0: one process does all. Unset: 0"
-        " on one or two cores, else half of the cores, at most 8. With data_sets at least 1.",
+        " on one or two cores, else one for four cores, at least 1 and at most 4. With data_sets at least 1.",
     )
 
     api_key: Keys = Field(

@@ -1,8 +1,8 @@
 """`Engine`: one thread that owns the history and the live models, and the queues into it.
 
 The thread answers all waiting requests as one batch. Scoring comes first, but a learning batch never waits longer than
-`LEARNING_WAIT_S`. Learning and the preparation of models run in slices of a few milliseconds between the batches. Only
-this thread changes models or history, so neither needs a lock.
+`LEARNING_WAIT_S`, and less while few requests wait. Learning and the preparation of models run in slices of a few
+milliseconds between the batches. Only this thread changes models or history, so neither needs a lock.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from service.storage.rating_log import RatingLog
 from service.threads import PartThread, unheard
 
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
+CROWD = 64  # waiting requests from which on learning waits so long; before fewer of them it waits less
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
 QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
 BACKGROUND_WAIT_S = 0.100  # seconds; longest time between two slices of background work while requests keep coming
@@ -257,7 +258,8 @@ class Engine:
         self._answer(pending_queries)
         now = time.monotonic()
         is_idle = not pending_queries and not self._pending_queries  # else a slice would follow each batch
-        if self._has_events() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
+        patience_s = LEARNING_WAIT_S * min(len(self._pending_queries) / CROWD, 1.0)
+        if self._has_events() and now - self._learning_since() >= patience_s:
             self._learn_slice(is_idle=is_idle)
         elif self._background and (is_idle or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()

@@ -31,8 +31,8 @@ from service.settings import Settings
 from service.storage.redis_server import runtime_folder
 
 FEW_CORES = 2  # with so few, one process answers more: several would only take turns
-CORES_PER_FRONT = 2
-MOST_FRONTS = 8  # by default
+CORES_PER_FRONT = 4
+MOST_FRONTS = 4  # by default; the engine answers fewer reads for more of them, which send it smaller frames
 # Seconds for the fronts to answer what is in flight; the archiver needs less.
 FRONTS_STOP_S = GRACE_S + 3.0
 FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
@@ -43,12 +43,12 @@ _log = structlog.get_logger(__name__)
 
 
 def n_fronts(settings: Settings) -> int:
-    """The setting `fronts`; by default 0 on one or two cores, and on more of them half their number, at most eight.
+    """The setting `fronts`; by default 0 on one or two cores, and on more of them one for four, at least 1, at most 4.
 
     At least 1 if there are several data sets, each of which has an engine's process.
     """
     n_cores = tuning.n_cores()
-    usual = 0 if n_cores <= FEW_CORES else min(n_cores // CORES_PER_FRONT, MOST_FRONTS)
+    usual = 0 if n_cores <= FEW_CORES else min(max(n_cores // CORES_PER_FRONT, 1), MOST_FRONTS)
     return max(usual if settings.fronts is None else settings.fronts, int(bool(settings.data_sets)))
 
 

@@ -283,6 +283,11 @@ def test_decision_notes_have_their_three_parts():
         assert headings == ["Motivation", "Decision", "Consequences"], note.name
 
 
+def test_decision_notes_have_a_number_each():
+    numbers = [note.name[:4] for note in (ROOT / "docs" / "decisions").glob("[0-9]*.md")]
+    assert len(set(numbers)) == len(numbers)
+
+
 def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]

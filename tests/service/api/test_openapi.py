@@ -88,6 +88,7 @@ NOTHING_TO_BREAK = {
     *("get /admin/exports", "get /admin/exports/{job}"),
 }
 EXAMPLES = 25  # per route and mode
+TIMEOUT_S = 60.0  # an export starts a process, which waits for a processor beside other tests
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +191,7 @@ def test_no_request_makes_the_service_fail(api, route, mode):
     )
     @given(case=api[path][method].as_strategy(generation_mode=mode))
     def check(case):
-        response = case.call()
+        response = case.call(timeout=TIMEOUT_S)
         if response.status_code == 503 and response.json()["type"].endswith("not-seen-yet"):
             return  # what a position in the future gets
         case.validate_response(response, checks=CHECKS)

@@ -172,9 +172,7 @@ def test_a_cursor_of_another_service_is_refused(still: World) -> None:
 def test_a_cursor_ends_with_its_model() -> None:
     world = World()
     cursor, popular = (world.ask(LISTS[name], cursor="").next for name in ("user", "popular"))
-    successor = live(world.history, models()[0])
-    successor.manifest = msgspec.structs.replace(successor.manifest, version="als-implicit-2")
-    world.ranking.install(successor)
+    world.ranking.install(live(world.history, models()[0], number=2))
     with pytest.raises(Gone, match=r"als-implicit-1 is not live any more: begin again with `cursor=`"):
         world.ask(LISTS["user"], cursor=cursor)
     assert world.ask(LISTS["popular"], cursor=popular).items

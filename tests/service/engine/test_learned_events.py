@@ -62,12 +62,14 @@ def copy_of(model: Model) -> Model:
     return Model(model.params, model.mean, model.scale, arrays, model.calibration)
 
 
-def live(history: History, model: Model, watermark: str = "2000-0", *, has_events: bool = False) -> LiveModel:
+def live(
+    history: History, model: Model, watermark: str = "2000-0", *, has_events: bool = False, number: int = 1
+) -> LiveModel:
     name, users = model.params.algorithm, np.arange(model.n_users)
     rows = np.where([bool(history.users.id(user)) for user in users.tolist()], users, -1), np.arange(model.n_items)
     params, n_users, n_items = dataclasses.asdict(model.params), model.n_users, model.n_items
     manifest = Manifest(
-        f"{name}-1", name, params, model.mean, model.scale, {}, watermark, n_users, n_items, {}, FORMAT,
+        f"{name}-{number}", name, params, model.mean, model.scale, {}, watermark, n_users, n_items, {}, FORMAT,
         has_events=has_events,
     )  # fmt: skip
     table = history.table_of(has_strengths=learns_strengths(model, manifest))

@@ -17,7 +17,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-b
   --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types kernels coverage format docs lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types kernels coverage format docs clients lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then buil
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m deploy.generate
 	$(BIN)/zensical build --strict --clean
+
+clients: $(VENV)/dev $(VENV)/clients/made ## write the generated parts of clients/ anew
+	$(BIN)/python -m clients.generate
 
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv
@@ -102,4 +105,10 @@ $(VENV)/base: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/dev: $(VENV)/base
 	@echo 'Installing the tools for development'
 	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# The generator of the Python client, in an environment of its own: it needs an older typer.
+$(VENV)/clients/made: $(BIN)/python clients/python/generator.txt
+	@$(PYTHON) -m venv $(VENV)/clients
+	@$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --requirement clients/python/generator.txt
 	@touch $@

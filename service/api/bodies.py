@@ -82,14 +82,6 @@ async def body_of(request: Request) -> Body:
     return Body(await request.body(), _kind(request.headers.get("content-type", "").encode("latin-1")) == NDJSON)
 
 
-def described(element: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """The body of a route that takes elements with this schema, for the OpenAPI document; `limits` are of the array."""
-    lines = {"type": "string", "description": f"One {element['title']} as JSON in each line."}
-    several = {"oneOf": [element, {"type": "array", "items": element, **limits}]}
-    content = {JSON.decode(): {"schema": several}, NDJSON.decode(): {"schema": lines}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 def _limited(receive: Receive, max_bytes: int) -> Receive:
     n_bytes = 0
 

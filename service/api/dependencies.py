@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-import msgspec
 from fastapi import Depends, Header, Path
 from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.auth import Keys
+from service.api.bodies import JSON, NDJSON
+from service.api.components import component, component_of, reference_to
 from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
 from service.api.schemas import ProblemDocument
@@ -20,8 +21,6 @@ from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving
 from service.storage.events import MAX_OFFSET, Source
 
-REFERENCE = "#/components/schemas/{name}"
-DOCUMENTED: dict[str, Any] = {}
 GONE = "The model of the cursor is not live any more"
 PERCENT_ENCODED_ID = "Percent-encoded, so any character may occur in it."
 
@@ -110,32 +109,35 @@ def answers(
         description: description of the answer.
         errors: descriptions by status, such as `http_404="…"`.
     """
-    schema = _schema(kind)
-    content = {"application/json": {"schema": schema}}
+    content = {"application/json": {"schema": component_of(kind)}}
     responses: dict[int | str, dict[str, Any]] = {status: {"description": description, "content": content}}
     return responses | {int(name.removeprefix("http_")): problem(text) for name, text in errors.items()}
+
+
+def elements(name: str, element: dict[str, Any], **limits: int) -> dict[str, Any]:
+    """The body of a route that takes elements, for the OpenAPI document.
+
+    Args:
+        name: of the schema of one element, which is added to `DOCUMENTED`.
+        element: this schema.
+        limits: of the array.
+    """
+    one = component(name, element)
+    lines = {"type": "string", "description": f"One {name} as JSON in each line."}
+    several = {"oneOf": [one, {"type": "array", "items": one, **limits}]}
+    content = {JSON.decode(): {"schema": several}, NDJSON.decode(): {"schema": lines}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def problem(description: str) -> dict[str, Any]:
     """One error of a route, for the OpenAPI document."""
     return {
         "description": description,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+        "content": {MEDIA_TYPE: {"schema": reference_to("ProblemDocument")}},
     }
 
 
-def _any(_: type) -> dict[str, Any]:
-    return {"description": "Any JSON value"}
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    """Add the schema of `kind` to `DOCUMENTED`, and return a reference to it."""
-    references, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
-    DOCUMENTED.update(components)
-    return references[0]
-
-
-_schema(ProblemDocument)
+component_of(ProblemDocument)
 COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     400: problem("The request cannot be read"),
     401: problem("The key is missing or wrong"),

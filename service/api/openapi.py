@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from service import data_sets
 from service.api import auth
 from service.api.auth import ADMIN_PREFIX, Keys
-from service.api.dependencies import DOCUMENTED
+from service.api.components import DOCUMENTED, with_references
 from service.api.examples import add_examples
 from service.api.gateway import FastRequest, FastRoute
 
@@ -26,7 +26,8 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
     """
     if app.openapi_schema is None or app.state.documented_as_open != _open_kinds(keys):
         app.state.documented_as_open = _open_kinds(keys)
-        result = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        result: dict[str, Any] = with_references(made)
         components = result.setdefault("components", {})
         components.setdefault("schemas", {}).update(DOCUMENTED)
         components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.bodies import body_of, described
-from service.api.dependencies import ItemId, TheService, answers, check_n, reply
+from service.api.bodies import body_of
+from service.api.components import component
+from service.api.dependencies import ItemId, TheService, answers, check_n, elements, reply
 from service.api.elements import judged, parsed, read_elements
 from service.api.filter_parser import PARAMETERS
 from service.api.item_parser import ItemJudge
@@ -57,17 +58,14 @@ _ATTRIBUTES = {
         "description": "As many numbers as those of the other items. Places an item that nobody has rated.",
     },
 }
-_PATCH = {"type": "object", "title": "ItemPatch", "additionalProperties": False, "properties": _ATTRIBUTES}
+_PATCH = component("ItemPatch", {"type": "object", "additionalProperties": False, "properties": _ATTRIBUTES})
 _ITEM: dict[str, Any] = {
     "type": "object",
-    "title": "Item",
     "required": ["item"],
     "additionalProperties": False,
     "properties": {"item": _TEXT | {"examples": [ITEM]}, **_ATTRIBUTES},
 }
-
-
-_ITEMS_BODY = described(_ITEM, maxItems=MAX_ITEMS)
+_ITEMS_BODY = elements("PostedItem", _ITEM, maxItems=MAX_ITEMS)
 _PATCH_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _PATCH}}}}
 NoQuery = Annotated[NoParameters, Query()]
 

@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from service.api.bodies import body_of, described
-from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, reply
+from service.api.bodies import body_of
+from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, elements, reply
 from service.api.elements import Body, Intake
 from service.api.event_parser import read_events
 from service.api.gateway import FastRequest
@@ -50,7 +50,6 @@ _TIME = {
 }
 _RATING: dict[str, Any] = {
     "type": "object",
-    "title": "Rating",
     "required": ["user", "item", "rating"],
     "additionalProperties": False,
     "properties": {
@@ -62,7 +61,6 @@ _RATING: dict[str, Any] = {
 }
 _EVENT: dict[str, Any] = {
     "type": "object",
-    "title": "Event",
     "required": ["user", "item", "type"],
     "additionalProperties": False,
     "properties": {
@@ -98,9 +96,10 @@ _EVENT: dict[str, Any] = {
         },
     },
 }
+_RATINGS_BODY, _EVENTS_BODY = elements("PostedRating", _RATING), elements("PostedEvent", _EVENT)
 
 
-@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_RATING))
+@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_RATINGS_BODY)
 async def post_ratings(
     request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
 ) -> Response:
@@ -109,7 +108,7 @@ async def post_ratings(
     return reply(await take_ratings(serving, await body_of(request), started, source), 202)
 
 
-@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_EVENT))
+@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_EVENTS_BODY)
 async def post_events(
     request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
 ) -> Response:

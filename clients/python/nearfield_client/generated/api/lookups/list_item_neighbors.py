@@ -1,0 +1,333 @@
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from ... import errors
+from ...client import AuthenticatedClient, Client
+from ...models.item_neighbors import ItemNeighbors
+from ...models.list_item_neighbors_filter import ListItemNeighborsFilter
+from ...models.problem_document import ProblemDocument
+from ...types import UNSET, Response, Unset
+
+
+def _get_kwargs(
+    item: str,
+    *,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> dict[str, Any]:
+
+    params: dict[str, Any] = {}
+
+    params["wait_for"] = wait_for
+
+    params["n"] = n
+
+    params["model"] = model
+
+    params["cursor"] = cursor
+
+    params["available"] = available
+
+    json_filter_: dict[str, Any] | Unset = UNSET
+    if not isinstance(filter_, Unset):
+        json_filter_ = filter_.to_dict()
+    if not isinstance(json_filter_, Unset):
+        params.update(json_filter_)
+
+    params = {k: v for k, v in params.items() if v is not UNSET and v is not None}
+
+    _kwargs: dict[str, Any] = {
+        "method": "get",
+        "url": "/items/{item}/neighbors".format(
+            item=quote(str(item), safe=""),
+        ),
+        "params": params,
+    }
+
+    return _kwargs
+
+
+def _parse_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> ItemNeighbors | ProblemDocument | None:
+    if response.status_code == 200:
+        response_200 = ItemNeighbors.from_dict(response.json())
+
+        return response_200
+
+    if response.status_code == 400:
+        response_400 = ProblemDocument.from_dict(response.json())
+
+        return response_400
+
+    if response.status_code == 401:
+        response_401 = ProblemDocument.from_dict(response.json())
+
+        return response_401
+
+    if response.status_code == 403:
+        response_403 = ProblemDocument.from_dict(response.json())
+
+        return response_403
+
+    if response.status_code == 404:
+        response_404 = ProblemDocument.from_dict(response.json())
+
+        return response_404
+
+    if response.status_code == 410:
+        response_410 = ProblemDocument.from_dict(response.json())
+
+        return response_410
+
+    if response.status_code == 413:
+        response_413 = ProblemDocument.from_dict(response.json())
+
+        return response_413
+
+    if response.status_code == 414:
+        response_414 = ProblemDocument.from_dict(response.json())
+
+        return response_414
+
+    if response.status_code == 415:
+        response_415 = ProblemDocument.from_dict(response.json())
+
+        return response_415
+
+    if response.status_code == 422:
+        response_422 = ProblemDocument.from_dict(response.json())
+
+        return response_422
+
+    if response.status_code == 429:
+        response_429 = ProblemDocument.from_dict(response.json())
+
+        return response_429
+
+    if response.status_code == 500:
+        response_500 = ProblemDocument.from_dict(response.json())
+
+        return response_500
+
+    if response.status_code == 503:
+        response_503 = ProblemDocument.from_dict(response.json())
+
+        return response_503
+
+    if client.raise_on_unexpected_status:
+        raise errors.UnexpectedStatus(response.status_code, response.content)
+    else:
+        return None
+
+
+def _build_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> Response[ItemNeighbors | ProblemDocument]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    item: str,
+    *,
+    client: AuthenticatedClient,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> Response[ItemNeighbors | ProblemDocument]:
+    """List Item Neighbors
+
+     The items most similar to one item.
+
+    Args:
+        item (str): Percent-encoded, so any character may occur in it.
+        wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
+            503 after two seconds.
+        n (int | Unset): How many results.
+        model (str | Unset): Name of a live model; default: the first of `default_models`.
+        cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
+            with equal parameters.
+        available (bool | Unset): Whether to leave out items that are not available now.
+        filter_ (ListItemNeighborsFilter | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[ItemNeighbors | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        item=item,
+        wait_for=wait_for,
+        n=n,
+        model=model,
+        cursor=cursor,
+        available=available,
+        filter_=filter_,
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+
+def sync(
+    item: str,
+    *,
+    client: AuthenticatedClient,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> ItemNeighbors | ProblemDocument | None:
+    """List Item Neighbors
+
+     The items most similar to one item.
+
+    Args:
+        item (str): Percent-encoded, so any character may occur in it.
+        wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
+            503 after two seconds.
+        n (int | Unset): How many results.
+        model (str | Unset): Name of a live model; default: the first of `default_models`.
+        cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
+            with equal parameters.
+        available (bool | Unset): Whether to leave out items that are not available now.
+        filter_ (ListItemNeighborsFilter | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        ItemNeighbors | ProblemDocument
+    """
+
+    return sync_detailed(
+        item=item,
+        client=client,
+        wait_for=wait_for,
+        n=n,
+        model=model,
+        cursor=cursor,
+        available=available,
+        filter_=filter_,
+    ).parsed
+
+
+async def asyncio_detailed(
+    item: str,
+    *,
+    client: AuthenticatedClient,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> Response[ItemNeighbors | ProblemDocument]:
+    """List Item Neighbors
+
+     The items most similar to one item.
+
+    Args:
+        item (str): Percent-encoded, so any character may occur in it.
+        wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
+            503 after two seconds.
+        n (int | Unset): How many results.
+        model (str | Unset): Name of a live model; default: the first of `default_models`.
+        cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
+            with equal parameters.
+        available (bool | Unset): Whether to leave out items that are not available now.
+        filter_ (ListItemNeighborsFilter | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[ItemNeighbors | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        item=item,
+        wait_for=wait_for,
+        n=n,
+        model=model,
+        cursor=cursor,
+        available=available,
+        filter_=filter_,
+    )
+
+    response = await client.get_async_httpx_client().request(**kwargs)
+
+    return _build_response(client=client, response=response)
+
+
+async def asyncio(
+    item: str,
+    *,
+    client: AuthenticatedClient,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> ItemNeighbors | ProblemDocument | None:
+    """List Item Neighbors
+
+     The items most similar to one item.
+
+    Args:
+        item (str): Percent-encoded, so any character may occur in it.
+        wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
+            503 after two seconds.
+        n (int | Unset): How many results.
+        model (str | Unset): Name of a live model; default: the first of `default_models`.
+        cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
+            with equal parameters.
+        available (bool | Unset): Whether to leave out items that are not available now.
+        filter_ (ListItemNeighborsFilter | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        ItemNeighbors | ProblemDocument
+    """
+
+    return (
+        await asyncio_detailed(
+            item=item,
+            client=client,
+            wait_for=wait_for,
+            n=n,
+            model=model,
+            cursor=cursor,
+            available=available,
+            filter_=filter_,
+        )
+    ).parsed

@@ -1,0 +1,29 @@
+"""The generated parts of the clients are what the generators make of the document that the service serves."""
+
+from __future__ import annotations
+
+import filecmp
+from pathlib import Path
+
+import pytest
+
+from clients import generate
+
+
+def test_the_copy_of_the_document_is_that_of_the_service() -> None:
+    """It needs no generator: no change of a route or a schema can leave the clients behind."""
+    assert generate.DOCUMENT.read_text("utf-8") == generate.text_of(generate.document()), "run `make clients`"
+
+
+def test_the_python_client_is_what_the_generator_makes(tmp_path: Path) -> None:
+    if generate.tool(generate.PYTHON_TOOL) is None:
+        pytest.skip(f"missing: {generate.PYTHON_TOOL}; `make clients` installs it")
+    generate.write_python(tmp_path / "generated")
+    names = {path.relative_to(tmp_path / "generated") for path in (tmp_path / "generated").rglob("*.py")}
+    committed = {path.relative_to(generate.GENERATED_PYTHON) for path in generate.GENERATED_PYTHON.rglob("*.py")}
+    assert len(names) > 100
+    assert names == committed
+    _, differing, unreadable = filecmp.cmpfiles(
+        tmp_path / "generated", generate.GENERATED_PYTHON, map(str, names), shallow=False
+    )
+    assert (differing, unreadable) == ([], []), "run `make clients`"

@@ -1,0 +1,126 @@
+"""The Python client against a real service."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from nearfield_client import Nearfield, RequestFailed, answer, each
+from nearfield_client.generated.api.admin import get_stats, list_ratings
+from nearfield_client.generated.api.items import get_item, list_items
+from nearfield_client.generated.api.lookups import list_item_ratings, list_user_ratings, list_users
+from nearfield_client.generated.api.operation import get_metrics, get_ready
+from nearfield_client.generated.api.recommendations import list_popular, recommend_several, recommend_user
+from nearfield_client.generated.models import ListItemsFilter, PostedItem, PostedRating, Recommendation, UsersBody
+
+from clients import generate
+from tests.service.process import Service
+
+KEYS = {"api_key": "key-of-every-client", "admin_key": "key-of-the-admins"}
+N_USERS, N_ITEMS = 30, 8
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    service = Service(
+        tmp_path_factory.mktemp("clients") / "data", backend="host", log_level="error", worker=False, **KEYS
+    )
+    yield str(service.client.base_url)
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Nearfield]:
+    """With the key of the admins; the service knows some ratings and items."""
+    with Nearfield(address, KEYS["admin_key"]) as client:
+        with client.ratings() as batch:
+            for number in range(N_USERS * N_ITEMS // 2):
+                user, item = f"u{number % N_USERS}", f"i{(number * 7) % N_ITEMS}"
+                batch.add(PostedRating(user, item, float(1 + number % 5)))
+        with client.items() as items:
+            items.add({"item": "i0", "tags": {"genre": ["noir"]}})
+            items.add(PostedItem("i1", published="never"))
+        assert (items.accepted, items.n_rejected, items.rejected[0].position) == (1, 1, 1)
+        assert "published" in items.rejected[0].error
+        yield client
+
+
+def test_what_was_written_is_read(client: Nearfield) -> None:
+    with client.ratings() as batch:
+        batch.add({"user": "ann", "item": "new", "rating": 5})
+    assert client.position.latest == batch.stream_id
+    ratings = answer(list_user_ratings.sync("ann", client=client))
+    assert [(one.item, one.rating) for one in ratings.ratings] == [("new", 5.0)]
+    with client.events() as events:
+        events.add({"user": "ann", "item": "i1", "type": "purchase"})
+    listed = answer(recommend_user.sync("ann", client=client, n=N_ITEMS + 1))
+    assert {"new", "i1"}.isdisjoint(one.item for one in listed.items)
+
+
+def test_another_client_waits_for_a_position_that_it_is_told(address: str, client: Nearfield) -> None:
+    with client.ratings() as batch:
+        batch.add({"user": "told", "item": "i1", "rating": 5})
+    with Nearfield(address, KEYS["api_key"]) as other:
+        assert batch.stream_id is not None
+        other.wait_for(batch.stream_id)
+        assert answer(list_user_ratings.sync("told", client=other)).n_ratings == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", ".", "..", "%2F", "x?y=1&z", "名前"])
+def test_any_id_can_be_named(client: Nearfield, name: str) -> None:
+    with client.ratings() as batch:
+        batch.add({"user": name, "item": "i1", "rating": 3.0})
+    assert answer(list_user_ratings.sync(name, client=client)).user == name
+
+
+def test_listings_are_read_page_by_page(client: Nearfield) -> None:
+    everyone = [one.user for one in each(list_users.sync, client=client, n=7)]
+    assert len(everyone) == len(set(everyone))
+    assert {f"u{number}" for number in range(N_USERS)} <= set(everyone)
+    noir = ListItemsFilter.from_dict({"tag.genre": "noir"})
+    assert [one.item for one in each(list_items.sync, client=client, n=1, filter_=noir)] == ["i0"]
+    stored = {(one.user, one.item) for one in each(list_ratings.sync, client=client, n=11)}
+    assert len(stored) == answer(get_stats.sync(client=client)).ratings
+    raters = [one.user for one in each(list_item_ratings.sync, "i0", client=client, n=4)]
+    assert sorted(raters) == sorted({user for user, item in stored if item == "i0"})
+
+
+def test_a_list_is_read_page_by_page(client: Nearfield) -> None:
+    whole = answer(recommend_user.sync("stranger", client=client, n=6)).items
+    pages = each(recommend_user.sync, "stranger", client=client, n=2)
+    assert [next(pages).item for _ in whole] == [one.item for one in whole]
+
+
+def test_several_users_are_asked_for_at_once(client: Nearfield) -> None:
+    lists = answer(recommend_several.sync(client=client, body=UsersBody(["u0", "u1"], n=2)))
+    assert isinstance(lists, list)
+    assert [(one.user, len(one.items)) for one in lists if isinstance(one, Recommendation)] == [("u0", 2), ("u1", 2)]
+
+
+def test_refusals_are_errors(address: str, client: Nearfield) -> None:
+    with pytest.raises(RequestFailed, match="404 Unknown item: item 'nothing'") as refused:
+        answer(get_item.sync("nothing", client=client))
+    assert refused.value.slug == "unknown-item"
+    with Nearfield(address) as nobody:
+        assert answer(get_ready.sync(client=nobody)).status == "ready"
+        with pytest.raises(RequestFailed, match="401 Not authorized: Invalid X-API-Key"):
+            answer(list_popular.sync(client=nobody))
+        with pytest.raises(RequestFailed, match="401"), nobody.ratings() as batch:
+            batch.add({"user": "ann", "item": "i1", "rating": 1})
+
+
+def test_texts_are_read_as_they_are(client: Nearfield) -> None:
+    assert b"nearfield_ready 1.0" in get_metrics.sync_detailed(client=client).content
+
+
+def test_the_examples_of_its_readme_run(address: str) -> None:
+    text = (generate.PYTHON / "README.md").read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 5
+    known: dict[str, object] = {}
+    for example in examples:
+        exec(example.replace("http://localhost:8000", address).replace("the key", KEYS["admin_key"]), known)
+    assert isinstance(known["client"], Nearfield)
+    known["client"].get_httpx_client().close()
+    assert isinstance(known["n_users"], int) and known["n_users"] > 2_500

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -13,10 +14,14 @@ import structlog
 import uvicorn
 
 from service.api.app import Application
+from service.api.problems import CLOSE
 from service.errors import InvalidSetting
 from service.settings import Settings
 
 BACKLOG = 2048  # connections that the kernel may queue
+DRAIN_S = 3.0  # most seconds for which a service that stops goes on to take requests
+QUIET_S = 0.25  # seconds without a new, or a leaving, client after which it takes no more
+DRAIN_POLL_S = 0.02  # seconds
 GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
 NEVER_S = 10**9  # seconds: the guard of a connection closes it when it is idle
 SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
@@ -46,6 +51,19 @@ class Server(uvicorn.Server):
             return
         await super().startup([])
         self.servers += [self._accept(listener, self._protocol) for listener in sockets or ()]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn at the stop, which would close connections on which a request may be under way."""
+        await self._drain()
+        await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Answer with `Connection: close` until all clients that send requests have left."""
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        self._app.drain()
+        end_s = time.monotonic() + DRAIN_S
+        while time.monotonic() < min(end_s, self._app.busy_s + QUIET_S):
+            await asyncio.sleep(DRAIN_POLL_S)
 
     def _protocol(self) -> asyncio.Protocol:
         return self._app.connection(config=self.config, server_state=self.server_state, app_state={})

@@ -79,6 +79,7 @@ class Application(FastAPI):
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
         self.state.sessions = Sessions(serving.settings, lambda: self.gateway.keys)
+        self.state.is_stopping = False
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
         self._rate = rate
@@ -108,6 +109,17 @@ class Application(FastAPI):
     def n_connections(self) -> int:
         """Open connections."""
         return self._connections.n_open
+
+    @property
+    def busy_s(self) -> float:
+        """See `ConnectionTable.busy_s`."""
+        return self._connections.busy_s
+
+    def drain(self) -> None:
+        """Be ready no more, so that balancers look elsewhere, and close each connection after one more answer."""
+        for app in (self, *self._further.values()):
+            app.state.is_stopping = True
+        self._connections.drain()
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""

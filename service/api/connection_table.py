@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -67,7 +68,10 @@ class Guarded(Protocol):
 
     Attributes:
         n_unsent: bytes of answers that are written but not sent.
+        must_close: whether the connection closes after the present, or the next, answer.
     """
+
+    must_close: bool
 
     @property
     def n_unsent(self) -> int:
@@ -86,6 +90,9 @@ class ConnectionTable:
     Args:
         limits: see `ConnectionLimits`.
         group: the name under which an address counts; None for an address that is not limited, such as a proxy.
+
+    Attributes:
+        busy_s: when a client last connected or, while the service stops, left (`time.monotonic`).
     """
 
     def __init__(self, limits: ConnectionLimits, group: Callable[[str], str | None]) -> None:
@@ -98,6 +105,8 @@ class ConnectionTable:
         self._watched: dict[Guarded, None] = {}
         self._lingering: set[Guarded] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self.busy_s = float("-inf")
+        self._is_draining = False
 
     @property
     def n_open(self) -> int:
@@ -109,6 +118,8 @@ class ConnectionTable:
 
         If there are too many connections for health, the oldest of them is ended: a probe sends its request at once.
         """
+        self.busy_s = time.monotonic()
+        connection.must_close = self._is_draining
         group = self._group(address)
         n_of_group = 0 if group is None else self._n_of_group.get(group, 0)
         if len(self._groups) < self.limits.max_connections and n_of_group < self.limits.per_address:
@@ -123,6 +134,8 @@ class ConnectionTable:
 
     def discard(self, connection: Guarded) -> None:
         """Forget a connection that is closed."""
+        if self._is_draining:
+            self.busy_s = time.monotonic()
         self.unwatch(connection)
         self._for_health.pop(connection, None)
         self._lingering.discard(connection)
@@ -131,6 +144,13 @@ class ConnectionTable:
             self._n_of_group[group] -= 1
             if not self._n_of_group[group]:
                 del self._n_of_group[group]
+
+    def drain(self) -> None:
+        """From now on, close each connection after one more answer."""
+        self._is_draining = True
+        for connection in (*self._groups, *self._for_health):
+            connection.must_close = True
+            self.busy_s = time.monotonic()
 
     def too_many(self) -> Overloaded:
         """The error of a connection that may only ask for health."""

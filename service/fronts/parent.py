@@ -26,15 +26,15 @@ from service.fronts.acceptor import OpenConnections
 from service.fronts.child import IN_ORDER, NOT_STARTED, Child
 from service.fronts.engine_process import Announcement
 from service.fronts.front_process import Place, Shared
-from service.http_server import GRACE_S, url_of
+from service.http_server import DRAIN_S, GRACE_S, url_of
 from service.settings import Settings
 from service.storage.redis_server import runtime_folder
 
 FEW_CORES = 2  # with so few, one process answers more: several would only take turns
 CORES_PER_FRONT = 4
 MOST_FRONTS = 4  # by default; the engine answers fewer reads for more of them, which send it smaller frames
-# Seconds for the fronts to answer what is in flight; the archiver needs less.
-FRONTS_STOP_S = GRACE_S + 3.0
+# Seconds for the fronts to let clients leave and to answer what is in flight; the archiver needs less.
+FRONTS_STOP_S = DRAIN_S + GRACE_S + 2.0
 FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
 CHECK_EVERY_S = 0.1  # seconds
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from service.api.connection_table import SHARE, ConnectionLimits, ConnectionTable
@@ -9,6 +10,7 @@ from service.api.connection_table import SHARE, ConnectionLimits, ConnectionTabl
 
 class Connection:
     n_unsent = 0
+    must_close = True  # until it is added
 
     def __init__(self, table: ConnectionTable) -> None:
         self.table, self.was_asked_to_leave = table, False
@@ -54,6 +56,29 @@ def test_closed_connections_count_no_longer() -> None:
             full.discard(connection)
     assert full.n_open == 0
     assert not full._n_of_group
+
+
+def test_every_connection_closes_after_an_answer_from_the_stop_on() -> None:
+    some = table(8)
+    early, late = Connection(some), Connection(some)
+    some.add(early, "a")
+    assert not early.must_close
+    some.drain()
+    some.add(late, "a")
+    assert early.must_close
+    assert late.must_close
+
+
+def test_who_comes_or_leaves_during_a_stop_makes_it_last() -> None:
+    idle = table(8)
+    idle.drain()
+    assert idle.busy_s == float("-inf"), "nobody is there to wait for"
+    some = table(8)
+    (one,) = admitted(some, "a", 1)
+    for act in (some.drain, lambda: some.discard(one), lambda: some.add(Connection(some), "a")):
+        before_s = time.monotonic()
+        act()
+        assert before_s <= some.busy_s <= time.monotonic()
 
 
 def test_the_number_of_lingering_connections_is_limited() -> None:

@@ -26,12 +26,9 @@ async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
 async def get_ready(query: Annotated[NoParameters, Query()], request: Request, serving: TheService) -> Response:
-    """200 when all ratings are read and every live model answers. Without any model, only ratings are needed.
-
-    503 from the signal to stop on, while all other requests are still answered.
-    """
+    """200 when all ratings are read and every live model answers. Without any model, only ratings are needed."""
     if request.app.state.is_stopping:
-        raise NotReady("the service is stopping", 0.0)
+        raise NotReady("the service is stopping", 0.0)  # all other requests are still answered
     ready = await serving.operate(GetReadiness())
     for name, further in request.app.state.further.items():
         try:

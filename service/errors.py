@@ -28,7 +28,7 @@ ServiceError (500)
 │   ├── NewerEntry: a newer version wrote an entry; upgrade this process
 │   ├── CorruptLiveFile, and CorruptFile in `service.storage.sealed_file`: live.json, or another file, is altered
 │   ├── NotReady: ratings are still being read, or the requested model is being prepared
-│   ├── StaleScenario, in `service.engine.document_queries`
+│   ├── StaleScenario, in `service.engine.document_queries`; StoreUnavailable (StoreRefused: 502), in `service.storage`
 │   └── NotSeenYet, Overloaded: `wait_for` was not reached in time; too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
 │   └── NewerSnapshot: a newer version wrote it

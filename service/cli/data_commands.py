@@ -1,4 +1,4 @@
-"""Commands on the data of a service: `nearfield export | backup | restore | deploy | replay`."""
+"""Commands on the data of a service: `nearfield export | backup | restore | deploy | push | pull | replay`."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
@@ -104,6 +104,42 @@ def deploy(
         with Client(address_of(url, data_set), settings.own_key("admin_key")) as client:
             version = deployment.deploy(model, settings.data, client)
     Printer(as_json=False).line({"live": version})
+
+
+@app.command(short_help="Send a model to an object store.")
+def push(
+    model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
+    target: Annotated[
+        str, typer.Argument(help="s3://, gs:// or az:// with bucket and prefix, or file:///PATH.", metavar="URL")
+    ],
+) -> None:
+    """Copy a model to a store, below its version, after checking every file. Needs the extra registry."""
+    from service.cli import registry
+
+    with progress("Sending", None) as bar:
+        url, is_new = registry.push(model, target, bar.expect, bar.advance)
+    Printer(as_json=False).line({"pushed" if is_new else "unchanged": url, "next": f"nearfield pull {url}"})
+
+
+@app.command(short_help="Fetch a model from an object store.")
+def pull(
+    source: Annotated[
+        str, typer.Argument(help="URL that `nearfield push` printed; http:// and https:// too.", metavar="URL")
+    ],
+    data: Data = None,
+    data_set: DataSet = None,
+) -> None:
+    """Copy a model into the data folder of a service, after checking every file. It is not live yet.
+
+    Needs the extra registry.
+    """
+    from service.cli import registry
+
+    settings = arguments.settings({"data": data}, data_set)
+    os.umask(PRIVATE)
+    with progress("Fetching", None) as bar:
+        path = registry.pull(source, settings.data, bar.advance_bytes)
+    Printer(as_json=False).line({"pulled": path, "next": f"nearfield deploy {path} --data {settings.data}"})
 
 
 @app.command(short_help="Rebuild the state of a service at a position.")

@@ -6,7 +6,6 @@ import shutil
 import time
 from pathlib import Path
 
-from gpu.algorithms import ALGORITHMS
 from service.client import Client
 from service.errors import InvalidRequest, LockTimeout
 from service.jobs.export_rows import log_of
@@ -14,7 +13,8 @@ from service.jobs.forget import without_forgotten
 from service.storage import exclusion, files, live_versions, snapshot, snapshot_files, version_names
 from service.storage.backup_files import new_folder
 from service.storage.events import StreamId
-from service.storage.manifest import Manifest
+from service.storage.files import FileLock
+from service.storage.manifest import Manifest, check_known
 from service.storage.rating_log import RatingLog
 
 LIVE_TIMEOUT_S, POLL_S = 120.0, 0.2
@@ -36,14 +36,11 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
         LockTimeout: a user is being forgotten.
         RequestFailed: the service refuses it.
     """
-    folder = _folder_of(source)
+    folder = folder_of(source)
     manifest = snapshot.verify(folder.parent, folder.name)
     log = log_of(data)
     _check_fit(folder, manifest, log)
-    lock = exclusion.try_take(data, shared=True)
-    if lock is None:
-        raise LockTimeout(f"Lock of {data / 'snapshots'}: a user is being forgotten; try again when this job has ended")
-    with lock:
+    with locked(data):
         _copy(folder, data / "snapshots" / folder.name)
         snapshot.verify(data / "snapshots", folder.name)
         version = without_forgotten(data, log, folder.name)
@@ -54,7 +51,16 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
     return version
 
 
-def _folder_of(source: Path) -> Path:
+def locked(data: Path) -> FileLock:
+    """The lock by which nobody is forgotten in the snapshots of `data`; raises `LockTimeout` if somebody is now."""
+    lock = exclusion.try_take(data, shared=True)
+    if lock is None:
+        raise LockTimeout(f"Lock of {data / 'snapshots'}: a user is being forgotten; try again when this job has ended")
+    return lock
+
+
+def folder_of(source: Path) -> Path:
+    """The folder of a version: `source`, or the newest one in it; raises `InvalidRequest` if there is none."""
     if (source / snapshot.MANIFEST_FILE).exists():
         return source.resolve()
     versions = snapshot.versions(source)
@@ -64,9 +70,7 @@ def _folder_of(source: Path) -> Path:
 
 
 def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
-    if manifest.algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise InvalidRequest(f"Invalid {folder.name}: expected one of {known}, got {manifest.algorithm!r}: upgrade")
+    check_known(manifest)
     if (watermark := StreamId.parse(manifest.watermark)) > (last := log.last_id()):
         raise InvalidRequest(
             f"Invalid {folder.name}: expected a model of this log, up to {last}, got one trained up to {watermark}"

@@ -16,7 +16,7 @@ from gpu.calibration import Calibration, Kind, before_calibration
 from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
 from gpu.ratings import NO_MIDDLE
-from service.errors import NewerSnapshot
+from service.errors import InvalidRequest, NewerSnapshot
 
 FORMAT = 3
 # Defaults in the time of format 1 that have changed since. All other defaults are the same today.
@@ -127,6 +127,15 @@ def read(content: bytes) -> Manifest:
     if manifest.format < FORMAT:
         manifest = _with_names_of_today(manifest)
     return _of_format_1(manifest) if manifest.format == 1 else manifest
+
+
+def check_known(manifest: Manifest) -> None:
+    """Check that this version knows the algorithm; raises `InvalidRequest`."""
+    if manifest.algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise InvalidRequest(
+            f"Invalid {manifest.version}: expected one of {known}, got {manifest.algorithm!r}: upgrade"
+        )
 
 
 def changed(params: Params) -> dict[str, Any]:

@@ -25,9 +25,11 @@ CLIENTS = Path(__file__).parent
 DOCUMENT = CLIENTS / "openapi.json"
 PYTHON = CLIENTS / "python"
 GENERATED_PYTHON = PYTHON / "nearfield_client" / "generated"
-PYTHON_TOOL = "openapi-python-client"
+TYPESCRIPT = CLIENTS / "typescript"
+GENERATED_TYPESCRIPT = TYPESCRIPT / "src" / "generated" / "openapi.ts"
+PYTHON_TOOL, TYPESCRIPT_TOOL, COMPILER = "openapi-python-client", "openapi-typescript", "tsc"
 # Where `make clients` installs the tools, and where else they may be.
-TOOLS = (Path(sys.prefix) / "clients" / "bin", *os.get_exec_path())
+TOOLS = (Path(sys.prefix) / "clients" / "bin", TYPESCRIPT / "node_modules" / ".bin", *os.get_exec_path())
 LEFT_OUT = {"example", "examples", "default"}
 LINES = "application/x-ndjson"
 NAMES = {"properties", "schemas"}  # their keys are names of fields and schemas, not words of the document
@@ -81,6 +83,11 @@ def write_python(target: Path) -> None:
     )
 
 
+def write_typescript(target: Path) -> None:
+    """Write the types to the file `target`."""
+    _run(TYPESCRIPT_TOOL, DOCUMENT, "--output", target)
+
+
 def _run(name: str, *arguments: object) -> None:
     found = tool(name)
     if found is None:
@@ -93,3 +100,4 @@ def _run(name: str, *arguments: object) -> None:
 if __name__ == "__main__":
     DOCUMENT.write_text(text_of(document()), "utf-8")
     write_python(GENERATED_PYTHON)
+    write_typescript(GENERATED_TYPESCRIPT)

@@ -27,3 +27,12 @@ def test_the_python_client_is_what_the_generator_makes(tmp_path: Path) -> None:
         tmp_path / "generated", generate.GENERATED_PYTHON, map(str, names), shallow=False
     )
     assert (differing, unreadable) == ([], []), "run `make clients`"
+
+
+def test_the_typescript_types_are_what_the_generator_makes(tmp_path: Path) -> None:
+    if generate.tool(generate.TYPESCRIPT_TOOL) is None:
+        pytest.skip(f"missing: {generate.TYPESCRIPT_TOOL}; `make clients` installs it")
+    generate.write_typescript(tmp_path / "openapi.ts")
+    made = (tmp_path / "openapi.ts").read_text("utf-8")
+    assert made.count("\n") > 1000
+    assert made == generate.GENERATED_TYPESCRIPT.read_text("utf-8"), "run `make clients`"

@@ -309,3 +309,8 @@ def secret(variable: str) -> str:
     if value := os.environ.get(variable):
         return value
     raise InvalidSetting(f"Invalid variable {variable}: expected a key, got none")
+
+
+def variable_of_others(name: str) -> str | None:
+    """The value of an environment variable of another program that we keep to; None if it is unset or empty."""
+    return os.environ.get(name) or None

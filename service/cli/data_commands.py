@@ -110,10 +110,16 @@ def deploy(
 def push(
     model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
     target: Annotated[
-        str, typer.Argument(help="s3://, gs:// or az:// with bucket and prefix, or file:///PATH.", metavar="URL")
+        str,
+        typer.Argument(
+            help="s3://, gs:// or az:// with bucket and prefix, file:///PATH, or models:/NAME@ALIAS.", metavar="URL"
+        ),
     ],
 ) -> None:
-    """Copy a model to a store, below its version, after checking every file. Needs the extra registry."""
+    """Copy a model to a store, below its version, after checking every file. Stores need the extra registry.
+
+    models:/NAME registers it at the MLflow server of MLFLOW_TRACKING_URI; an alias such as @champion then names it.
+    """
     from service.cli import registry
 
     with progress("Sending", None) as bar:
@@ -131,7 +137,7 @@ def pull(
 ) -> None:
     """Copy a model into the data folder of a service, after checking every file. It is not live yet.
 
-    Needs the extra registry.
+    Stores need the extra registry. models:/NAME@ALIAS or models:/NAME/NUMBER is a model of MLFLOW_TRACKING_URI.
     """
     from service.cli import registry
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from service.cli.deploy import folder_of, locked
 from service.jobs.export_rows import log_of
 from service.jobs.forget import without_forgotten
-from service.storage import snapshot_transfer
+from service.settings import variable_of_others
+from service.storage import mlflow_registry, snapshot_transfer
+from service.storage.mlflow_registry import Address, Credentials, Server
 from service.storage.object_store import ObjectStore, OnBytes
 
 
@@ -16,10 +18,15 @@ def push(model: Path, target: str, on_total: OnBytes, on_bytes: OnBytes) -> tupl
 
     Args:
         model: the folder of a version, or a folder of several versions; then the newest is used.
-        target: URL of the folder of all versions.
+        target: URL of the folder of all versions, or the address of a registered model of MLflow.
         on_total, on_bytes: see `snapshot_transfer.push`.
     """
-    store, folder = ObjectStore(target), folder_of(model)
+    folder = folder_of(model)
+    if target.startswith(mlflow_registry.PREFIX):
+        address = Address.of(target)
+        with _mlflow() as server:
+            return mlflow_registry.push(folder.parent, folder.name, server, address, on_total, on_bytes)
+    store = ObjectStore(target)
     is_new = snapshot_transfer.push(folder.parent, folder.name, store, on_total, on_bytes)
     return f"{store.url}/{folder.name}", is_new
 
@@ -30,17 +37,31 @@ def pull(source: str, data: Path, on_bytes: OnBytes) -> Path:
     Users who were forgotten in `data` are removed from it.
 
     Args:
-        source: URL of the folder of a version.
+        source: URL of the folder of a version, or the address of a version that is registered in MLflow.
         data: the folder of a service, which may run or not, or none yet.
         on_bytes: see `snapshot_transfer.pull`.
 
     Raises:
         LockTimeout: a user is being forgotten.
     """
-    url, _, version = source.rstrip("/").rpartition("/")
-    store = ObjectStore(url)
     with locked(data):
-        version = snapshot_transfer.pull(store, version, data / "snapshots", on_bytes)
+        version = _pulled(source, data / "snapshots", on_bytes)
         if (data / "ratings").is_dir():
             version = without_forgotten(data, log_of(data), version)
     return data / "snapshots" / version
+
+
+def _pulled(source: str, folder: Path, on_bytes: OnBytes) -> str:
+    if source.startswith(mlflow_registry.PREFIX):
+        address = Address.of(source)
+        with _mlflow() as server:
+            return mlflow_registry.pull(server, address, folder, on_bytes)
+    url, _, version = source.rstrip("/").rpartition("/")
+    return snapshot_transfer.pull(ObjectStore(url), version, folder, on_bytes)
+
+
+def _mlflow() -> Server:
+    """The server that MLflow's own variables name."""
+    names = "USERNAME", "PASSWORD", "TOKEN"
+    credentials = Credentials(*(variable_of_others(f"MLFLOW_TRACKING_{name}") for name in names))
+    return Server(variable_of_others("MLFLOW_TRACKING_URI"), credentials)

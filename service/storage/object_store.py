@@ -214,7 +214,7 @@ def check_url(url: str) -> None:
         raise InvalidRequest(f"Invalid URL: {error}") from None
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise InvalidRequest(f"Invalid URL: expected {known}, got {parts.scheme or 'no scheme'}")
+        raise InvalidRequest(f"Invalid URL: expected {known} or models:/, got {parts.scheme or 'no scheme'}")
     if has_secret:
         raise InvalidRequest(
             f"Invalid URL {parts.scheme}://…: expected no user, password, query or fragment, got one; credentials come"

@@ -22,6 +22,7 @@ from service.storage import files, live_versions, object_store, snapshot
 from service.storage.events import Entry, StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.segment import table_of
+from tests.service.mlflow_server import MLflowServer
 from tests.service.object_server import ObjectServer
 from tests.service.planted import entries
 
@@ -45,6 +46,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(out: Path, tmp_path: Path) -> Path:
     """A copy that a test may alter."""
     return Path(shutil.copytree(out / VERSION, tmp_path / "out" / VERSION))
+
+
+@pytest.fixture
+def mlflow(monkeypatch: pytest.MonkeyPatch):
+    with MLflowServer() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+        yield server
 
 
 @pytest.fixture
@@ -106,19 +114,19 @@ def test_s3_takes_long_files_in_parts(server: ObjectServer, model: Path, tmp_pat
 
 
 @pytest.mark.parametrize("change", ["flipped", "truncated", "missing"])
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_what_is_not_as_it_was_pushed_is_refused(
-    server: ObjectServer, model: Path, tmp_path: Path, name, change, capsys
-) -> None:
+def test_what_is_not_as_it_was_pushed_is_refused(server: ObjectServer, model: Path, tmp_path: Path, change, capsys):
     run(["push", str(model), "s3://bucket/models"])
-    path = f"/bucket/models/{VERSION}/{name}"
-    content = server.objects.pop(path)
-    if change != "missing":
-        server.objects[path] = content[:-2] if change == "truncated" else bytes([content[0] ^ 1]) + content[1:]
-    code = run(["pull", f"s3://bucket/models/{VERSION}", "--data", str(tmp_path / "data")])
-    assert code == (2 if (name, change) == ("manifest.json", "missing") else 1)
-    assert name.replace(".sha256", ".json") in capsys.readouterr().err
-    assert held(tmp_path / "data") == set()
+    pushed = dict(server.objects)
+    for name in sorted(FILES):
+        path = f"/bucket/models/{VERSION}/{name}"
+        content = server.objects.pop(path)
+        if change != "missing":
+            server.objects[path] = content[:-2] if change == "truncated" else bytes([content[0] ^ 1]) + content[1:]
+        code = run(["pull", f"s3://bucket/models/{VERSION}", "--data", str(tmp_path / "data")])
+        assert code == (2 if (name, change) == ("manifest.json", "missing") else 1)
+        assert name in capsys.readouterr().err
+        assert held(tmp_path / "data") == set()
+        server.objects.update(pushed)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +173,7 @@ def test_a_damaged_model_and_none_are_not_pushed(server: ObjectServer, model: Pa
 @pytest.mark.parametrize(
     ("url", "code", "reason"),
     [
-        ("ftp://host/models", 2, "expected s3://, gs://, az://, file://, http://, https://, got ftp"),
+        ("ftp://host/models", 2, "expected s3://, gs://, az://, file://, http://, https:// or models:/, got ftp"),
         ("models", 2, "got no scheme"),
         ("s3://", 2, "expected s3://BUCKET/PREFIX"),
         ("file://relative", 2, "expected file:///PATH"),
@@ -229,14 +237,91 @@ def test_killed_processes_leave_nothing_that_counts(server: ObjectServer, model:
             assert any(path.endswith("arrays.safetensors") for path in server.objects)
             assert run(["pull", f"{url}/{VERSION}", "--data", str(data)]) == 2
             assert f"there is no snapshot at {url}/{VERSION}" in capsys.readouterr().err
+            assert run(command) == 0
         else:
             assert all(name.startswith(".") for name in held(data))
             assert snapshot.versions(data / "snapshots") == []
-        with started(*command, *options) as process:
-            told, complaint = process.communicate(timeout=60)
-        assert (process.returncode, complaint) == (0, "")
-        assert told.startswith("pushed" if command[0] == "push" else f"pulled {data}/snapshots/{VERSION}")
+            with started(*command, *options) as process:
+                told, complaint = process.communicate(timeout=60)
+            assert (process.returncode, complaint) == (0, "")
+            assert told.startswith(f"pulled {data}/snapshots/{VERSION}")
     assert held(data) == {VERSION}
+
+
+def test_a_model_is_registered_and_its_alias_is_pulled(
+    mlflow: MLflowServer, model, tmp_path: Path, capsys, monkeypatch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t")
+    mlflow.token = "t"
+    data = tmp_path / "data"
+    assert run(["push", str(model), "models:/our films@champion"]) == 0
+    assert run(["push", str(model), "models:/our films"]) == 0
+    assert run(["push", str(model), "models:/our films@challenger"]) == 0
+    told = [line.split("  next")[0] for line in capsys.readouterr().out.splitlines()]
+    names = [f"models:/our films{end}" for end in ("@champion", "/1", "@challenger")]
+    assert told == [f"pushed {names[0]}", f"unchanged {names[1]}", f"unchanged {names[2]}"]
+    assert mlflow.artifacts == {f"0/0/artifacts/{VERSION}/{name}": (model / name).read_bytes() for name in FILES}
+    assert mlflow.runs == ["FINISHED"]
+    for source in names:
+        assert run(["pull", source, "--data", str(data)]) == 0
+        assert snapshot.verify(data / "snapshots", VERSION)
+    assert run(["push", str(altered(model, n_ratings=7)), "models:/our films@champion"]) == 1
+    assert f"models:/our films/1 is another snapshot of {VERSION}" in capsys.readouterr().err
+    mlflow.token = "other"
+    assert run(["push", str(model), "models:/our films"]) == 1
+    assert "MLFLOW_TRACKING_TOKEN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "manifest.json"])
+def test_what_mlflow_has_only_a_part_of_is_refused(mlflow: MLflowServer, model, tmp_path: Path, name, capsys) -> None:
+    pulling = ["pull", "models:/films@champion", "--data", str(tmp_path / "data")]
+    mlflow.broken = name
+    assert run(["push", str(model), "models:/films@champion"]) == 1
+    assert "--serve-artifacts" in capsys.readouterr().err
+    assert (mlflow.runs, mlflow.models, mlflow.aliases) == (["FAILED"], {"films": []}, {})
+    assert run(pulling) == 2
+    assert "there is no model models:/films@champion" in capsys.readouterr().err
+    mlflow.broken = ""
+    assert run(["push", str(model), "models:/films@champion"]) == 0
+    mlflow.artifacts[f"0/1/artifacts/{VERSION}/{name}"] += b" "
+    assert run(pulling) == 1
+    assert name in capsys.readouterr().err
+    assert held(tmp_path / "data") == set()
+
+
+def test_artifacts_may_be_in_an_object_store(mlflow: MLflowServer, server: ObjectServer, model, tmp_path: Path, capsys):
+    mlflow.root = "s3://bucket/mlruns"
+    assert run(["push", str(model), "models:/films@champion"]) == 0
+    assert f"/bucket/mlruns/0/0/artifacts/{VERSION}/manifest.json" in server.objects
+    assert run(["pull", "models:/films@champion", "--data", str(tmp_path / "data")]) == 0
+    assert held(tmp_path / "data") == {VERSION}
+    mlflow.root = "file:///srv/mlruns"
+    assert run(["push", str(model), "models:/other"]) == 2
+    assert "expected an object store, or a server with --serve-artifacts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "uri", "code", "reason"),
+    [
+        ("pull", "models:/films", None, 2, "expected models:/films@ALIAS or models:/films/NUMBER"),
+        ("pull", "models:/a/b/c", None, 2, "expected models:/NAME@ALIAS"),
+        ("pull", "models:/films'@x", None, 2, "expected models:/NAME@ALIAS"),
+        ("push", "models:/films/3", None, 2, "expected models:/NAME or models:/NAME@ALIAS to push to, got /3"),
+        ("pull", "models:/films/3", "", 2, "Invalid MLFLOW_TRACKING_URI: expected http:// or https:// of a server"),
+        ("pull", "models:/films/3", "sqlite:///secret.db", 2, "got sqlite://…"),
+        ("pull", "models:/films/3", "http://127.0.0.1:1", 1, "failed"),
+        ("pull", "models:/films/3", "{}/behind", 1, "expected an answer of MLflow"),
+    ],
+)
+def test_registered_models_that_cannot_be_used(
+    mlflow: MLflowServer, model, tmp_path: Path, command, target, uri, code, reason, capsys, monkeypatch
+) -> None:
+    if uri is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.format(mlflow.url))
+    options = [str(model), target] if command == "push" else [target, "--data", str(tmp_path / "data")]
+    assert run([command, *options]) == code
+    assert reason in (told := capsys.readouterr().err)
+    assert "secret" not in told
 
 
 def test_the_examples_of_the_page(out: Path, tmp_path: Path, monkeypatch, capsys) -> None:

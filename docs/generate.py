@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from deploy import alerts
+from deploy import alerts, chart
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -18,7 +18,7 @@ PROCESS = "process_"  # prefix of series that the metrics library adds to every 
 DOCS = Path(__file__).parent
 OPERATIONS = DOCS / "operations.md"
 NOTES = DOCS / "decisions"
-GENERATED = (OPERATIONS, NOTES / "README.md", DOCS.parent / "mkdocs.yml")
+GENERATED = (OPERATIONS, DOCS / "kubernetes.md", NOTES / "README.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
@@ -52,6 +52,7 @@ PARTS = {
     "settings": settings_table,
     "metrics": metrics_table,
     "alerts": alerts.as_table,
+    "values of the chart": chart.as_table,
     "notes": list_of_notes,
     "navigation of notes": navigation_of_notes,
 }

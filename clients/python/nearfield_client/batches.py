@@ -19,6 +19,7 @@ MAX_ELEMENTS = 1000  # of one body; the service's default
 MAX_BYTES = 900_000  # of one body; below the service's default
 MAX_EVENTS_OF_A_USER = 64  # of one body: so many ids the service remembers of each user
 N_REJECTED_KEPT = 100
+_text_of = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps would make one each time
 
 
 class Model(Protocol):
@@ -70,17 +71,16 @@ class Batch:
             RequestFailed: the service refused the body.
             httpx.TransportError: it did not answer.
         """
-        given = dict(element) if isinstance(element, Mapping) else element.to_dict()
+        given = element.to_dict() if hasattr(element, "to_dict") else element
         if self._are_events:
-            given.setdefault("event_id", uuid.uuid4().hex)
-        encoded = json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
-        user = str(given.get("user"))
-        if not self._has_room(len(encoded), user):
+            given = {"event_id": uuid.uuid4().hex, **given}
+        encoded = _text_of(given).encode()
+        if len(self._encoded) == MAX_ELEMENTS or self._n_bytes + len(encoded) + 2 > MAX_BYTES:
             self.flush()
+        if self._are_events:
+            self._count(str(given.get("user")))
         self._encoded.append(encoded)
         self._n_bytes += len(encoded) + 1
-        if self._are_events:
-            self._by_user[user] += 1
 
     def flush(self) -> None:
         """Post what was added; raises what `add` raises. What the service refused is not posted again."""
@@ -100,9 +100,11 @@ class Batch:
         self.rejected += [Rejected(at + bad["index"], bad["error"]) for bad in answer["rejected"][:room]]
         self.stream_id = answer["stream_id"] or self.stream_id
 
-    def _has_room(self, n_bytes: int, user: str) -> bool:
-        is_small = len(self._encoded) < MAX_ELEMENTS and self._n_bytes + n_bytes + 2 <= MAX_BYTES
-        return is_small and self._by_user[user] < MAX_EVENTS_OF_A_USER
+    def _count(self, user: str) -> None:
+        """Count an event of a user; the body is posted first if it has as many as the service remembers."""
+        if self._by_user[user] == MAX_EVENTS_OF_A_USER:
+            self.flush()
+        self._by_user[user] += 1
 
 
 def _problem(response: httpx.Response) -> ProblemDocument | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -124,7 +125,9 @@ def push(
 
     with progress("Sending", None) as bar:
         url, is_new = registry.push(model, target, bar.expect, bar.advance)
-    Printer(as_json=False).line({"pushed" if is_new else "unchanged": url, "next": f"nearfield pull {url}"})
+    Printer(as_json=False).line(
+        {"pushed" if is_new else "unchanged": url, "next": shlex.join(["nearfield", "pull", url])}
+    )
 
 
 @app.command(short_help="Fetch a model from an object store.")
@@ -145,7 +148,8 @@ def pull(
     os.umask(PRIVATE)
     with progress("Fetching", None) as bar:
         path = registry.pull(source, settings.data, bar.advance_bytes)
-    Printer(as_json=False).line({"pulled": path, "next": f"nearfield deploy {path} --data {settings.data}"})
+    following = shlex.join(["nearfield", "deploy", str(path), "--data", str(settings.data)])
+    Printer(as_json=False).line({"pulled": path, "next": following})
 
 
 @app.command(short_help="Rebuild the state of a service at a position.")

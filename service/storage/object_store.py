@@ -194,7 +194,9 @@ class ObjectStore:
                 f"{self.url} does not permit to {verb} {name}{self._variables()}: {_first_line(error)}"
             ) from None
         except errors.BaseError as error:
-            raise StoreUnavailable(f"{self.url}/{name}: cannot {verb} it: {_first_line(error)}") from None
+            raise StoreUnavailable(
+                f"{self.url}/{name}: cannot {verb} it{self._variables()}: {_first_line(error)}"
+            ) from None
 
     def _variables(self) -> str:
         variables = _VARIABLES.get(self._scheme)

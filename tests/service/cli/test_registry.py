@@ -88,7 +88,7 @@ def test_a_model_travels_by_a_folder_and_goes_live(model: Path, tmp_path: Path, 
     assert capsys.readouterr().out.startswith(f"unchanged {url}/{VERSION}")
     assert run(["pull", f"{url}/{VERSION}", "--data", str(data)]) == 0
     assert run(["pull", f"{url}/{VERSION}", "--data", str(data)]) == 0
-    first, second = (line.split("next nearfield ")[1].split() for line in capsys.readouterr().out.splitlines())
+    first, second = (shlex.split(line.split("next nearfield ")[1]) for line in capsys.readouterr().out.splitlines())
     assert first == second == ["deploy", f"{data}/snapshots/{VERSION}.1", "--data", str(data)]
     assert held(data) == {f"{VERSION}.1"}
     assert list(snapshot.load(data / "snapshots", f"{VERSION}.1").user_ids) == ["u0"]  # u1 was forgotten here
@@ -201,6 +201,9 @@ def test_stores_that_refuse(server: ObjectServer, model: Path, tmp_path: Path, c
     assert run(["push", str(model), "s3://bucket/models"]) == 1
     assert "does not permit to read" in (told := capsys.readouterr().err)
     assert "AWS_ACCESS_KEY_ID" in told
+    server.is_open, server.failures = True, 9
+    assert run(["push", str(model), "s3://bucket/models"]) == 1
+    assert "cannot read it (credentials come from the environment, such as AWS_ACCESS" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "obstore", None)
     assert run(["push", str(model), "s3://bucket/models"]) == 2
     assert "pip install nearfield[registry]" in capsys.readouterr().err
@@ -257,9 +260,10 @@ def test_a_model_is_registered_and_its_alias_is_pulled(
     assert run(["push", str(model), "models:/our films@champion"]) == 0
     assert run(["push", str(model), "models:/our films"]) == 0
     assert run(["push", str(model), "models:/our films@challenger"]) == 0
-    told = [line.split("  next")[0] for line in capsys.readouterr().out.splitlines()]
+    told, following = zip(*(line.split("  next ") for line in capsys.readouterr().out.splitlines()), strict=True)
+    assert following[1] == "nearfield pull 'models:/our films/1'"
     names = [f"models:/our films{end}" for end in ("@champion", "/1", "@challenger")]
-    assert told == [f"pushed {names[0]}", f"unchanged {names[1]}", f"unchanged {names[2]}"]
+    assert told == (f"pushed {names[0]}", f"unchanged {names[1]}", f"unchanged {names[2]}")
     assert mlflow.artifacts == {f"0/0/artifacts/{VERSION}/{name}": (model / name).read_bytes() for name in FILES}
     assert mlflow.runs == ["FINISHED"]
     for source in names:

@@ -85,7 +85,7 @@ soak: $(VENV)/dev ## run mixed load and trainings for MINUTES (30); prints which
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)
 
 clean: ## remove the environment, the demo's data and all caches
-	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache .cache site
+	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache .cache site clients/typescript/node_modules
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

@@ -6,6 +6,7 @@ import ast
 import re
 import statistics
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_the_load_test_knows_nothing_but_http():
         allowed = {"service.client", "service.service_process"} if path.name == "private.py" else set()
         roots = {name.split(".")[0] for name in imports(path) - allowed}
         assert not roots & {"service", "gpu", "numba", "redis", "msgspec"}, name_of(path)
+
+
+def test_the_clients_know_nothing_but_http():
+    """They are installed without the service."""
+    modules = [path for path in CODE if name_of(path).startswith("clients/python/")]
+    assert len(modules) > 5
+    for path in modules:
+        roots = {name.split(".")[0] for name in imports(path)} - sys.stdlib_module_names
+        assert roots <= {"nearfield_client", "httpx", "attrs"}, name_of(path)
 
 
 def test_the_wheel_has_the_service_and_the_engine_alone():

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import filecmp
+import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import service
 from clients import generate
 
 
 def test_the_copy_of_the_document_is_that_of_the_service() -> None:
     """It needs no generator: no change of a route or a schema can leave the clients behind."""
     assert generate.DOCUMENT.read_text("utf-8") == generate.text_of(generate.document()), "run `make clients`"
+
+
+def test_both_have_the_version_of_the_service() -> None:
+    project = tomllib.loads((generate.PYTHON / "pyproject.toml").read_text("utf-8"))["project"]
+    package = json.loads((generate.TYPESCRIPT / "package.json").read_text("utf-8"))
+    assert {project["version"], package["version"]} == {service.__version__}
 
 
 def test_the_python_client_is_what_the_generator_makes(tmp_path: Path) -> None:

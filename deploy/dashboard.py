@@ -49,7 +49,7 @@ ROWS = {
     ),
     "Data": ("users", "items", "ratings", "users_forgotten", "items_hidden", "items_available"),
     "Storage": ("archiver_lag_seconds", "archiver_pending_ratings", "rating_log_damaged"),
-    "Machine": ("device_bytes",),
+    "Machine": ("device_bytes", "spans_dropped"),
 }
 # Labels by which a series is split; the others are added up.
 SPLIT_BY = {
@@ -70,6 +70,7 @@ SPLIT_BY = {
     "training_wait_seconds": "kind",
     "webhook_attempts": "outcome",
     "device_bytes": "of",
+    "spans_dropped": "reason",
 }
 OF_PROCESS = {
     "Processor cores": (f"rate(process_cpu_seconds_total{INSTANCE}[{RATE}])", "short"),

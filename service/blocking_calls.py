@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -38,7 +39,8 @@ class BlockingCalls:
         self._n_waiting += 1
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+                run = contextvars.copy_context().run  # the call knows the request, as its caller does
+                return await asyncio.get_running_loop().run_in_executor(self._pool, run, call, *arguments)
         except TimeoutError:
             raise Unavailable(f"Redis or the disk has not answered within {TIMEOUT_S:g} s") from None
         finally:

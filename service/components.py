@@ -15,7 +15,7 @@ from service.engine import compilation
 from service.jobs.jobs import Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
-from service.metrics import Metrics
+from service.metrics import Metrics, count_dropped_spans
 from service.settings import Settings
 from service.storage import files, live_versions, sealed_file
 from service.storage.events import StreamId
@@ -49,6 +49,7 @@ class Components:
             on_failure: called on the event loop when a part has failed for good; `failure` has the error.
         """
         self.settings, self.metrics = settings, Metrics()
+        count_dropped_spans(self.metrics)
         self.failure: BaseException | None = None
         self.on_failure = on_failure
         self._together: list[Callable[[], None]] = []

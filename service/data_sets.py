@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 SHARED = frozenset((
     "host", "port", "data", "data_sets", "redis", "appendfsync", "backend", "worker", "trainer_ranks", "cluster",
     "cluster_tls_ca", "cluster_tls_cert", "cluster_tls_key", "fronts", "api_key", "admin_key", "read_key", "write_key",
-    "trusted_proxies", "max_connections", "log_level", "log_format",
+    "trusted_proxies", "max_connections", "log_level", "log_format", "traces",
 ))  # fmt: skip
 
 

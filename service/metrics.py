@@ -6,8 +6,10 @@ Series of the process have the usual names of all programs, such as `process_res
 from __future__ import annotations
 
 import itertools
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,7 +23,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
+from service import traces
 from service.metrics_sum import MetricsSum
 
 REQUEST_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -46,6 +50,9 @@ class SingleWriterHistogram(Collector):
         self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
+        self._shown: dict[tuple[tuple[str, ...], int], Exemplar] = {}  # by series and bucket
+        if not labels:
+            self.observe(())
 
     def observe(self, labels: tuple[str, ...], *values: float) -> None:
         """Count values of one series."""
@@ -58,13 +65,19 @@ class SingleWriterHistogram(Collector):
             counts[bisect_left(bounds, value)] += 1
         self._sums[labels] += sum(values)
 
+    def show(self, labels: tuple[str, ...], value: float, trace_id: str) -> None:
+        """Make a value that was observed the example of its bucket, with the id of its trace. Any thread may call."""
+        self._shown[labels, bisect_left(self._bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
+
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         bounds = [*map(str, map(float, self._bounds)), "+Inf"]
         for labels, counts in tuple(self._counts.items()):
             sums = itertools.accumulate(counts)
-            family.add_metric(labels, list(zip(bounds, sums, strict=True)), self._sums[labels])
+            shown = [self._shown.get((labels, bucket)) for bucket in range(len(bounds))]
+            buckets: list[Any] = list(zip(bounds, sums, shown, strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
         yield family
 
     def totals(self) -> dict[tuple[str, ...], int]:
@@ -85,6 +98,10 @@ class RequestMetrics(Collector):
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         self._times.observe((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds)
+
+    def show(self, method: str, route: str, status: int, seconds: float, trace_id: str) -> None:
+        """Make a counted request an example, with the id of its trace."""
+        self._times.show((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds, trace_id)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
@@ -159,12 +176,13 @@ class Metrics:
             "Ratings and events applied to the history and to every live model.",
             registry=registry,
         )
-        self.freshness_seconds = Histogram(
+        self.freshness_seconds = SingleWriterHistogram(
             "nearfield_freshness_seconds",
             "From the acceptance of a request to its visibility in every live model.",
-            buckets=FRESHNESS_SECONDS,
-            registry=registry,
+            (),
+            FRESHNESS_SECONDS,
         )
+        registry.register(self.freshness_seconds)
         self.learn_seconds = Histogram(
             "nearfield_learn_seconds", "Time to learn one batch.", buckets=FRESHNESS_SECONDS, registry=registry
         )
@@ -285,7 +303,20 @@ class Metrics:
         )
         self.connections = Gauge("nearfield_connections", "Open connections.", registry=registry)
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
+        self.spans_dropped = Counter(
+            "nearfield_spans_dropped",
+            "Spans of traces that got lost, by reason (queue-full, not-delivered).",
+            ("reason",),
+            registry=registry,
+        )
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
+
+
+def count_dropped_spans(metrics: Metrics) -> None:
+    """Let these metrics count the spans that this process loses, if it records any."""
+    tracer = traces.active()
+    if tracer is not None:
+        tracer.count_dropped(lambda reason, n_spans: metrics.spans_dropped.labels(reason).inc(n_spans))
 
 
 def kind_for(accept: str | None) -> str:

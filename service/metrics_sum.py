@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
+from prometheus_client.samples import Exemplar, Sample
 
-Samples = Sequence[tuple[str, dict[str, str], float]]  # name, labels and value of each sample
+Samples = list[tuple[str, dict[str, str], float]]  # name, labels and value of each sample
 OWN = frozenset(("process_start_time_seconds", "process_max_fds"))  # a sum of these would mean nothing
 _COUNTERS = ("_total", "_count", "_sum", "_bucket")
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def samples_of(registry: CollectorRegistry) -> Samples:
-    """All samples of a process that another process shall add to its own."""
-    return [
-        (sample.name, dict(sample.labels), sample.value)
-        for family in registry.collect()
-        for sample in family.samples
-        if sample.name not in OWN
-    ]
+class Counts(NamedTuple):
+    """What another process shall add to its own.
+
+    Attributes:
+        samples: of all series.
+        exemplars: name and labels of a sample; labels, value and time (Unix seconds) of its exemplar.
+    """
+
+    samples: Samples
+    exemplars: list[tuple[str, dict[str, str], dict[str, str], float, float]]
+
+
+def counts_of(registry: CollectorRegistry) -> Counts:
+    """All samples and exemplars of a process."""
+    counts = Counts([], [])
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in OWN:
+                continue
+            labels, shown = dict(sample.labels), sample.exemplar
+            counts.samples.append((sample.name, labels, sample.value))
+            if shown is not None:
+                counts.exemplars.append((sample.name, labels, dict(shown.labels), shown.value, _time(shown)))
+    return counts
 
 
 class MetricsSum:
@@ -33,19 +50,19 @@ class MetricsSum:
     """
 
     def __init__(self) -> None:
-        self._running: dict[object, Samples] = {}
+        self._running: dict[object, Counts] = {}
         self._ended: dict[_Key, float] = {}
         self._lock = threading.Lock()
 
-    def put(self, process: object, samples: Samples) -> None:
-        """Take the present samples of a process."""
+    def put(self, process: object, counts: Counts) -> None:
+        """Take the present samples and exemplars of a process."""
         with self._lock:
-            self._running[process] = samples
+            self._running[process] = counts
 
     def end(self, process: object) -> None:
         """Keep the counters of a process that has ended, as they were last put: counters must not go back."""
         with self._lock:
-            for name, labels, value in self._running.pop(process, ()):
+            for name, labels, value in self._running.pop(process, Counts([], [])).samples:
                 if name.endswith(_COUNTERS):
                     _add(self._ended, _key(name, labels), value)
 
@@ -58,16 +75,19 @@ class MetricsSum:
     def _families(self, registry: CollectorRegistry) -> Iterator[Metric]:
         with self._lock:
             added, running = dict(self._ended), tuple(self._running.values())
-        for samples in running:
-            for name, labels, value in samples:
+        shown: dict[_Key, Exemplar] = {}
+        for counts in running:
+            for name, labels, value in counts.samples:
                 _add(added, _key(name, labels), value)
+            for name, labels, shown_labels, shown_value, at_s in counts.exemplars:
+                _show(shown, _key(name, labels), Exemplar(shown_labels, shown_value, at_s))
         by_name: dict[str, list[tuple[int, _Key]]] = {}
         for place, key in enumerate(added):
             by_name.setdefault(key[0], []).append((place, key))
         for family in registry.collect():
             names = _names_of(family)
             further = sorted(entry for name in names for entry in by_name.get(name, ()))
-            yield _with_added(family, added, [key for _, key in further])
+            yield _with_added(family, added, [key for _, key in further], shown)
 
 
 class _Sum(Collector):
@@ -85,14 +105,22 @@ class _Sum(Collector):
         return []
 
 
-def _with_added(family: Metric, added: dict[_Key, float], further: list[_Key]) -> Metric:
-    """`family` with the values in `added`; `further` are its samples in other processes, in their order."""
+def _with_added(family: Metric, added: dict[_Key, float], further: list[_Key], shown: dict[_Key, Exemplar]) -> Metric:
+    """`family` with the values in `added`; `further` are its samples in other processes, in their order.
+
+    Of the exemplars of one sample, those in `shown` and its own, it has the newest.
+    """
     total = Metric(family.name, family.documentation, family.type, family.unit)
     own = {_key(sample.name, sample.labels) for sample in family.samples}
     for sample in family.samples:
-        value = sample.value + added.get(_key(sample.name, sample.labels), 0.0)
-        total.samples.append(Sample(sample.name, dict(sample.labels), value))
-    total.samples += [Sample(key[0], dict(key[1]), added[key]) for key in further if key not in own]
+        key = _key(sample.name, sample.labels)
+        if sample.exemplar is not None:
+            _show(shown, key, sample.exemplar)
+        value = sample.value + added.get(key, 0.0)
+        total.samples.append(Sample(sample.name, dict(sample.labels), value, None, shown.get(key)))
+    total.samples += [
+        Sample(key[0], dict(key[1]), added[key], None, shown.get(key)) for key in further if key not in own
+    ]
     return total
 
 
@@ -104,6 +132,16 @@ def _names_of(family: Metric) -> set[str]:
 
 def _add(sums: dict[_Key, float], key: _Key, value: float) -> None:
     sums[key] = sums.get(key, 0.0) + value
+
+
+def _show(shown: dict[_Key, Exemplar], key: _Key, exemplar: Exemplar) -> None:
+    """Keep the newer one."""
+    if key not in shown or _time(shown[key]) < _time(exemplar):
+        shown[key] = exemplar
+
+
+def _time(exemplar: Exemplar) -> float:
+    return float(exemplar.timestamp or 0.0)
 
 
 def _key(name: str, labels: dict[str, str]) -> _Key:

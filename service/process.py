@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import event_loop, http_server, logs, tuning
+from service import event_loop, http_server, logs, traces, tuning
 from service.api.app import application
 from service.components import Components, Worker
 from service.fronts import parent
@@ -30,7 +30,7 @@ def run(settings: Settings) -> int:
 
     Raises:
         InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files;
-            or a data set has a setting that cannot be used.
+            or a data set has a setting that cannot be used; or traces are on and cannot be sent.
         DataInUse: another process holds the data folder.
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
@@ -38,6 +38,7 @@ def run(settings: Settings) -> int:
     settings.check_exposure()
     if settings.worker:
         cluster.check(settings)
+    traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -49,21 +50,24 @@ def run(settings: Settings) -> int:
     with listening(settings) as listener:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)
-        runtime = Runtime(settings)
-        return event_loop.run(_serve(runtime, Server(application(LocalServing(runtime))), listener))
+        with traces.running(settings, "api"):
+            runtime = Runtime(settings)
+            return event_loop.run(_serve(runtime, Server(application(LocalServing(runtime))), listener))
 
 
 def run_worker(settings: Settings) -> int:
     """Supervise the trainings of all data sets until SIGTERM or SIGINT; exit status as for `run`.
 
     Raises:
-        InvalidSetting, ClusterUnavailable: the cluster, or a setting of a data set, cannot be used.
+        InvalidSetting, ClusterUnavailable: the cluster, traces, or a setting of a data set cannot be used.
     """
     cluster.check(settings)
+    traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
-    return event_loop.run(_work(settings.each()))
+    with traces.running(settings, "worker"):
+        return event_loop.run(_work(settings.each()))
 
 
 async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> int:

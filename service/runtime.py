@@ -57,7 +57,7 @@ class Runtime(Components):
     """`nearfield serve`: answers, learns, archives and trains.
 
     Attributes:
-        jobs, hotswap, new_ids, statistics: see their classes; set by `start`.
+        jobs, hotswap, new_ids, statistics, traces: see their classes; set by `start`.
     """
 
     jobs: Jobs
@@ -182,10 +182,7 @@ class Runtime(Components):
             await self._engine.wait_for(stream_id)
 
     async def append(self, fields: Fields) -> StreamId:
-        """Append one entry to the stream; it is durable on return.
-
-        Raises what `service.serving.Serving.append` raises.
-        """
+        """Append one entry to the stream, durable on return; raises what `service.serving.Serving.append` raises."""
         return await self._writes.append(fields)
 
     def write_refusal(self) -> ServiceError | None:
@@ -240,8 +237,7 @@ class Runtime(Components):
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
         parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
-        engine = Engine(history, chosen, settings.default_models, *parts)
-        self._engine = engine
+        engine = self._engine = Engine(history, chosen, settings.default_models, *parts)
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
         self._stop_together(engine.stop)
@@ -249,7 +245,8 @@ class Runtime(Components):
         learner.start()
         self._stop_together(learner.stop)
         self._archiver = self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
-        self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics)
+        self.traces = engine.traces
+        self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
@@ -258,6 +255,7 @@ class Runtime(Components):
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
+        self.hotswap.trace.cause = self.jobs.trace_of
 
     async def _boot(self, server: RedisServer | None) -> None:
         try:

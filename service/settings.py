@@ -183,6 +183,12 @@ class Settings(BaseSettings):
         "auto", description="console (for people), json (for machines), or auto (console if stderr is a terminal)."
     )
 
+    traces: bool = Field(
+        False,
+        description="Whether to send traces by OTLP. Variables of OpenTelemetry say where to and how many, such as"
+        " OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_TRACES_SAMPLER_ARG. Needs the extra traces.",
+    )
+
     _data_set: tuple[str, Path | None] = PrivateAttr(("", None))  # name and root of one that `each` has made
 
     @field_validator("port", mode="before")
@@ -302,6 +308,11 @@ def unknown_variables(names: Collection[str] = ()) -> list[str]:
         InvalidSetting: a name is close to the name of a setting.
     """
     return environment.unknown_variables(os.environ, Settings.model_fields, names)
+
+
+def otel_variables() -> dict[str, str]:
+    """The variables of OpenTelemetry that have a value; an empty one counts as unset, as its specification demands."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_") and value}
 
 
 def secret(variable: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+from service import traces
+from service.engine import fairness
 from service.errors import Overloaded, ServiceError
 from service.metrics import Metrics
 from service.storage.events import Fields, StreamId
+from service.trace_context import Trace
 
 
 class Appending(Protocol):
@@ -31,11 +35,18 @@ class Writes:
         refusal: the error with which a write must be refused now, or None.
         max_waiting: most appends that may wait for Redis.
         metrics: counts refusals by reason.
+        on_traced: told the position and the span of each recorded request that has written.
     """
 
     def __init__(
-        self, stream: Appending, refusal: Callable[[], ServiceError | None], max_waiting: int, metrics: Metrics
+        self,
+        stream: Appending,
+        refusal: Callable[[], ServiceError | None],
+        max_waiting: int,
+        metrics: Metrics,
+        on_traced: Callable[[StreamId, Trace], None],
     ) -> None:
+        self._tracer, self._on_traced = traces.active(), on_traced
         self._stream, self._refusal, self._max_waiting, self._metrics = stream, refusal, max_waiting, metrics
         metrics.queue_length.labels("appends").set_function(lambda: stream.n_appending)
 
@@ -43,10 +54,24 @@ class Writes:
         """See `service.serving.Serving.append`."""
         try:
             self._check()
-            return await self._stream.append(fields)
+            if self._tracer is None or (trace := fairness.current.get().trace) is None:
+                return await self._stream.append(fields)
+            return await self._traced(fields, self._tracer, trace)
         except ServiceError as error:
             self._metrics.writes_refused.labels(error.slug).inc()
             raise
+
+    async def _traced(self, fields: Fields, tracer: traces.Tracer, trace: Trace) -> StreamId:
+        began, error = time.monotonic(), None
+        try:
+            stream_id = await self._stream.append(fields)
+        except BaseException as failure:
+            error = traces.error_of(failure)
+            raise
+        finally:
+            tracer.record("append", trace.child(), time.monotonic() - began, {}, error=error)
+        self._on_traced(stream_id, trace)
+        return stream_id
 
     def _check(self) -> None:
         refusal = self._refusal()

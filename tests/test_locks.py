@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from importlib import metadata
@@ -19,10 +20,14 @@ LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 WANTED = {
     "build": PROJECT["build-system"]["requires"],
-    "cpu": PROJECT["project"]["dependencies"],
+    "cpu": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["traces"]],
     "supply": ["cyclonedx-bom", "pip-audit", "sigstore"],
-    "gpu": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["gpu"]],
 }
+WANTED["gpu"] = [*WANTED["cpu"], *PROJECT["project"]["optional-dependencies"]["gpu"]]
+INSTALLED = pytest.mark.skipif(
+    importlib.util.find_spec("opentelemetry") is None or importlib.util.find_spec("opentelemetry.sdk") is None,
+    reason="the extra traces, which the images have, is not installed",
+)
 
 
 def text_of(lock: str) -> str:
@@ -47,6 +52,7 @@ def pins() -> dict[str, str]:
     }
 
 
+@INSTALLED
 def test_every_package_of_the_images_has_a_license():
     assert licenses.PAGE.read_text("utf-8") == licenses.page(), "run make lock"
 
@@ -116,6 +122,7 @@ def test_what_the_project_asks_for_is_locked(lock):
         assert wanted.specifier.contains(exactly.version), f"{wanted.name}: run `make lock`"
 
 
+@INSTALLED
 def test_nothing_else_is_locked_than_what_is_needed():
     found = locked("cpu")
     here = {name for name, (requirement, _) in found.items() if is_needed_here(requirement)}

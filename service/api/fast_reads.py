@@ -130,9 +130,12 @@ class FastReads:
     ) -> None:
         gateway = self._gateway
         headers = gateway.headers(header.fields)
-        record = RequestRecord(method, path, gateway.request_id(headers), started)
+        trace = None if gateway.tracer is None else gateway.tracer.begin(headers.get(b"traceparent"))
+        record = RequestRecord(method, path, gateway.request_id(headers), started, trace)
         try:
             gateway.admit(method, path, headers, connection.peer, header.fields)
+            if trace is not None:
+                gateway.carry(trace)
             answer = self._get.ask(query)
         except Exception as error:
             self._refuse(connection, record, header, error)

@@ -19,7 +19,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api import bodies, cors, problems
+from service import traces
+from service.api import bodies, cors, problems, request_span
 from service.api.auth import Keys
 from service.api.bodies import JSON, Message, RequestHeaders
 from service.api.client_address import ClientAddresses
@@ -28,11 +29,12 @@ from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
 from service.data_sets import path_of
 from service.engine import fairness
-from service.engine.fairness import Client
+from service.engine.fairness import Client, TracedClient
 from service.errors import ServiceError
 from service.logs import LineBudget
 from service.metrics import Metrics
 from service.settings import Settings
+from service.trace_context import Trace
 
 NO_CONTENT = 204
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
@@ -40,7 +42,9 @@ PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which 
 REFUSED = "refused"  # counted as the route of requests that were refused before routing
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {b"x-api-key", b"x-request-id", b"host"}
+_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {
+    b"x-api-key", b"x-request-id", b"host", b"traceparent",
+}  # fmt: skip
 _log = structlog.get_logger(__name__)
 
 
@@ -83,6 +87,7 @@ class Gateway:
 
     Attributes:
         keys: the keys of the service.
+        tracer: None if traces are off.
         cors: which pages of other origins may read answers.
     """
 
@@ -90,6 +95,7 @@ class Gateway:
         self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, rate: RateLimit
     ) -> None:
         self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
+        self.tracer, self._data_set = traces.active(), settings.data_set
         self.keys, self._rate = Keys(settings), rate
         self.cors = cors.Cors(settings.cors_origins)
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck(self.cors.origins)
@@ -106,7 +112,8 @@ class Gateway:
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
-        record = RequestRecord(scope["method"], path, self.request_id(headers), started)
+        trace = None if self.tracer is None else self.tracer.begin(headers.get(b"traceparent"))
+        record = RequestRecord(scope["method"], path, self.request_id(headers), started, trace)
         if record.method == "HEAD":  # all code below answers it like GET
             scope, send = {**scope, "method": "GET", "is_head": True}, without_body(send)
         if self.cors.is_on:
@@ -119,6 +126,8 @@ class Gateway:
                 self.count(record, PREFLIGHT, NO_CONTENT)
                 return
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
+            if trace is not None:
+                self.carry(trace)
             prefix, slash, tail = path.rpartition(b"/")
             routes, method = self._fast_routes, scope["method"]
             fast_route = routes.get((method, prefix + slash)) or routes.get((method, path))
@@ -182,6 +191,10 @@ class Gateway:
         if b"content-length" in headers or b"transfer-encoding" in headers:
             bodies.check_announced(method, path, headers, self._max_body)
 
+    def carry(self, trace: Trace) -> None:
+        """Let what works for this request record its part; after `admit`."""
+        fairness.current.set(TracedClient.of(fairness.current.get(), trace))
+
     def _limited_address(
         self, path: bytes, peer: tuple[str, int] | None, every_header: Iterable[tuple[bytes, bytes]]
     ) -> str:
@@ -237,11 +250,18 @@ class Gateway:
         """Count and log one answered request."""
         seconds = time.perf_counter() - record.started
         self._metrics.requests.count(record.method, route, status, seconds)
+        if record.trace is not None:
+            self._trace(record, record.trace, route, status, seconds)
         if status >= 400 or self._logs_all:
             self._log(record, status, seconds)
 
+    def _trace(self, record: RequestRecord, trace: Trace, route: str, status: int, seconds: float) -> None:
+        self._metrics.requests.show(record.method, route, status, seconds, trace.hex_id)
+        if self.tracer is not None:
+            request_span.record(self.tracer, trace, record.method, route, status, seconds, self._data_set)
+
     def _log(self, record: RequestRecord, status: int, seconds: float) -> None:
-        further = {}
+        further: dict[str, int] = {}
         if status < 400:
             log = _log.debug
         else:
@@ -250,6 +270,7 @@ class Gateway:
             if n_left_out is None:
                 return
             further = {"lines_left_out": n_left_out} if n_left_out else {}
+        traced = {} if record.trace is None else {"trace_id": record.trace.hex_id}
         log(
             "request",
             request_id=record.request_id,
@@ -257,6 +278,7 @@ class Gateway:
             path=self._of_data_set + record.text,
             status=status,
             took_ms=round(seconds * 1000, 3),
+            **traced,
             **further,
         )
 
@@ -268,6 +290,7 @@ class RequestRecord(NamedTuple):
     path: bytes
     request_id: str
     started: float
+    trace: Trace | None = None  # its span, if it is recorded
 
     @property
     def text(self) -> str:

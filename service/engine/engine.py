@@ -18,6 +18,7 @@ import structlog
 
 from gpu.backend import Backend
 from service.engine.background import SLICE_S, Background, Slices
+from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
 from service.engine.cursors import Cursors
 from service.engine.fairness import Client
@@ -55,6 +56,7 @@ class Engine:
         live: the live models; only `model_swap` changes it.
         signer: signs cursors and recommendation ids; takes the key of the service once Redis is there.
         stages: progress of the start; the service is ready when all are done.
+        traces: records batches.
         failure: the error that stopped the thread, or None.
         n_forgotten: number of users who have been forgotten since the start.
     """
@@ -99,6 +101,7 @@ class Engine:
         self._stopping = threading.Event()
         self._thread = PartThread("engine", self._run, unheard)  # `_run` reports its failure itself, on the event loop
         self._observe_queues()
+        self.traces = BatchTraces(self._metrics)
 
     # --- from the event loop
 
@@ -155,11 +158,6 @@ class Engine:
     def can_answer(self) -> Readiness:
         """Whether the service can answer at all: with popular items while models are being prepared."""
         return self.readiness if self.failure is not None else self.stages.can_answer
-
-    @property
-    def taken(self) -> StreamId:
-        """The last entry that the history has; live models may still be learning it."""
-        return self.history.position
 
     def models(self) -> list[LiveModel]:
         """The live models, the first of which answers requests that name none; shadows come last."""
@@ -274,6 +272,7 @@ class Engine:
         pending_queries = self._pending_queries.in_time(pending_queries, now)
         answers = self._cursors.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)
+        self.traces.ranked(pending_queries, now)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready
 
@@ -320,7 +319,8 @@ class Engine:
         for event_batch in pending_events:
             self._metrics.learn_seconds.observe(now - event_batch.since)
             self._metrics.ratings_learned.inc(event_batch.n_ratings)
-            self._metrics.freshness_seconds.observe(max(0.0, clock - event_batch.last.ms / 1000))
+            self._metrics.freshness_seconds.observe((), max(0.0, clock - event_batch.last.ms / 1000))
+        self.traces.learned(pending_events)
         if self._waiters:
             self._pending_queries.call_on_loop(self._waiters.release)
 

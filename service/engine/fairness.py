@@ -14,6 +14,7 @@ from service.engine.catalog_queries import ListItems, ListUsers
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.rating_queries import AllRatings, ItemRatings
 from service.engine.rules import has_rules, length_of
+from service.trace_context import Trace
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
@@ -34,6 +35,29 @@ class Client(NamedTuple):
 
     address: str = ""
     key: bytes | None = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """The span of the present request; None if it is not recorded, as most are not."""
+        return None
+
+
+class TracedClient(Client):
+    """The client of a request that is recorded; it is one and the same client as without the span."""
+
+    _trace: Trace
+
+    @classmethod
+    def of(cls, client: Client, trace: Trace) -> TracedClient:
+        """`client` with the span of its present request."""
+        traced = cls(client.address, client.key)
+        traced._trace = trace
+        return traced
+
+    @property
+    def trace(self) -> Trace:
+        """The span of the present request."""
+        return self._trace
 
 
 NOBODY = Client()

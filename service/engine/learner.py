@@ -82,7 +82,7 @@ class Learner:
     def _report(self, end: StreamId, *, is_empty: bool) -> None:
         """Report progress. Replay ends when the engine has learned the entries that were in the stream at the start."""
         as_of = self._engine.as_of
-        if as_of >= end or (is_empty and as_of >= self._engine.taken):
+        if as_of >= end or (is_empty and as_of >= self._engine.history.position):
             self._engine.stages.report(STAGE)
         else:
             self._engine.stages.report(STAGE, 0.99 * min(as_of.ms / max(end.ms, 1), 1.0))

@@ -24,7 +24,7 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.engine import compilation, model_info, model_series
+from service.engine import compilation, model_info, model_series, swap_trace
 from service.engine.background import Slices
 from service.engine.engine import Engine
 from service.engine.live_file import LiveFile
@@ -56,6 +56,7 @@ class HotSwap:
     def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
         """Prepare; `start` starts the thread."""
         self._data, self._engine, self._metrics = data, engine, metrics
+        self.trace = swap_trace.SwapTrace(engine.stages)
         self._folder = data / "snapshots"
         self._failures: dict[str, str] = {}
         self._without_room: set[str] = set()  # failed versions that did not fit into memory
@@ -153,8 +154,7 @@ class HotSwap:
     def _compile_wanted(self) -> None:
         """Compile the kernels of the live models while the log is being read."""
         wanted = self._wanted()
-        backend = self._engine.backend
-        places = {model_info.place_of(self._folder, *one, backend) for one in wanted.items()}
+        places = {model_info.place_of(self._folder, *one, self._engine.backend) for one in wanted.items()}
         self._engine.live.expected = frozenset(wanted.keys() - self._engine.live.shadows)
         stages = self._engine.stages
         # Half of the stage; the other half is reading snapshots and refitting users.
@@ -259,9 +259,11 @@ class HotSwap:
         except NotReady:
             raise
         except Exception as error:
+            self.trace.record(name, version, started_s, error)
             self._note_failure(name, version, error)
             self._engine.backend.check()
         else:
+            self.trace.record(name, version, started_s)
             self._failures.pop(version, None)
             self._metrics.swaps.labels(name, "swapped").inc()
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import structlog
 
-from service import logs
+from service import logs, traces
 from service.event_loop import CHILD_STOP, STOP_SIGNALS
 from service.settings import Settings
 
@@ -95,7 +95,8 @@ class Child:
                 signal.signal(number, _ignore)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
-            status = self._role()
+            with traces.running(self._settings, self.name):
+                status = self._role()
         except BaseException as error:
             _log.critical("a process of the service failed", exc_info=error)
         finally:

@@ -15,7 +15,7 @@ import structlog
 from gpu.errors import InvalidInput
 from service.engine import fairness
 from service.engine.encoding import encoded
-from service.engine.fairness import Client
+from service.engine.fairness import Client, TracedClient
 from service.engine.queries import Query
 from service.errors import NotReady, Overloaded, ServiceError
 from service.fronts.frames import Frames
@@ -28,16 +28,19 @@ from service.fronts.messages import (
     Hello,
     Request,
     State,
+    TracedRequest,
     VerifyRedis,
+    Wrote,
     decode_from_front,
     failed,
 )
 from service.local_serving import LocalServing, Others
-from service.metrics_sum import MetricsSum
+from service.metrics_sum import Counts, MetricsSum
 from service.operations import GetReadiness
 from service.runtime import Runtime
 from service.storage.events import StreamId
 from service.storage.remote_archiver import RemoteArchiver
+from service.trace_context import Trace
 
 STATE_EVERY_S = 0.1  # seconds between two messages `State`
 STOPPING = "the engine's process is stopping"
@@ -107,7 +110,7 @@ class Endpoint:
 
     def counted(self, front: _Front, message: Counted) -> None:
         """The metrics of a front have come."""
-        self._counts.put(front, message.samples)
+        self._counts.put(front, Counts(message.samples, message.exemplars))
         self._note_counted(front)
 
     async def _count(self) -> None:
@@ -180,6 +183,8 @@ class _Front:
                     self._drop(request_id)
                 case Counted():
                     self._endpoint.counted(self, message)
+                case Wrote(stream_id, trace):
+                    self._endpoint.runtime.traces.note(StreamId.parse(stream_id), Trace.decoded(trace))
                 case Archived():
                     self._endpoint.archiver.report(*msgspec.structs.astuple(message))
                 case Hello(name):
@@ -190,7 +195,7 @@ class _Front:
         if is_full:
             self.refuse(request.id, Overloaded("the front process does not read its answers"))
             return
-        client = Client(request.address, request.key)
+        client = _client_of(request)
         if request.wait_for or not isinstance(request.content, Query):
             self._start(request.id, self._answered(request, client))
             return
@@ -241,6 +246,11 @@ class _Front:
         for task in tuple(self._tasks.values()):
             task.cancel()
         self._endpoint.left(self)
+
+
+def _client_of(request: Request) -> Client:
+    client = Client(request.address, request.key)
+    return TracedClient.of(client, Trace.decoded(request.trace)) if isinstance(request, TracedRequest) else client
 
 
 class _Promise:

@@ -14,6 +14,7 @@ from service.api.rate_limit import RateLimit
 from service.fronts.acceptor import Acceptor, OpenConnections
 from service.fronts.remote_serving import RemoteServing
 from service.http_server import Server
+from service.metrics import count_dropped_spans
 from service.settings import Settings
 
 
@@ -51,6 +52,7 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
         number: of this front, from 0.
     """
     servings = [RemoteServing(place.settings, place.path, name_of(number)) for place in places]
+    count_dropped_spans(servings[0].metrics)
     apps = [application(*of_one) for of_one in zip(servings[1:], shared.rates[1:], strict=True)]
     further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
     app = application(servings[0], shared.rates[0], further)

@@ -26,7 +26,7 @@ from service.fronts.messages import (
     decode_from_engine,
     error_of,
 )
-from service.metrics_sum import samples_of
+from service.metrics_sum import counts_of
 
 GATHER_S = 0.001  # seconds between two frames; a front with 5,000 reads per second then sends five of them in each
 RETRY_S = 0.05  # seconds between two attempts to connect
@@ -78,7 +78,7 @@ class Link:
         self._connecting.cancel()
         self._watching.cancel()
         if self._frames is not None:
-            self._frames.send(Counted(list(samples_of(self._registry))))
+            self._frames.send(Counted(*counts_of(self._registry)))
             self._frames.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -195,4 +195,4 @@ class Link:
                     self._state = message
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)
-                    self._frames.send(Counted(list(samples_of(self._registry))))
+                    self._frames.send(Counted(*counts_of(self._registry)))

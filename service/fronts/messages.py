@@ -57,9 +57,10 @@ class VerifyRedis(Struct, tag=3, array_like=True, frozen=True):
 
 
 class Counted(Struct, tag=4, array_like=True, frozen=True):
-    """All samples of the metrics of a front: [name, labels, value]."""
+    """All samples of the metrics of a front, and its exemplars; see `service.metrics_sum.Counts`."""
 
     samples: list[tuple[str, dict[str, str], float]]
+    exemplars: list[tuple[str, dict[str, str], dict[str, str], float, float]]
 
 
 class Archived(Struct, tag=5, array_like=True, frozen=True):
@@ -71,7 +72,20 @@ class Archived(Struct, tag=5, array_like=True, frozen=True):
     n_pending: int
 
 
-FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived
+class TracedRequest(Request, tag=6, array_like=True, frozen=True):
+    """A request that is recorded, with its span, see `service.trace_context.Trace.encoded`; most are not."""
+
+    trace: bytes
+
+
+class Wrote(Struct, tag=7, array_like=True, frozen=True):
+    """A recorded request has written the entry at this position; it has no answer."""
+
+    stream_id: str
+    trace: bytes
+
+
+FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRequest | Wrote
 
 # --- from the engine
 

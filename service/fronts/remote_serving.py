@@ -9,7 +9,7 @@ from pathlib import Path
 from service.engine import fairness
 from service.engine.queries import Query, Recommend
 from service.fronts.link import Link
-from service.fronts.messages import Request, VerifyRedis
+from service.fronts.messages import Request, TracedRequest, VerifyRedis, Wrote
 from service.metrics import Metrics
 from service.operations import CheckNewIds, Operation
 from service.settings import Settings
@@ -17,6 +17,7 @@ from service.storage.append_pipe import RedisPipe
 from service.storage.appender import Appender, run_id_of
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
 from service.storage.redis_server import url_of
+from service.trace_context import Trace
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
@@ -42,7 +43,8 @@ class RemoteServing:
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(socket, name, max_open, self.metrics.registry, self._appender.reconnect)
-        self._writes = Writes(self._appender, self._link.write_refusal, settings.max_waiting, self.metrics)
+        to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
+        self._writes = Writes(self._appender, *to_write)
 
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""
@@ -91,7 +93,12 @@ class RemoteServing:
     def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
-        return self._link.ask(Request, content, client.address, client.key, position)
+        if client.trace is None:
+            return self._link.ask(Request, content, client.address, client.key, position)
+        return self._link.ask(TracedRequest, content, client.address, client.key, position, client.trace.encoded)
+
+    def _note(self, stream_id: StreamId, trace: Trace) -> None:
+        self._link.tell(Wrote(str(stream_id), trace.encoded))
 
     async def _verify(self, pipe: RedisPipe) -> None:
         await self._link.ask(VerifyRedis, await run_id_of(pipe))

@@ -12,13 +12,16 @@ import msgspec
 import structlog
 
 from gpu.params import params_for
-from service.errors import CorruptLiveFile, UnknownModel
+from service.engine import fairness
+from service.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
+from service.jobs.job_trace import FIELD
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable, is_shadow, name_of
 from service.storage import live_versions, version_names
 from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
 from service.storage.stream import Stream
+from service.trace_context import Trace
 
 TRAIN, FORGET, LISTS = "train", "forget", "lists"
 NO_WORKER = (
@@ -163,6 +166,13 @@ class Jobs:
         """All jobs, newest first."""
         return [self._shown(fields) for fields in self._table.all()]
 
+    def trace_of(self, version: str) -> Trace | None:
+        """The span of the job that wrote a snapshot; None if it is not recorded, or nobody knows."""
+        with contextlib.suppress(StreamUnavailable):
+            found = (job.get(FIELD) for job in self._table.all() if job.get("version") == version)
+            return Trace.of_header(next(found, None))
+        return None
+
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job, or ask the worker of a running one to stop. A finished job does not change.
 
@@ -179,7 +189,9 @@ class Jobs:
 
     def _submit(self, fields: dict[str, str], watermark: StreamId, *, only_one: bool) -> Job:
         job_id = secrets.token_hex(6)
-        self._table.submit(job_id, {**fields, "watermark": str(watermark)}, only_one=only_one)
+        trace = fairness.current.get().trace
+        cause = {} if trace is None else {FIELD: trace.header}
+        self._table.submit(job_id, {**fields, **cause, "watermark": str(watermark)}, only_one=only_one)
         self._stream.request_commit(watermark)
         job = self.get(job_id)
         if job.reason is not None:

@@ -18,6 +18,7 @@ from service import data_sets
 from service.backoff import Backoff
 from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
+from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
@@ -105,6 +106,7 @@ class Supervisor:
 
     def _work(self, job: Job) -> None:
         _log.info("job started", job=job["id"], kind=job["kind"])
+        self._trace = JobTrace(job)
         try:
             if job["kind"] not in self._kinds:
                 raise _Interrupted("failed", _unknown(job["kind"], self._kinds))
@@ -119,7 +121,8 @@ class Supervisor:
             outcome, fields = interrupted.outcome, {"error": interrupted.error} if interrupted.error else {}
         except Exception as error:
             outcome, fields = "failed", {"error": f"{type(error).__name__}: {error}"}
-        if not self._table.finish(job["id"], self._worker, outcome, fields):  # type: ignore[arg-type]
+        self._trace.end(outcome, fields.get("error"))
+        if not self._table.finish(job["id"], self._worker, outcome, fields | self._trace.fields):  # type: ignore[arg-type]
             _log.warning("job belongs to another worker now", job=job["id"], **fields)
             return
         self._metrics.jobs.labels(outcome).inc()
@@ -164,8 +167,10 @@ class Supervisor:
     # --- training
 
     def _train(self, job: Job) -> dict[str, str]:
+        self._trace.phase("wait")
         self._await_log(job)
         with self._turn(job), self._lock(job, shared=True) as lock:
+            self._trace.phase("start")
             try:
                 with training(self._settings, job, lock) as process:
                     last = self._watch(job, process)
@@ -173,6 +178,7 @@ class Supervisor:
                 self._metrics.training_ranks.set(0)
             if last.outcome == "failed":
                 raise _Interrupted("failed", last.error)
+            self._trace.phase("activate")
             version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
             promoted, reason = _decision(job, last)
             if promoted:
@@ -220,6 +226,8 @@ class Supervisor:
             if message is not None and message.loss is not None:
                 self._metrics.training_restarts.inc()
                 _log.warning("ranks lost", job=job["id"], reason=message.loss)
+            elif message is not None and message.phase is not None:
+                self._trace.phase(message.phase)
             elif message is not None:
                 last = message
                 self._count(message)

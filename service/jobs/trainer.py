@@ -60,6 +60,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         trials: only in the last message, the trainings of a search for parameters.
         ranks: number of processes that train together.
         sent, wait_seconds: what they have exchanged since the last message; see `gpu.traffic.Moved`.
+        phase: what begins now; such a message has nothing else.
         loss: why an attempt of several ranks was lost; such a message has nothing else.
         version: the snapshot that was written.
         promote: whether the model is good enough to go live; if not, `reason` has why.
@@ -75,6 +76,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
     ranks: int = 1
     sent: dict[str, int] = {}
     wait_seconds: float = 0.0
+    phase: str | None = None
     loss: str | None = None
     version: str | None = None
     promote: bool = False
@@ -174,12 +176,17 @@ def train(
     def where() -> str:
         return described if ranks is None else described + ranks.remark
 
+    def begin(phase: str) -> None:
+        send(TrainerMessage(phase=phase))
+
+    begin("read")
     corpus = read_corpus(data, StreamId.parse(watermark), types, is_implicit=hyperparameters.is_implicit)
     hyperparameters = decided(corpus, hyperparameters)
     corpus, n_far = usable(corpus, hyperparameters)
 
     trials: list[dict[str, Any]] = []
     if tune:
+        begin("tune")
         start = hyperparameters
         hyperparameters, trials = _tuned(corpus, start, chosen, lambda share: send(TrainerMessage(share, {}, where())))
         requested = requested | changed(hyperparameters, start)
@@ -191,11 +198,14 @@ def train(
         send(message if ranks is None else _of_ranks(message, ranks))
 
     run = gpu.run_here if ranks is None else ranks.run
+    begin("fit")
     model = _fitted(corpus, hyperparameters, _leaving_room(chosen, corpus, hyperparameters), on_epoch, run)
     chosen.release()
+    begin("measure")
     metrics = measure(data, model, corpus, chosen, name or algorithm) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
     rehearse_model(algorithm, chosen)  # fill the cache, so that the service need not compile when it loads the model
+    begin("write")
     manifest = _written(data, model, corpus, metrics, watermark, requested, name)
     last = TrainerMessage(
         progress=1.0,

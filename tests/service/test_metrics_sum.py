@@ -11,7 +11,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import OPEN_TEXT, PLAIN_TEXT, Metrics
-from service.metrics_sum import MetricsSum, samples_of
+from service.metrics_sum import MetricsSum, counts_of
 
 Parse = Callable[[str], Iterable[Any]]
 BOTH = pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def front(n_requests: int, route: str = "/popular") -> Metrics:
 
 
 def put(counts: MetricsSum, name: str, metrics: Metrics) -> None:
-    counts.put(name, samples_of(metrics.registry))
+    counts.put(name, counts_of(metrics.registry))
 
 
 def series(own: Metrics, counts: MetricsSum, kind: str = PLAIN_TEXT, parse: Parse = text_string_to_metric_families):
@@ -117,9 +117,9 @@ def test_pages_that_are_rendered_while_fronts_die_never_go_back() -> None:
 
     rendering = threading.Thread(target=render)
     rendering.start()
-    samples = samples_of(front(1).registry)
+    counted = counts_of(front(1).registry)
     for number in range(300):
-        counts.put(number, samples)
+        counts.put(number, counted)
         counts.end(number)
     is_over.set()
     rendering.join()

@@ -10,6 +10,7 @@ import pytest
 from service.errors import LogUnavailable, Overloaded, ServiceError, StreamUnavailable
 from service.metrics import Metrics
 from service.storage.events import Fields, StreamId
+from service.trace_context import Trace
 from service.writes import Writes
 
 FIELDS: Fields = {b"v": b"1"}
@@ -38,6 +39,10 @@ class Entries:
         return StreamId(len(self.written), 0)
 
 
+def ignored(stream_id: StreamId, trace: Trace) -> None:
+    """No request of these tests is recorded."""
+
+
 @pytest.fixture
 def metrics() -> Iterator[Metrics]:
     yield Metrics()
@@ -51,7 +56,7 @@ def refused(metrics: Metrics, reason: str) -> float:
 def test_entries_are_written_and_get_their_ids(metrics: Metrics) -> None:
     async def check() -> None:
         entries = Entries()
-        writes = Writes(entries, lambda: None, MAX_WAITING, metrics)
+        writes = Writes(entries, lambda: None, MAX_WAITING, metrics, ignored)
         assert [await writes.append(FIELDS) for _ in range(3)] == [StreamId(n, 0) for n in (1, 2, 3)]
         assert entries.written == [FIELDS] * 3
 
@@ -62,7 +67,7 @@ def test_entries_are_written_and_get_their_ids(metrics: Metrics) -> None:
 def test_a_refusal_writes_nothing_and_is_counted_by_its_reason(metrics: Metrics) -> None:
     async def check() -> None:
         entries = Entries()
-        writes = Writes(entries, lambda: LogUnavailable("disk full"), MAX_WAITING, metrics)
+        writes = Writes(entries, lambda: LogUnavailable("disk full"), MAX_WAITING, metrics, ignored)
         for _ in range(2):
             with pytest.raises(LogUnavailable, match="disk full"):
                 await writes.append(FIELDS)
@@ -77,7 +82,7 @@ def test_an_error_of_the_stream_is_counted_too(metrics: Metrics) -> None:
         entries = Entries()
         entries.error = StreamUnavailable("gone")
         with pytest.raises(StreamUnavailable):
-            await Writes(entries, lambda: None, MAX_WAITING, metrics).append(FIELDS)
+            await Writes(entries, lambda: None, MAX_WAITING, metrics, ignored).append(FIELDS)
 
     asyncio.run(check())
     assert refused(metrics, StreamUnavailable.slug) == 1
@@ -87,7 +92,7 @@ def test_more_than_may_wait_are_refused_and_the_others_go_on(metrics: Metrics) -
     async def check() -> None:
         entries = Entries()
         entries.may_go_on.clear()
-        writes = Writes(entries, lambda: None, MAX_WAITING, metrics)
+        writes = Writes(entries, lambda: None, MAX_WAITING, metrics, ignored)
         waiting = [asyncio.create_task(writes.append(FIELDS)) for _ in range(MAX_WAITING)]
         await asyncio.sleep(0)
         assert metrics.registry.get_sample_value("nearfield_queue_length", {"queue": "appends"}) == MAX_WAITING

@@ -29,7 +29,7 @@ def test_counts_are_of_reads_alone():
         for _ in range(times):
             metrics.requests.count(method, route, 200, seconds)
     metrics.ratings_learned.inc(7)
-    metrics.freshness_seconds.observe(0.004)
+    metrics.freshness_seconds.observe((), 0.004)
     metrics.device_bytes.labels("taken").set(5e6)
     counts = counts_of(metrics.text().decode())
     assert [bound for bound, _ in counts.reads] == [*REQUEST_SECONDS, None]

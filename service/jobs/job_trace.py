@@ -1,0 +1,70 @@
+"""`JobTrace`: the spans of one job and of its phases, recorded by the process that supervises it.
+
+The trainer tells its phases, so that it needs no OpenTelemetry, and one that is killed shows where it was.
+"""
+
+from __future__ import annotations
+
+import time
+
+from service.jobs.table import Job, name_of
+from service.trace_context import Trace
+from service.traces import Span, Value, active
+
+NAMES = {"train": "training", "forget": "forgetting", "lists": "lists"}
+FIELD = "traceparent"  # of a job that is recorded
+
+
+class JobTrace:
+    """The trace of one job, part of that of the request that has submitted it. Does nothing if it is not recorded."""
+
+    def __init__(self, job: Job) -> None:
+        """The job begins."""
+        self._tracer, self._job = active(), job
+        self._trace: Trace | None = None
+        self._began_ns = self._phase_ns = time.time_ns()
+        self._phase = ""
+        if self._tracer is not None:
+            cause = Trace.of_header(job.get(FIELD))
+            self._trace = self._tracer.rare() if cause is None else cause.child()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What the job must tell those who work on with its result."""
+        return {} if self._trace is None else {FIELD: self._trace.header}
+
+    def phase(self, name: str) -> None:
+        """A phase begins, and the one before is over."""
+        if self._tracer is None or self._trace is None:
+            return
+        now = time.time_ns()
+        if self._phase:
+            self._tracer.add(Span(self._phase, self._trace.child(), self._phase_ns, now, {}))
+        self._phase, self._phase_ns = name, now
+
+    def end(self, outcome: str, error: str | None) -> None:
+        """The job is over; of `error` only the kind is shown, since its text may quote ratings."""
+        self.phase("")
+        if self._tracer is None or self._trace is None:
+            return
+        kind = None if error is None and outcome != "failed" else _kind(error or "")
+        span = NAMES.get(self._job["kind"], "job")
+        attributes = self._attributes() | {"nearfield.job.outcome": outcome}
+        self._tracer.add(Span(span, self._trace, self._began_ns, time.time_ns(), attributes, error=kind))
+
+    def _attributes(self) -> dict[str, Value]:
+        """What is known of a training; the query of lists may name items."""
+        job = self._job
+        found: dict[str, Value] = {"nearfield.job.id": job["id"]}
+        if job["kind"] == "train":
+            found |= {
+                "nearfield.model.name": name_of(job),
+                "nearfield.model.algorithm": job["algorithm"],
+                "nearfield.training.parameters": job["params"],
+            }
+        return found
+
+
+def _kind(error: str) -> str:
+    kind = error.partition(":")[0]
+    return kind if kind.isidentifier() else "failed"

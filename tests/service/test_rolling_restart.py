@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import itertools
+import json
+import select
 import threading
 import time
 from pathlib import Path
@@ -10,11 +14,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service import http_server
+from service.api.app import Application
+from tests.service.local import serving
 from tests.service.process import Service
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, soon
 
 PROBE_EVERY_S = 0.1  # of readiness
-PAUSE_S = 0.05  # of each client after an answer: far below the quiet time after which a replica ends
+PAUSE_S = 0.05  # of each client after an answer
 N_READERS, N_WRITERS = 2, 1
 N_USERS = 7
 PRE_STOP_S = 0.3
@@ -28,7 +35,6 @@ class Balancer:
         self._ending: set[str] = set()
         self._turns = itertools.count()
         self._stopped = threading.Event()
-        self.n_unready = 0
         self._thread = threading.Thread(target=self._probe)
         self._thread.start()
 
@@ -60,52 +66,61 @@ class Balancer:
                     except httpx.TransportError:
                         is_ready = False
                     if url in self._replicas:
-                        self.n_unready += self._replicas[url] and not is_ready
                         self._replicas[url] = is_ready
 
 
 class Caller(threading.Thread):
-    """A client that keeps its connection, and with it its replica, until the replica says that it closes."""
+    """A client that keeps its connection, and with it its replica, until the replica closes it or says that it will."""
 
     def __init__(self, balancer: Balancer, name: str, *, writes: bool) -> None:
         super().__init__(name=name)
         self._balancer, self._writes = balancer, writes
         self._stopped = threading.Event()
-        self.n_answered = self.n_closed = 0
+        self._connection: http.client.HTTPConnection | None = None
+        self.n_answered = self.n_moves = 0
         self.failures: list[str] = []
         self.acknowledged: list[tuple[str, str, str]] = []  # user, item, stream id
 
     def run(self) -> None:
-        with httpx.Client(timeout=10) as http:
-            url = self._balancer.pick()
-            while not self._stopped.wait(PAUSE_S):
-                try:
-                    answer = self._write(http, url) if self._writes else http.get(f"{url}/recommend/u{self._turn}")
-                except httpx.TransportError as error:
-                    self.failures.append(f"{self.name}: {error!r} after {self.n_answered} answers")
-                    url = self._balancer.pick()
-                    continue
-                if answer.status_code not in (200, 202):
-                    self.failures.append(f"{self.name}: {answer.status_code} {answer.text}")
-                self.n_answered += 1
-                if answer.headers.get("connection") == "close":
-                    self.n_closed += 1
-                    url = self._balancer.pick()
+        while not self._stopped.wait(PAUSE_S):
+            try:
+                self._ask()
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{self.name}: {error!r} after {self.n_answered} answers")
+                self._connection = None
+        if self._connection is not None:
+            self._connection.close()
 
     def stop(self) -> None:
         self._stopped.set()
         self.join()
 
-    @property
-    def _turn(self) -> int:
-        return self.n_answered % N_USERS
+    def _ask(self) -> None:
+        user, item = f"u{self.n_answered % N_USERS}", f"i{self.n_answered}"
+        connection = self._connected()
+        if self._writes:
+            body = json.dumps({"user": user, "item": item, "rating": 3.0})
+            connection.request("POST", "/ratings", body, {"Content-Type": "application/json"})
+        else:
+            connection.request("GET", f"/recommend/{user}")
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status not in (200, 202):
+            self.failures.append(f"{self.name}: {answer.status} {content!r}")
+        elif self._writes:
+            self.acknowledged.append((user, item, json.loads(content)["stream_id"]))
+        self.n_answered += 1
 
-    def _write(self, http: httpx.Client, url: str) -> httpx.Response:
-        user, item = f"u{self._turn}", f"i{self.n_answered}"
-        answer = http.post(f"{url}/ratings", json={"user": user, "item": item, "rating": 3.0})
-        if answer.status_code == 202:
-            self.acknowledged.append((user, item, answer.json()["stream_id"]))
-        return answer
+    def _connected(self) -> http.client.HTTPConnection:
+        """The kept connection, if it is open, else a new one."""
+        kept = self._connection
+        if kept is not None and kept.sock is not None and not select.select([kept.sock], [], [], 0)[0]:
+            return kept
+        if kept is not None:
+            self.n_moves += 1
+            kept.close()
+        self._connection = http.client.HTTPConnection(self._balancer.pick().removeprefix("http://"), timeout=10)
+        return self._connection
 
 
 def go_on(callers: list[Caller]) -> None:
@@ -125,7 +140,7 @@ def replicas(redis_url: str, tmp_path: Path):
 
 
 def test_a_rolling_restart_fails_no_request_and_loses_no_rating(replicas: list[Service]) -> None:
-    """One replica is signaled while it still gets connections, the other one after a pause without new ones."""
+    """A replica gets no new connections, and a moment later the signal; those that are kept still belong to it."""
     replicas[0].rate(*((f"u{user}", "first", 4.0) for user in range(N_USERS)))
     balancer = Balancer()
     callers = [Caller(balancer, f"reader {n}", writes=False) for n in range(N_READERS)]
@@ -135,12 +150,11 @@ def test_a_rolling_restart_fails_no_request_and_loses_no_rating(replicas: list[S
             balancer.add(str(replica.client.base_url))
         for caller in callers:
             caller.start()
-        for replica, pre_stop_s in zip(replicas, (0.0, PRE_STOP_S), strict=True):
+        for replica in replicas:
             go_on(callers)
             url = str(replica.client.base_url)
-            if pre_stop_s:
-                balancer.end(url)
-                time.sleep(pre_stop_s)  # what Kubernetes waits before it sends the signal
+            balancer.end(url)
+            time.sleep(PRE_STOP_S)  # Kubernetes' pause before it sends the signal
             assert replica.stop() == 0
             balancer.remove(url)
             replica.start()
@@ -151,8 +165,7 @@ def test_a_rolling_restart_fails_no_request_and_loses_no_rating(replicas: list[S
                 caller.stop()
         balancer.stop()
     assert [failure for caller in callers for failure in caller.failures] == []
-    assert balancer.n_unready >= 1, "the first one was seen to stop before it was gone"
-    assert all(caller.n_closed >= 1 for caller in callers), "each was on a replica that stopped"
+    assert all(caller.n_moves >= 1 for caller in callers), "each was on a replica that stopped"
     acknowledged = [one for caller in callers for one in caller.acknowledged]
     assert len(acknowledged) >= 60
     last = max((stream_id for _, _, stream_id in acknowledged), key=lambda text: tuple(map(int, text.split("-"))))
@@ -161,3 +174,38 @@ def test_a_rolling_restart_fails_no_request_and_loses_no_rating(replicas: list[S
             found = replica.get(f"/users/{user}/ratings", wait_for=last, n=1000).json()["ratings"]
             mine = [item for name, item, _ in acknowledged if name == user]
             assert {one["item"] for one in found} == {"first", *mine}
+
+
+def test_a_stopping_server_is_not_ready_and_answers_until_its_clients_leave(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "DRAIN_S", 100.0)
+    monkeypatch.setattr(http_server, "QUIET_S", 100.0)
+
+    async def scene(app: Application) -> None:
+        server = http_server.Server(app)
+        with http_server.listening(app.state.serving.settings) as listener:
+            url = http_server.url_of(listener)
+            running = asyncio.create_task(server.serve([listener]))
+            async with httpx.AsyncClient(base_url=url) as kept, httpx.AsyncClient(base_url=url) as late:
+                assert "connection" not in (await kept.get("/recommend/ann")).headers
+                server.should_exit = True
+                await soon(lambda: app.state.is_stopping)
+                rating = {"user": "ann", "item": "kettle", "rating": 5}
+                for client in (kept, late):
+                    answer = await client.get("/recommend/ann")
+                    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+                    answer = await client.post("/ratings", json=rating)
+                    assert (answer.status_code, answer.headers["connection"]) == (202, "close")
+                    answer = await client.get("/health/ready")
+                    assert answer.status_code == 503
+                    assert answer.json()["detail"] == "the service is stopping"
+                    assert (await client.get("/health/live")).status_code == 200
+                assert not running.done()
+                monkeypatch.setattr(http_server, "QUIET_S", 0.0)
+                await asyncio.wait_for(running, 30)
+                with pytest.raises(httpx.ConnectError):
+                    await late.get("/health/live")
+
+    with serving(tmp_path / "data", redis=redis_url, backend="host", port=0) as local:
+        local._run(scene(local.app))

@@ -119,6 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
             job=options.job,
             cluster=options.cluster,
             name=options.name,
+            begin=lambda phase: _send(TrainerMessage(phase=phase)),
         )
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
@@ -143,6 +144,7 @@ def train(
     job: str = "job",
     cluster: ClusterAddress | None = None,
     name: str | None = None,
+    begin: Callable[[str], None] = lambda phase: None,
 ) -> TrainerMessage:
     """Read the log, fit, compare, write a snapshot; return the last message.
 
@@ -160,6 +162,7 @@ def train(
         job: name of the work folder of several ranks, below `data`/work.
         cluster: whose workers hold the ranks; None: this machine.
         name: under which the model can be live; None: the algorithm.
+        begin: called with the name of each phase that begins; default: nobody is told.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -175,9 +178,6 @@ def train(
 
     def where() -> str:
         return described if ranks is None else described + ranks.remark
-
-    def begin(phase: str) -> None:
-        send(TrainerMessage(phase=phase))
 
     begin("read")
     corpus = read_corpus(data, StreamId.parse(watermark), types, is_implicit=hyperparameters.is_implicit)

@@ -332,7 +332,9 @@ def command(data: Path, params: str = PARAMS) -> list[str]:
 
 
 def lines(output: bytes) -> list[TrainerMessage]:
-    return [msgspec.json.decode(line, type=TrainerMessage) for line in output.splitlines()]
+    """All messages but those that tell a phase."""
+    messages = [msgspec.json.decode(line, type=TrainerMessage) for line in output.splitlines()]
+    return [message for message in messages if message.phase is None]
 
 
 def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:

@@ -67,6 +67,9 @@ def names_of(lock: Path) -> set[str]:
     return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text("utf-8"), re.MULTILINE))
 
 
+NAMED = "License-Expression", "License"  # where metadata name a license, beside its class
+
+
 def license_of(name: str) -> str:
     """The license of a package, by SPDX where it has a name there.
 
@@ -81,7 +84,8 @@ def license_of(name: str) -> str:
     except metadata.PackageNotFoundError:
         raise LookupError(f"Invalid package {name}: expected one that is installed, or listed in {__name__}") from None
     classified = [one.rpartition(" :: ")[2] for one in found.get_all("Classifier") or () if one.startswith("License")]
-    text = found.get("License-Expression") or next(iter(classified), None) or found.get("License")
+    expression, license_ = (next(iter(found.get_all(key) or ()), "") for key in NAMED)
+    text = expression or next(iter(classified), "") or license_
     if not text:
         raise LookupError(f"Invalid metadata of {name}: expected a license, got none; list it in {__name__}")
     return SPDX.get(text, text)

@@ -89,7 +89,8 @@ def test_a_log_without_a_user_has_nobody_who_became_part_of_it(
     assert [one for entry in contents(log) for one in entry.events] == [
         one for last, one in owned if last != user
     ] + later
-    assert not any(user == one.merge.into for one in contents(log) if one.merge and one.id < position)
+    left = max((one.id for one in entries[:at] if one.merge and one.merge.user == user), default=ZERO)
+    assert not any(user == one.merge.into for one in contents(log) if one.merge and left < one.id < position)
     loaded.load(log)
     assert content(loaded, loaded.table) == content(streamed, streamed.table)
     assert content(loaded, loaded.strengths.table) == content(streamed, streamed.strengths.table)

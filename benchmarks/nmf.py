@@ -1,4 +1,4 @@
-"""`python -m benchmarks nmf`: plain and tiled FAST-HALS, and scikit-learn's NMF if it is installed.
+"""`python -m benchmarks nmf`: each of our solvers, and scikit-learn's NMF if it is installed.
 
 Compared programs start from the same W and H and read the same form of the matrix. Ours alternate, an epoch each.
 """
@@ -25,7 +25,7 @@ Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
 CACHE_BYTES = 2 * 2**20  # second-level cache of a core: C in [002] eq. 9
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
-OURS = {"host": "PL-NMF", "device": "PL-NMF on the device"}
+OURS = {"host": "extrapolated HALS", "device": "extrapolated HALS on the device"}
 CD = "scikit-learn cd"
 PEERS = {CD: "cd", "scikit-learn mu": "mu"}
 MAX_RATIO = 4  # ours stops after this multiple of cd's iterations if it has not reached cd's error
@@ -34,7 +34,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Iteration:
-    """One of our solvers: median seconds of an iteration without the first, and its error, equal for all solvers."""
+    """One of our solvers: median seconds of an iteration without the first, and its error; plain and tiled agree."""
 
     code: str
     n_factors: int
@@ -82,8 +82,9 @@ class Point:
 
 
 def forms(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> list[Iteration]:
-    """The plain and the tiled solver, `n_epochs` each."""
-    settings = [_params(n_factors, n_epochs, solver="plain"), _params(n_factors, n_epochs)]
+    """The plain, the tiled and the default solver, `n_epochs` each."""
+    solvers = "plain", "tiled", "extrapolated"
+    settings = [_params(n_factors, n_epochs, solver=solver) for solver in solvers]
     runs, seconds = _alternated(ratings, settings, n_epochs, backend)
     rows = []
     for params, run, iteration_s in zip(settings, runs, seconds, strict=True):
@@ -102,7 +103,8 @@ def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Back
     sizes = sorted(
         {1, 2, 4, max(default // 2, 1), default, 2 * default, 4 * default, n_factors} & set(range(n_factors + 1))
     )
-    _, seconds = _alternated(ratings, [_params(n_factors, n_epochs, tile=size) for size in sizes], n_epochs, backend)
+    settings = [_params(n_factors, n_epochs, solver="tiled", tile=size) for size in sizes]
+    _, seconds = _alternated(ratings, settings, n_epochs, backend)
     n_rows = ratings.n_users
     return [
         Tile(n_factors, size, size == default, took, words(n_rows, n_factors, size) / 1e6)

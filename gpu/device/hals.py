@@ -31,22 +31,35 @@ import cupy
 import numpy as np
 from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
-from numpy.typing import NDArray
 
 from gpu.device import hals_gather, shared_memory
 from gpu.device.als import WORKSPACE, finish
 from gpu.device.cuda.arrays import to_device
 from gpu.device.hals_parts import slots_bound
+from gpu.device.hals_sides import (
+    EPSILON,
+    Floats,
+    Side,
+    copy_of,
+    extrapolate,
+    fetch,
+    fetch_copy,
+    keep,
+    put,
+    restore,
+    to_rows,
+    transpose,
+)
 from gpu.device.kernels import kernel, module
 from gpu.ratings import Ratings, Rows
 from gpu.row_split import RowSplit, undivided
 from gpu.views import part_of
 
-__all__ = ["finish"]  # a primitive of every family; the others are written here
+# Primitives that other modules have; the others are written here.
+__all__ = ["EPSILON", "copy_of", "extrapolate", "fetch", "fetch_copy", "finish", "keep", "put", "restore"]
 
 NAME = "hals"
-Floats = NDArray[Any]  # float32 or float64
-EPSILON = 1e-16  # as on the host
+LEAST_NORM = 1e-15  # as on the host
 ALIGNMENT = 1  # row; a rank may own any rows
 RUN = 1024  # rows of a partial Gram matrix
 SUM_THREADS, SUM_BLOCKS = 256, 528  # threads and blocks of a sum, for which CuPy would use one block
@@ -56,7 +69,6 @@ MANY = 1 << 16  # rows
 LEAST_ROWS = 256  # rows of a block of W, at least: more blocks would wait longer for each other
 CHUNK_BYTES = 64  # bytes of the targets that a thread sums at a time
 STATIC_SHARED = 1024  # bytes, at most; shared memory of a kernel without weights and changes
-EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/hals_gather.cu
 MARK = 0xFF  # every byte of a sum that is not written yet
 POINTERS = tuple((name, "<u8") for name in ("table", "products", "gram", "targets"))
 COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_shared"))
@@ -75,25 +87,6 @@ class Matrix(NamedTuple):
     by_row: hals_gather.Entries | None
     by_column: hals_gather.Entries | None
     splits: tuple[RowSplit, RowSplit]
-
-
-class Side(NamedTuple):
-    """One factor and its work space; n rows, K columns.
-
-    Attributes:
-        columns: (K, n), the factor.
-        rows: (at least n, width), the same by rows, for the gathers of sparse products; zeros beyond n and K. It is
-            work space while the factor is solved.
-        products: (K, n), A or Aᵀ times the other side.
-        targets: (T + 1, n), work space of a sweep for data that does not fit into shared memory.
-        parts: (K, blocks), work space of a sweep with norms.
-    """
-
-    columns: Any
-    rows: Any
-    products: Any
-    targets: Any
-    parts: Any
 
 
 def load(matrix: Ratings | Floats, dtype: type[np.floating], splits: tuple[RowSplit, RowSplit] | None = None) -> Matrix:
@@ -129,37 +122,34 @@ def load_factors(rows: Floats, tile: int, split: RowSplit | None = None) -> Side
     blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
     parts = cupy.empty((k, blocks), dtype=cupy.float64)
     side = Side(columns, by_row, products, targets, parts)
-    _to_rows(side)
+    to_rows(side)
     if tile:
         module(NAME, _defines(rows.dtype, tile, k))
     return side
 
 
-def restore(side: Side, rows: Floats) -> None:
-    """Replace the factor by `rows` (n, K)."""
-    side.columns[...] = to_device(np.ascontiguousarray(rows.T))
-    _to_rows(side)
-
-
-def fetch(side: Side) -> Floats:
-    """The factor (n, K) on the host; waits for the device."""
-    return np.ascontiguousarray(side.columns.get().T)
-
-
 def bytes_needed(
-    shape: tuple[int, int], n_own: int, n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int
+    shape: tuple[int, int],
+    n_own: int,
+    n_sparse: int,
+    n_dense: int,
+    n_factors: int,
+    tile: int,
+    itemsize: int,
+    n_copied: int = 0,
 ) -> int:
     """Peak bytes of device memory that a training takes; arguments as on the host, without `n_own`.
 
     They count entries (8 bytes, once a side), items (32 a row and a part) and sums of parts, or a dense A. Each side
     has the factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows. Matrix
-    products take work space.
+    products take work space, and so does extrapolation: a copy of the larger factor.
     """
     del n_own
     width = hals_gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
     slots = slots_bound(n_sparse)
     tables = sum(shape) * (2 * n_factors + tile + 1) + sum(runs) * RUN * width
+    tables += (n_copied + max(shape)) * n_factors if n_copied else 0
     grams, parts = max(runs) * n_factors**2 + 8 * n_factors**2, slots * width
     plan = 16 * n_sparse + (32 * sum(shape) + 4 * 32 * slots if n_sparse else 0)
     norms = 16 * n_factors * _multiprocessors(cupy.cuda.Device().id)
@@ -197,7 +187,7 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
         products = solved.rows[: split.n_rows]
         hals_gather.multiply(entries, fixed.rows, products[split.own])
         split.exchange.gather(products, split.bounds)
-        _transpose(solved, solved.rows, solved.products, solved.columns.shape[::-1])
+        transpose(solved, solved.rows, solved.products, solved.columns.shape[::-1])
 
 
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
@@ -251,7 +241,26 @@ def sweep(side: Side, gram: Any, *, tile: int, normalize: bool) -> None:
         _sweep_tiles(side, gram, tile, normalize)
     else:
         _sweep_plain(side, gram, normalize)
-    _to_rows(side)
+    to_rows(side)
+
+
+def sweep_exactly(side: Side, gram: Any, *, tile: int) -> None:
+    """Minimize over every column in turn: x_k ← max(ε, x_k + (p_k − Σ_s gram_sk x_s) / gram_kk).
+
+    With the fixed columns scaled to length 1, this is a sweep without norms. Returns before the work is done.
+
+    Args:
+        side, gram, tile: as in `sweep`.
+    """
+    dtype = side.columns.dtype.type
+    norms = cupy.maximum(cupy.sqrt(gram.diagonal()), dtype(LEAST_NORM))
+    by_column = norms[:, None]
+    cupy.maximum(side.columns * by_column, dtype(EPSILON), out=side.columns)
+    cupy.divide(side.products, by_column, out=side.products)
+    _sweep_tiles(side, cupy.ascontiguousarray(gram / cupy.outer(norms, norms)), tile, normalize=False)
+    cupy.maximum(side.columns / by_column, dtype(EPSILON), out=side.columns)
+    cupy.multiply(side.products, by_column, out=side.products)
+    to_rows(side)
 
 
 def _sweep_plain(side: Side, gram: Any, normalize: bool) -> None:
@@ -299,19 +308,6 @@ def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
     blocks = min(multiprocessors, -(-n // LEAST_ROWS))
     rows = -(-n // (blocks * hals_gather.WARP)) * hals_gather.WARP
     return -(-n // rows), rows
-
-
-def _to_rows(side: Side) -> None:
-    """Copy the factor to its form by rows."""
-    _transpose(side, side.columns, side.rows, side.columns.shape)
-
-
-def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
-    """Write the first rows and columns (`shape`) of `table` to `to`, transposed."""
-    blocks = -(-shape[0] // EDGE) * -(-shape[1] // EDGE)
-    given = table, np.int64(table.shape[1]), to, np.int64(to.shape[1]), *map(np.int64, shape)
-    macros = hals_gather.defines(side.rows.dtype, side.rows.shape[1])
-    kernel(hals_gather.NAME, "transpose", macros)((blocks,), (TRANSPOSING_THREADS,), given)
 
 
 def _fits(n_bytes: int) -> bool:

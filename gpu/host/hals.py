@@ -24,7 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.host.blocks import LANES, Entries, Floats, gather, gram_of, inner_products, runs_of, to_blocks, to_rows
-from gpu.host.hals_sweeps import Part, scale_last, sum_in_order, sweep_blocks, sweep_columns, update_columns
+from gpu.host.hals_sweeps import (
+    Part,
+    extrapolate_blocks,
+    scale_columns,
+    scale_last,
+    sum_in_order,
+    sweep_blocks,
+    sweep_columns,
+    update_columns,
+)
 from gpu.ratings import Ratings, Rows
 from gpu.row_split import RowSplit, undivided
 from gpu.views import part_of
@@ -32,6 +41,7 @@ from gpu.views import part_of
 # ε of [002]: no column can vanish. It also bounds W after the division by the norms. Squares of smaller numbers would
 # be denormal in float32, and arithmetic with denormal numbers is a hundred times slower.
 EPSILON = 1e-16
+LEAST_NORM = 1e-15  # of a fixed column that a sweep divides by
 ALIGNMENT = LANES  # a rank owns whole blocks
 
 
@@ -123,9 +133,16 @@ def finish() -> None:
 
 
 def bytes_needed(
-    shape: tuple[int, int], n_own: int, n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int
+    shape: tuple[int, int],
+    n_own: int,
+    n_sparse: int,
+    n_dense: int,
+    n_factors: int,
+    tile: int,
+    itemsize: int,
+    n_copied: int = 0,
 ) -> int:
-    """Bytes that a training takes in addition to its ratings: two sides, and A if it is dense.
+    """Bytes that a training takes in addition to its ratings: two sides, their copies, and A if it is dense.
 
     Args:
         shape: (V, D).
@@ -134,10 +151,12 @@ def bytes_needed(
         n_dense: cells of a dense A, else 0.
         tile: T.
         itemsize: bytes of a number.
+        n_copied: rows of all copies of factors, see `copy_of`.
     """
     del n_sparse
     n_rows, n_own = sum(-(-n // LANES) * LANES for n in shape), n_own + 2 * LANES
-    return itemsize * (n_rows * 2 * n_factors + n_own * (2 * n_factors + tile) + n_dense)
+    n_copied += 3 * LANES if n_copied else 0
+    return itemsize * ((2 * n_rows + n_copied) * n_factors + n_own * (2 * n_factors + tile) + n_dense)
 
 
 def gram(side: Side) -> Floats:
@@ -212,6 +231,54 @@ def sweep(side: Side, gram: Floats, *, tile: int, normalize: bool) -> None:
     else:
         sweep_blocks(own.blocks, own.products, own.changes, gram, len(own.rows), epsilon)
     side.split.exchange.gather(side.blocks, side.bounds)
+    to_rows(side.blocks, side.rows)
+
+
+def sweep_exactly(side: Side, gram: Floats, *, tile: int) -> None:
+    """Minimize over every column in turn, in place: x_k ← max(ε, x_k + (p_k − Σ_s gram_sk x_s) / gram_kk).
+
+    With the fixed columns scaled to length 1, this is a sweep without norms. Then all ranks have the rows of all.
+
+    Args:
+        side, gram, tile: as in `sweep`.
+    """
+    dtype, own = side.blocks.dtype.type, side.own
+    norms, least = np.maximum(np.sqrt(gram.diagonal()), dtype(LEAST_NORM)), dtype(-np.inf)
+    scale_columns(own.blocks, norms, len(own.rows), dtype(EPSILON))
+    scale_columns(own.products, 1 / norms, len(own.rows), least)
+    sweep(side, gram / np.outer(norms, norms), tile=tile, normalize=False)
+    scale_columns(side.blocks, 1 / norms, len(side.rows), dtype(EPSILON))
+    scale_columns(own.products, norms, len(own.rows), least)
+    to_rows(side.blocks, side.rows)
+
+
+def copy_of(side: Side) -> Floats:
+    """A copy of the factor for `keep`, `put`, `extrapolate` and `fetch_copy`."""
+    return side.blocks.copy()
+
+
+def keep(side: Side, copy: Floats) -> None:
+    """Write the factor to `copy`."""
+    copy[...] = side.blocks
+
+
+def put(copy: Floats, side: Side) -> None:
+    """Write `copy` to the factor."""
+    side.blocks[...] = copy
+    to_rows(side.blocks, side.rows)
+
+
+def fetch_copy(side: Side, copy: Floats) -> Floats:
+    """A `copy` of the factor, (n, K), on the host."""
+    rows = np.empty_like(side.rows)
+    to_rows(copy, rows)
+    return rows
+
+
+def extrapolate(side: Side, last: Floats, share: float) -> None:
+    """Move the factor X on: X ← max(ε, X + `share` (X − last)), and `last` (a copy) ← the X that was given."""
+    dtype = side.blocks.dtype.type
+    extrapolate_blocks(side.blocks, last, len(side.rows), dtype(share), dtype(EPSILON))
     to_rows(side.blocks, side.rows)
 
 

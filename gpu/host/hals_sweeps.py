@@ -178,3 +178,27 @@ def sweep_columns(part: Part, gram: Floats, epsilon: Any) -> None:
         update_columns(part, gram, k, factor[0], epsilon, sums)
         factor[0] = 1 / np.sqrt(sum_in_order(sums))
     scale_last(part, factor[0], epsilon)
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def scale_columns(blocks: Floats, factors: Floats, n: int, least: Any) -> None:
+    """x_k ← max(least, x_k f_k) for the first `n` rows of `blocks` (B, K, LANES) and `factors` f (K,)."""
+    for b in prange(len(blocks)):
+        n_lanes = np.uintp(min(LANES, n - b * LANES))
+        for k in range(len(factors)):
+            column, factor = blocks[b, k], factors[k]
+            for v in range(n_lanes):
+                column[v] = max(least, column[v] * factor)
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def extrapolate_blocks(blocks: Floats, last: Floats, n: int, share: Any, epsilon: Any) -> None:
+    """Move x to max(ε, x + share (x − last)), and last to x, in n rows of `blocks` and `last` (B, K, LANES)."""
+    for b in prange(len(blocks)):
+        n_lanes = np.uintp(min(LANES, n - b * LANES))
+        for k in range(blocks.shape[1]):
+            column, before = blocks[b, k], last[b, k]
+            for v in range(n_lanes):
+                new = column[v]
+                column[v] = max(epsilon, new + share * (new - before[v]))
+                before[v] = new

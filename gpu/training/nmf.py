@@ -1,4 +1,4 @@
-"""NMF: A ≈ W H without a negative entry, by FAST-HALS in its locality-optimized form, PL-NMF ([002] Alg. 1 and 2).
+"""NMF: A ≈ W H without a negative entry, by FAST-HALS in tiles (PL-NMF, [002] Alg. 1 and 2), extrapolated by default.
 
 A is V × D, W is V × K with columns of length 1, H is K × D. An epoch is a W step and an H step, so that the reported
 error is that of the resulting factors. One H step comes before the first epoch. The alternation is that of [002]
@@ -6,6 +6,9 @@ Alg. 1; only the epochs end after the other step.
 
 * W step, with P = A Hᵀ and Q = H Hᵀ: for each k, W_k ← max(ε, W_k Q_kk + P_k − W Q_k), then W_k ← W_k / ‖W_k‖.
 * H step, with R = Aᵀ W and S = Wᵀ W: for each k, H_k ← max(ε, H_k + R_k − Hᵀ S_k).
+
+The default solver takes exact steps for both, X_k ← max(ε, X_k + (P_k − X Q_k) / Q_kk), from extrapolated points, and
+normalizes W at the end: see `gpu.training.nmf_steps`.
 
 The relative error √(Σ (A − WH)² / Σ A²) comes from ΣA² − 2⟨R, Hᵀ⟩ + ⟨S, Q⟩ without forming WH.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.loop import OnEpoch, State, Trainer, train
 from gpu.training.nmf_matrix import Floats, check_memory, checked, matrix_of, mean_of, shape_of, splits_of
+from gpu.training.nmf_steps import STEPS, Problem
 from gpu.training.nndsvd import nndsvd
 
 
@@ -79,32 +83,34 @@ class Alternation:
         shape = shape_of(matrix)
         self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
         self._hals, self._exchange = backend.primitives("hals"), exchange
-        hals, splits = self._hals, splits_of(matrix, params, backend, exchange)
+        hals = self._hals
+        splits = splits_of(matrix, params, backend, exchange)
         check_memory(matrix, params, self.tile, backend, splits)
         dtype = np.dtype(params.precision).type
         self._matrix, self._is_sparse = hals.load(matrix, dtype, splits), isinstance(matrix, Ratings)
         start = self._start(shape, mean_of(matrix), dtype)
-        self._rows, self._columns = (
-            hals.load_factors(table, self.tile, split) for table, split in zip(start, splits, strict=True)
-        )
-        self._squares = hals.squares(self._matrix)
-        self._gram_of_H: Floats | None = None
-        self.seconds, self.relative_error, self._error_before, self._n_done = 0.0, math.nan, math.nan, 0
+        rows, columns = (hals.load_factors(table, self.tile, split) for table, split in zip(start, splits, strict=True))
+        problem = Problem(hals, self._matrix, rows, columns, hals.squares(self._matrix), self.tile, exchange)
+        self._steps = STEPS[params.solver](problem)
+        self.seconds, self._n_done = 0.0, 0
 
     @property
     def n_epochs(self) -> int:
         """Epochs at most."""
         return self.params.n_epochs
 
+    @property
+    def relative_error(self) -> float:
+        """√(Σ (A − WH)² / Σ A²) of the present factors."""
+        return self._steps.error
+
     def prepare(self) -> None:
         """Do the H step before the first epoch."""
-        self._solve_columns()
+        self._steps.begin()
 
     def learn(self, epoch: int) -> None:
         """Do a W step and an H step."""
-        self._error_before = self.relative_error
-        self._solve_rows()
-        self._solve_columns()
+        self._steps.epoch()
         self._n_done = epoch + 1
 
     def is_finite(self) -> bool:
@@ -117,45 +123,23 @@ class Alternation:
         return TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
 
     def has_converged(self) -> bool:
-        """Whether the last epoch lowered the relative error by less than the share `tolerance`."""
-        gain = self._error_before - self.relative_error
-        return bool(self.params.tolerance) and gain < self.params.tolerance * self._error_before
+        """Whether the last epoch lowered the relative error by no more than the share `tolerance`."""
+        gain = self._steps.gain
+        return bool(self.params.tolerance) and gain <= self.params.tolerance * (self.relative_error + gain)
 
     def state(self) -> State:
-        """Both factors, and what `has_converged` compares."""
-        progress = np.array([self._n_done, self._error_before, self.relative_error])
-        return {"W": self._hals.fetch(self._rows), "H": self._hals.fetch(self._columns), "progress": progress}
+        """Both factors, and what the next epoch needs beside them."""
+        return {**self._steps.state(), "n_done": np.array(self._n_done)}
 
     def restore(self, state: State) -> None:
         """See `gpu.training.loop.Trainer`."""
-        for side, name in ((self._rows, "W"), (self._columns, "H")):
-            self._hals.restore(side, state[name])
-        n_done, self._error_before, self.relative_error = state["progress"].tolist()
-        self._n_done, self._gram_of_H = int(n_done), self._hals.gram(self._columns)
+        self._steps.restore(state)
+        self._n_done = int(state["n_done"])
 
     def factors(self) -> Factors:
         """The present W and H, on the host."""
-        W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
+        W, H = self._steps.factors()
         return Factors(W, H.T, self.relative_error, self._n_done)
-
-    def _solve_rows(self) -> None:
-        """Do the W step."""
-        self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
-
-    def _solve_columns(self) -> None:
-        """Do the H step and compute the relative error, which all ranks take from rank 0; waits for the device."""
-        hals, S = self._hals, self._hals.gram(self._rows)
-        self._solve(self._columns, self._rows, S, is_W=False)
-        self._gram_of_H = Q = hals.gram(self._columns)
-        squares = self._squares - 2 * hals.inner(self._columns) + hals.sum_of_products(S, Q)
-        error = float(np.sqrt(max(squares, 0.0) / self._squares))
-        (self.relative_error,) = self._exchange.totals(0.0 if self._exchange.rank else error)
-        hals.finish()
-
-    def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # `is_finite` finds an overflow in the relative error
-            self._hals.multiply(self._matrix, is_W, fixed, solved)
-            self._hals.sweep(solved, gram, tile=self.tile, normalize=is_W)
 
     def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
         """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""
@@ -172,16 +156,13 @@ class Alternation:
     def compile(self) -> None:
         """Compile the kernels of an epoch, on a matrix of one cell in the same form."""
         hals, dtype = self._hals, np.dtype(self.params.precision).type
-        one = np.ones((1, 1), dtype=dtype)
+        one, tile = np.ones((1, 1), dtype=dtype), min(self.tile, 1)
         corner = np.zeros(1, dtype=np.int64)
-        cell = Ratings.from_coo(corner, corner, one[0]) if self._is_sparse else one
-        tile = min(self.tile, 1)
-        matrix, rows, columns = hals.load(cell, dtype), hals.load_factors(one, tile), hals.load_factors(one, tile)
-        for solved, fixed, is_W in ((rows, columns, True), (columns, rows, False)):
-            hals.multiply(matrix, is_W, fixed, solved)
-            hals.sweep(solved, hals.gram(fixed), tile=tile, normalize=is_W)
-        hals.inner(columns)
-        hals.finish()
+        matrix = hals.load(Ratings.from_coo(corner, corner, one[0]) if self._is_sparse else one, dtype)
+        sides = hals.load_factors(one, tile), hals.load_factors(one, tile)
+        steps = STEPS[self.params.solver](Problem(hals, matrix, *sides, 1.0, tile, ALONE))
+        steps.begin()
+        steps.epoch()
 
 
 class Factorization(Alternation, Trainer[Factors]):

@@ -102,6 +102,8 @@ def check_memory(
         n_sparse, n_dense = sum(int(rows.lengths[split.own].sum()) for rows, split in sides) // 2, 0
     n_own = sum(split.own.stop - split.own.start for split in splits)
     itemsize = np.dtype(params.precision).itemsize
-    needed = hals.bytes_needed((n_rows, n_columns), n_own, n_sparse, n_dense, params.n_factors, tile, itemsize)
+    n_copied = 2 * n_rows + n_columns if params.solver == "extrapolated" else 0
+    sizes = (n_rows, n_columns), n_own, n_sparse, n_dense, params.n_factors, tile, itemsize, n_copied
+    needed = hals.bytes_needed(*sizes)
     what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
     check_room(what, needed, backend)

@@ -35,12 +35,14 @@ def sklearn(monkeypatch):
 
 
 def test_forms_agree_and_both_are_timed(train):
-    plain, tiled = nmf.forms(train, 6, 5, gpu.HOST)
+    plain, tiled, extrapolated = nmf.forms(train, 6, 5, gpu.HOST)
     assert (plain.code, plain.tile, tiled.code, tiled.tile) == ("plain", 0, "tiled", 2)
+    assert extrapolated.code == "extrapolated"
+    assert extrapolated.relative_error < tiled.relative_error
     assert plain.relative_error == pytest.approx(tiled.relative_error, rel=1e-5)
     assert plain.times_plain == 1
     assert tiled.times_plain == pytest.approx(plain.seconds_per_iteration / tiled.seconds_per_iteration)
-    found = engine.factorize(matrix_of(train), NmfParams(n_factors=6, n_epochs=5, tolerance=0))
+    found = engine.factorize(matrix_of(train), NmfParams(n_factors=6, n_epochs=5, tolerance=0, solver="tiled"))
     assert tiled.relative_error == pytest.approx(found.relative_error, rel=1e-5)
 
 
@@ -60,12 +62,12 @@ def test_peers_start_where_ours_does_and_go_on_from_stop_to_stop(train, sklearn)
     rows, points = nmf.peers(train, 4, 6, gpu.HOST)
     assert sklearn == [(solver, n) for solver in ("cd", "mu") for n in (1, 1, 1, 2, 1)]
     ours, cd, _ = rows
-    assert [row.code for row in rows] == ["PL-NMF", "scikit-learn cd", "scikit-learn mu"]
+    assert [row.code for row in rows] == ["extrapolated HALS", "scikit-learn cd", "scikit-learn mu"]
     assert ours.relative_error == pytest.approx(cd.relative_error, rel=0.02)
     assert cd.share == 1
     assert cd.seconds_to_error_of_cd == cd.seconds
     assert ours.share == pytest.approx(ours.seconds_to_error_of_cd / cd.seconds)
-    curve = [point.relative_error for point in points if point.code == "PL-NMF"]
+    curve = [point.relative_error for point in points if point.code == "extrapolated HALS"]
     assert curve[5] == pytest.approx(ours.relative_error)
     assert all(error > cd.relative_error for error in curve[6:-1])
     assert min(curve) <= cd.relative_error
@@ -97,7 +99,7 @@ def test_the_whole_command_and_its_picture(tmp_path, capsys, sklearn):
     records = [json.loads(line) for line in text.splitlines()]
     assert {record["rows"] for record in records if "rows" in record} == {20}
     assert set(nmf_plot.curves(records)) == {3, 4}
-    assert set(nmf_plot.curves(records)[3]) == {"PL-NMF", "scikit-learn cd", "scikit-learn mu"}
+    assert set(nmf_plot.curves(records)[3]) == {"extrapolated HALS", "scikit-learn cd", "scikit-learn mu"}
     nmf_plot.draw({"planted": records}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 

@@ -87,6 +87,35 @@ def test_many_factors_in_one_tile(hals, dtype):
     assert_twins(hals, sparse(matrix), tables(600, 90, 1024, dtype), 1024)
 
 
+def exact_steps(primitives: ModuleType, matrix: Any, W: np.ndarray, H: np.ndarray, tile: int) -> list[np.ndarray]:
+    """W and Hᵀ after exact steps and a move of W, what W moved from, and the factors that came back."""
+    placed = primitives.load(matrix, W.dtype.type)
+    rows, columns = primitives.load_factors(W, tile), primitives.load_factors(H, tile)
+    last, kept = primitives.copy_of(rows), primitives.copy_of(columns)
+    primitives.multiply(placed, True, columns, rows)
+    primitives.sweep_exactly(rows, primitives.gram(columns), tile=tile)
+    primitives.extrapolate(rows, last, 0.7)
+    primitives.multiply(placed, False, rows, columns)
+    primitives.sweep_exactly(columns, primitives.gram(rows), tile=tile)
+    found = [primitives.fetch(rows).copy(), primitives.fetch(columns).copy(), primitives.fetch_copy(rows, last)]
+    inner = primitives.inner(columns)
+    primitives.put(kept, columns)
+    primitives.keep(rows, last)
+    primitives.finish()
+    return [*found, np.array(inner), primitives.fetch(columns), primitives.fetch_copy(rows, last)]
+
+
+@PRECISIONS
+@FORMS
+@pytest.mark.parametrize(("tile", "k"), [(1, 11), (3, 11), (8, 65), (11, 11)])
+def test_exact_steps_and_moves(hals, tile, k, form, dtype):
+    matrix, given = form(matrix_of(1023, 257, 0.2)), tables(1023, 257, k, dtype)
+    tolerance = 1e-9 if dtype == np.float64 else 2e-3
+    for one, other in zip(*(exact_steps(twin, matrix, *given, tile) for twin in (hals, host)), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.max(other))
+
+
 def tall(n_rows: int, n_columns: int, per_row: int, popular: int = 0) -> Ratings:
     """Rows of random columns; the first column has the first `popular` rows."""
     generator = np.random.default_rng(n_columns)
@@ -127,9 +156,10 @@ def test_gram(hals, n, dtype):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @FORMS
 @pytest.mark.parametrize("tile", [1, 3, 7, 8, 11])
-def test_whole_runs(tile, form, precision):
+@pytest.mark.parametrize("solver", ["extrapolated", "tiled"])
+def test_whole_runs(tile, form, precision, solver):
     for n_epochs in (1, 10):
-        params = tiled(tile, n_epochs, precision=precision)
+        params = tiled(tile, n_epochs, precision=precision, solver=solver)
         found, expected = (nmf.factorize(form(matrix_of(700, 300)), params, home) for home in (DEVICE, HOST))
         tolerance = 1e-9 if precision == "float64" else 5e-3
         np.testing.assert_allclose(found.W, expected.W, atol=tolerance * expected.W.max())
@@ -137,7 +167,7 @@ def test_whole_runs(tile, form, precision):
         assert found.relative_error == pytest.approx(expected.relative_error, rel=1e-5)
 
 
-@pytest.mark.parametrize("solver", ["plain", "tiled"])
+@pytest.mark.parametrize("solver", ["extrapolated", "plain", "tiled"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_equal_runs_give_equal_bits(solver, precision):
     params = NmfParams(n_factors=20, n_epochs=10, tolerance=0, solver=solver, precision=precision)
@@ -155,14 +185,16 @@ def test_an_overflow_is_not_hidden(hals):
     assert np.isnan(hals.fetch(side)).any()
 
 
-def test_memory_is_counted(hals):
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_memory_is_counted(hals, is_exact):
     cupy = importlib.import_module("cupy")
     matrix, k, tile = tall(200_000, 3000, 10, 50_000), 50, 7
     W, H = tables(200_000, 3000, k, np.float32)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     before = pool.total_bytes()
-    both_steps(hals, matrix, W, H, tile)
-    needed = hals.bytes_needed((200_000, 3000), 203_000, len(matrix), 0, k, tile, 4)
+    steps, n_copied = (exact_steps, 203_000) if is_exact else (both_steps, 0)
+    steps(hals, matrix, W, H, tile)
+    needed = hals.bytes_needed((200_000, 3000), 203_000, len(matrix), 0, k, tile, 4, n_copied)
     assert pool.total_bytes() - before <= needed
     assert needed <= 2 * (pool.total_bytes() - before) + hals.WORKSPACE

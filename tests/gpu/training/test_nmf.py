@@ -43,7 +43,12 @@ def sparse(matrix: np.ndarray) -> gpu.Ratings:
 
 def tiled(tile: int, n_epochs: int, n_factors: int = K, **others: object) -> NmfParams:
     given = {"n_factors": n_factors, "n_epochs": n_epochs, "tile": tile, "tolerance": 0, "precision": "float64"}
+    given["solver"] = "tiled"
     return gpu.params_for("nmf", given | others)  # type: ignore[return-value]
+
+
+def extrapolated(n_epochs: int, tile: int = 0, **others: object) -> NmfParams:
+    return tiled(tile, n_epochs, **({"solver": "extrapolated"} | others))  # type: ignore[arg-type]
 
 
 def started(matrix: np.ndarray, params: NmfParams) -> tuple[np.ndarray, np.ndarray]:
@@ -105,11 +110,44 @@ def test_single_precision_follows_double(backend: Backend) -> None:
     np.testing.assert_allclose(single.W, double.W, atol=1e-3)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+@pytest.mark.parametrize("n_epochs", [1, 10, 60])
+@pytest.mark.parametrize("tile", [0, 1, K])
+def test_extrapolation_follows_the_oracle(backend: Backend, form: object, n_epochs: int, tile: int) -> None:
+    """60 epochs include some that are taken back."""
+    matrix, params = matrix_of(270, 60), extrapolated(n_epochs, tile=tile)
+    reports: list[EpochReport] = []
+    found = nmf.factorize(form(matrix), params, backend, on_epoch=reports.append)  # type: ignore[operator]
+    W, H, errors = reference.extrapolated_hals(matrix, *started(matrix, params), n_epochs)
+    assert len(set(errors)) < n_epochs or n_epochs < 60
+    np.testing.assert_allclose([report.metrics["relative_error"] for report in reports], errors, rtol=1e-9)
+    assert_equal(found, W, H, tolerance=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_extrapolation_ends_with_a_lower_error(backend: Backend, seed: int) -> None:
+    matrix = sparse(matrix_of(300, 200, 0.1))
+    plain, found = (
+        nmf.factorize(matrix, params, backend).relative_error
+        for params in (tiled(0, 60, seed=seed), extrapolated(60, seed=seed))
+    )
+    assert found < plain
+
+
+def test_a_matrix_with_far_larger_columns_is_solved(backend: Backend) -> None:
+    """Columns of H that differ by 12 orders of magnitude do not slow the columns of W down."""
+    matrix = matrix_of(60, 40) * np.logspace(-6, 6, 40)
+    found = nmf.factorize(matrix, extrapolated(30), backend)
+    assert found.relative_error < nmf.factorize(matrix, extrapolated(1), backend).relative_error
+    np.testing.assert_allclose(np.linalg.norm(found.W, axis=0), 1, rtol=1e-9)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("start", ["random", "nndsvd"])
-def test_the_error_never_rises(backend: Backend, precision: str, start: str) -> None:
+@pytest.mark.parametrize("solver", ["extrapolated", "tiled"])
+def test_the_error_never_rises(backend: Backend, precision: str, start: str, solver: str) -> None:
     reports: list[EpochReport] = []
-    params = tiled(0, 60, precision=precision, start=start)
+    params = tiled(0, 60, precision=precision, start=start, solver=solver)
     nmf.factorize(sparse(matrix_of(300, 200, 0.1)), params, backend, on_epoch=reports.append)
     errors = [report.metrics["relative_error"] for report in reports]
     assert all(after <= before * (1 + 1e-6) for before, after in pairwise(errors))
@@ -127,12 +165,13 @@ def test_the_error_never_rises(backend: Backend, precision: str, start: str) -> 
     tile=st.integers(0, 12),
     start=st.sampled_from(["random", "nndsvd"]),
     precision=st.sampled_from(["float32", "float64"]),
+    solver=st.sampled_from(["extrapolated", "tiled"]),
 )
 def test_any_matrix_gives_finite_factors_without_a_negative(
-    matrix: np.ndarray, n_factors: int, tile: int, start: str, precision: str
+    matrix: np.ndarray, n_factors: int, tile: int, start: str, precision: str, solver: str
 ) -> None:
     errors: list[float] = []
-    params = tiled(tile, 4, n_factors, start=start, precision=precision)
+    params = tiled(tile, 4, n_factors, start=start, precision=precision, solver=solver)
     for form in (matrix, sparse(matrix)):
         found = nmf.factorize(form, params, on_epoch=lambda report: errors.append(report.metrics["relative_error"]))
         assert np.isfinite(found.W).all() and np.isfinite(found.H).all()
@@ -153,6 +192,25 @@ def test_it_finds_planted_factors(backend: Backend) -> None:
     W, H = (generator.random(shape) * (generator.random(shape) < 0.5) for shape in ((60, 4), (4, 50)))
     found = nmf.factorize(W @ H, tiled(0, 500, 4), backend)
     assert found.relative_error < 0.02
+
+
+def test_extrapolation_stops_at_a_small_gain_not_at_an_epoch_taken_back(backend: Backend) -> None:
+    errors: list[float] = []
+    params = extrapolated(500, tolerance=1e-4)
+    found = nmf.factorize(
+        matrix_of(), params, backend, on_epoch=lambda report: errors.append(report.metrics["relative_error"])
+    )
+    gains = [(before - after) / before for before, after in pairwise(errors)]
+    assert 0.0 in gains[:-1]
+    assert found.n_epochs == len(errors) < 500
+    assert 0 < gains[-1] < 1e-4 <= min(gain for gain in gains[:-1] if gain)
+
+
+def test_extrapolation_stops_where_nothing_is_left_to_gain(backend: Backend) -> None:
+    matrix = np.outer(np.arange(1.0, 40), np.arange(1.0, 30))
+    found = nmf.factorize(matrix, tiled(0, 500, 1, solver="extrapolated", tolerance=1e-3), backend)
+    assert found.n_epochs < 100
+    assert found.relative_error < 1e-6
 
 
 def test_it_stops_once_an_epoch_gains_little(backend: Backend) -> None:

@@ -26,7 +26,8 @@ from tests.gpu.training.test_als_ranks import Kept, ratings_of
 SHAPE = 5 * LANES + 7, 2 * LANES + 1  # six blocks of users, three of items
 N = 20_000
 KINDS = {
-    "tiled": NmfParams(n_factors=7, n_epochs=3, seed=7),
+    "extrapolated": NmfParams(n_factors=7, n_epochs=4, seed=7),
+    "tiled": NmfParams(n_factors=7, n_epochs=3, seed=7, solver="tiled"),
     "float64, one column a tile": NmfParams(n_factors=5, n_epochs=2, tile=1, precision="float64"),
     "nndsvd": NmfParams(n_factors=4, n_epochs=2, start="nndsvd"),
 }
@@ -89,7 +90,7 @@ def test_any_ratings(shape: tuple[int, int], n: int, seed: int, size: int, n_fac
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("solver", ["tiled", "plain"])
+@pytest.mark.parametrize("solver", ["extrapolated", "tiled", "plain"])
 @pytest.mark.parametrize("is_dense", [False, True])
 def test_products_of_blas_differ_by_rounding_only(size: int, solver: Any, is_dense: bool) -> None:
     """Errors fall alike, and ranks of one training have equal bits."""

@@ -30,6 +30,10 @@ def topn(
         str, typer.Option(help="Comma-separated shares of the items that pass a filter; 1 for no filter.")
     ] = "1",
     backend: Where = "auto",
+    devices: Annotated[
+        str,
+        typer.Option(help="Comma-separated devices that share the items, measured beside one; 0,0: two parts on one."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Milliseconds of a batch of exact lists from random factors; on the host also of `implicit`."""
@@ -41,7 +45,10 @@ def topn(
         for size, f, k, batch, length, history in itertools.product(*axes)
         for share in options.numbers(eligible)
     ]
-    show(list(table.run(shapes, chosen(backend))), json)
+    shared, selected = tuple(options.whole(devices)), chosen(backend)
+    if shared and selected.name != "device":
+        raise typer.BadParameter("--devices needs the backend device")
+    show(list(table.run(shapes, selected, shared)), json)
 
 
 @app.command()

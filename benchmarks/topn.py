@@ -50,7 +50,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Time(Shape):
-    """Median, least and most milliseconds of a call, and on a device the time to read what a scan reads."""
+    """Median, least and most milliseconds of a call, and on devices the time to read what a scan reads."""
 
     code: str
     ms: float
@@ -60,19 +60,26 @@ class Time(Shape):
     floor_ms: float
 
 
-def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
-    """Measure every shape. Consecutive shapes with the same catalog share an index."""
+def run(shapes: Sequence[Shape], backend: gpu.Backend, devices: tuple[int, ...] = ()) -> Iterator[Time]:
+    """Measure every shape, on the backend and where `devices` share the items. Consecutive shapes with the same catalog
+    share an index.
+    """
+    backends: dict[str, gpu.Backend] = {backend.name: backend}
+    if devices:
+        backends["devices " + ",".join(map(str, devices))] = dataclasses.replace(backend, ranking_devices=devices)
     peer = als_peer.installed() if backend.name == "host" else None
-    index, catalog = None, None
+    indices: dict[str, ItemIndex] = {}
+    catalog = None
     for shape in shapes:
-        if index is None or catalog != (shape.items, shape.factors, shape.neighbors):
+        if catalog != (shape.items, shape.factors, shape.neighbors):
             catalog = shape.items, shape.factors, shape.neighbors
-            index = None  # frees its memory before the next upload
-            index = ItemIndex(model_of(shape), backend)
+            indices.clear()  # frees memory before the next upload
+            model = model_of(shape)
+            indices |= {code: ItemIndex(model, one) for code, one in backends.items()}
         rows = ratings_of(shape)
-        calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape)}
+        calls: dict[str, Callable[[], Any]] = {code: _ours(index, rows, shape) for code, index in indices.items()}
         if peer is not None and not shape.neighbors and shape.eligible == 1:
-            calls["implicit"] = _theirs(peer, index.model, rows, shape.n)
+            calls["implicit"] = _theirs(peer, indices[backend.name].model, rows, shape.n)
         yield from _times(calls, shape)
 
 
@@ -136,6 +143,7 @@ def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Time]:
     for code, seconds in times_s.items():
         ms = [1e3 * one for one in seconds]
         median = statistics.median(ms)
-        floor = floor_ms if code == "device" else float("nan")
+        named = code.removeprefix("devices ").split(",")  # a call on one device has the name of the backend
+        floor = floor_ms / len(set(named)) if code.startswith("device") else float("nan")
         columns = {**dataclasses.asdict(shape), "code": code, "users_per_s": 1e3 * shape.users / median}
         yield Time(**columns, ms=median, least_ms=min(ms), most_ms=max(ms), floor_ms=floor)

@@ -23,12 +23,15 @@ class Backend:
         reason: why this backend was chosen, for the log.
         kept_bytes: bytes that a training must leave free for other uses.
         limit_bytes: bytes that a training may take, `kept_bytes` included. None: all that are free.
+        ranking_devices: numbers of the devices that share the items in rankings; one that occurs twice has two parts.
+            Empty: the current device has all items. Everything else is done on the current device.
     """
 
     name: Literal["host", "device"]
     reason: str
     kept_bytes: int = 0
     limit_bytes: int | None = None
+    ranking_devices: tuple[int, ...] = ()
 
     def primitives(self, family: str) -> ModuleType:
         """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
@@ -42,19 +45,19 @@ class Backend:
         """Check that the backend still works; call it after an unexpected failure.
 
         Raises:
-            BackendUnavailable: the device can no longer be used in this process.
+            BackendUnavailable: a device can no longer be used in this process.
         """
         if self.name == "device":
-            importlib.import_module("gpu.device").check()
+            importlib.import_module("gpu.device").check(*self.ranking_devices)
 
     def device_bytes(self) -> dict[str, int]:
         """Bytes of device memory: "arrays" of this process with spare room of its pool, and "taken" by all processes.
 
-        Empty on the host.
+        Sums over the ranking devices. Empty on the host.
         """
         if self.name != "device":
             return {}
-        found: dict[str, int] = importlib.import_module("gpu.device").used_bytes()
+        found: dict[str, int] = importlib.import_module("gpu.device").used_bytes(*self.ranking_devices)
         return found
 
     def memory_bytes(self) -> int | None:
@@ -65,6 +68,23 @@ class Backend:
         """Bytes that no process uses now, including `kept_bytes`; at most `limit_bytes`."""
         free: int = self.primitives("als").free_bytes()
         return free if self.limit_bytes is None else min(free, self.limit_bytes)
+
+    def ranking_on(self, n_devices: int) -> Backend:
+        """This backend, where the first `n_devices` devices share the items in rankings.
+
+        Raises:
+            BackendUnavailable: there are fewer, or this is the host; the message has both numbers.
+        """
+        if n_devices == 1:
+            return self
+        if self.name != "device":
+            expected = f"1, because models answer on the host ({self.reason})"
+            raise BackendUnavailable(f"Invalid ranking_gpus: expected {expected}, got {n_devices}")
+        there: int = importlib.import_module("gpu.device").n_devices()
+        if n_devices > there:
+            expected = f"at most {there}, the number of GPUs that this process sees"
+            raise BackendUnavailable(f"Invalid ranking_gpus: expected {expected}, got {n_devices}")
+        return replace(self, ranking_devices=tuple(range(n_devices)))
 
     def within(self, n_bytes: int) -> Backend:
         """This backend for trainings that take at most `n_bytes`, on a device with what CUDA and its libraries take."""
@@ -95,7 +115,7 @@ class Backend:
     def release(self) -> None:
         """Free unused memory of this process's pool for other processes; may wait for the device."""
         if self.name == "device":
-            importlib.import_module("gpu.device").release()
+            importlib.import_module("gpu.device").release(*self.ranking_devices)
 
 
 HOST = Backend("host", "asked for")

@@ -62,6 +62,9 @@ class Settings(BaseSettings):
         "auto",
         description="Where models train and answer: host, device, or auto (the device if it works).",
     )
+    ranking_gpus: PositiveInt = Field(
+        1, description="GPUs of this machine that share the items when lists are made; the first one does the rest."
+    )
     worker: bool = Field(True, description="Whether this process also starts and supervises trainer processes.")
     trainer_ranks: PositiveInt = Field(
         1,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 from gpu.errors import BackendUnavailable
@@ -28,14 +30,25 @@ def obstacle() -> str | None:
     return _obstacle_of_driver(cupy) or _obstacle_of_compiler(cupy)
 
 
-def check() -> None:
-    """Check that the device still answers: after a fault in a kernel all of CUDA fails in this process.
+def n_devices() -> int:
+    """How many devices this process sees; call it only without an `obstacle`."""
+    return int(importlib.import_module("cupy").cuda.runtime.getDeviceCount())
+
+
+def check(*devices: int) -> None:
+    """Check that devices still answer: after a fault in a kernel all of CUDA fails in this process.
+
+    Args:
+        devices: their numbers; by default the current one.
 
     Raises:
-        BackendUnavailable: the device does not answer; the message is CUDA's.
+        BackendUnavailable: a device does not answer; the message is CUDA's.
     """
+    runtime = importlib.import_module("cupy").cuda.runtime
     try:
-        importlib.import_module("cupy").cuda.runtime.deviceSynchronize()
+        for device in _each(devices):
+            with device:
+                runtime.deviceSynchronize()
     except Exception as error:
         raise BackendUnavailable(f"The device has failed: {_line(error)}; restart the process") from error
 
@@ -49,11 +62,15 @@ def describe() -> str:
     return text if capability >= TENSOR_CORES else f"{text}: no tensor cores used below 8.0, float32 throughout"
 
 
-def used_bytes() -> dict[str, int]:
-    """Bytes of the current device by owner; see `gpu.backend.Backend.device_bytes`."""
-    cupy = importlib.import_module("cupy")
-    free, total = cupy.cuda.runtime.memGetInfo()
-    return {"arrays": int(cupy.get_default_memory_pool().total_bytes()), "taken": int(total - free)}
+def used_bytes(*devices: int) -> dict[str, int]:
+    """Bytes of devices, by default of the current one, by owner; see `gpu.backend.Backend.device_bytes`."""
+    cupy, used = importlib.import_module("cupy"), {"arrays": 0, "taken": 0}
+    for device in _each(devices):
+        with device:
+            free, total = cupy.cuda.runtime.memGetInfo()
+            used["arrays"] += int(cupy.get_default_memory_pool().total_bytes())
+            used["taken"] += int(total - free)
+    return used
 
 
 def memory_of_devices() -> list[int]:
@@ -70,9 +87,19 @@ def memory_bytes() -> int:
     return memory_of_devices()[int(cupy.cuda.Device().id)]
 
 
-def release() -> None:
-    """Give the unused blocks of CuPy's pool back to the device."""
-    importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()
+def release(*devices: int) -> None:
+    """Give the unused blocks of CuPy's pools back to devices, by default to the current one."""
+    pool = importlib.import_module("cupy").get_default_memory_pool()
+    for device in _each(devices):
+        with device:
+            pool.free_all_blocks()
+
+
+def _each(devices: Sequence[int]) -> Iterable[AbstractContextManager[object]]:
+    """Contexts that make each of the distinct `devices` the current one; without devices, one that changes nothing."""
+    if not devices:
+        return [nullcontext()]
+    return map(importlib.import_module("cupy").cuda.Device, dict.fromkeys(devices))
 
 
 def compute_capability() -> int:

@@ -1,6 +1,6 @@
 """Which items may be in the lists of a batch on the device: candidates, or the bits of a filter.
 
-Copies of filters stay on the device, because the same filter comes with many requests.
+Copies of filters stay on each device, because the same filter comes with many requests.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import cupy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +17,8 @@ from gpu.device.cuda.arrays import to_device
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import RankingRequests
 
-MOST_HELD = 256  # copies of each kind; those unused for longest are dropped. 32 MB of bits at a million items
+# Copies of each kind on a device; those unused for longest are dropped. 32 MB of bits at a million items.
+MOST_HELD = 256
 
 
 class Choice(NamedTuple):
@@ -52,16 +54,34 @@ def choice_of(requests: RankingRequests, eligible: Sequence[Eligible | None], n_
     return _with_candidates(choice, requests) if requests.has_candidates.any() else choice
 
 
-@functools.lru_cache(maxsize=MOST_HELD)
 def bits_of(eligible: Eligible) -> Any:
-    """The bits of a filter, uint32 on the device."""
-    return to_device(eligible.bits)
+    """The bits of a filter, uint32 on the current device."""
+    held, device = _held_bits(eligible), cupy.cuda.Device().id
+    if device not in held:
+        held[device] = to_device(eligible.bits)
+    return held[device]
+
+
+def rows_of(eligible: Eligible) -> Any:
+    """The rows that pass a filter, ascending, int32 on the current device."""
+    held, device = _held_rows(eligible), cupy.cuda.Device().id
+    if device not in held:
+        held[device] = to_device(eligible.rows)
+    return held[device]
 
 
 @functools.lru_cache(maxsize=MOST_HELD)
-def rows_of(eligible: Eligible) -> Any:
-    """The rows that pass a filter, ascending, int32 on the device."""
-    return to_device(eligible.rows)
+def _held_bits(eligible: Eligible) -> dict[int, Any]:
+    """Copies by device."""
+    del eligible  # the key
+    return {}
+
+
+@functools.lru_cache(maxsize=MOST_HELD)
+def _held_rows(eligible: Eligible) -> dict[int, Any]:
+    """Copies by device."""
+    del eligible  # the key
+    return {}
 
 
 def _numbers(eligible: Eligible | None, n_items: int, most: int) -> tuple[tuple[int, ...], Any]:

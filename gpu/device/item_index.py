@@ -1,6 +1,10 @@
 """Item side of the scores on a device: factors, bounds, neighbor lists and their inverse; see `gpu.ranking.item_index`.
 
-The twin of `gpu.host.item_index`. Inverse lists name the items whose score may differ from the plain one. They may name
+The twin of `gpu.host.item_index`. Several devices may share the items of a model: each has a part of them
+(`gpu.ranking.partition`), with factors and lists. As any row may be a neighbor, each device has the baselines of all
+rows and the ends of all inverse lists.
+
+Inverse lists name the items whose score may differ from the plain one. They may name
 too many: each named item is scored from the lists themselves. So inverse lists only grow: flat lists from the time of
 loading, and chains of later entries. Kernels: kernels/topn.cu, layouts: kernels/topn_items.cuh.
 """
@@ -19,11 +23,11 @@ from gpu.device.cuda.arrays import to_device
 from gpu.device.kernels import kernel, module
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.ranking.deduction import Deduction
+from gpu.ranking.partition import TILE, Part
 
 NAME, SCAN = "topn", "topn_scan"
 USER_TILES = 1, 4  # tiles of 16 users in a block of the scan, for few and for many users
 WIDTH = 16  # factors; a row is padded to a multiple of it
-TILE = 32  # items; capacity is a multiple of it
 PIECE = 64  # bytes; a row of small numbers is padded to a multiple of it
 ZEROS = 2.0**60  # the bits of the scale and the bound of a row of zeros: `LARGEST_SCALE`, and 0
 CHUNK = 1 << 18  # items that are copied at a time
@@ -34,7 +38,8 @@ POINTERS = (
     "factors", "rounded", "bounds", "fixed", "baselines", "largest", "hidden", "neighbors", "explicit_weights",
     "implicit_weights", "starts", "owners", "heads", "nexts", "later", "n_later",
 )  # fmt: skip
-NUMBERS = ("n_items", "n_listed", "n_slots", "is_implicit")
+NUMBERS = ("n_items", "n_rows", "n_listed", "n_slots", "part", "n_parts", "is_implicit")
+OF_ALL_ROWS = ("baselines", "heads")  # the other arrays have the items of the part
 ITEMS = np.dtype(
     [(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS] + [("middle", "<f4")], align=True
 )
@@ -46,23 +51,28 @@ FRESH = np.dtype(
 )
 
 
-class RankedItems:
-    """The item side of one model on the device, with room to grow; names are those of `RankedItems` in the kernels.
+class RankedPart:
+    """Items of one model on one device, with room to grow; names are those of `Catalog` in the kernels.
 
     Attributes:
+        place: which items of the model it has; `part` and `n_parts` are its numbers.
+        device: number of the device; it is the current one for all that reads or changes the arrays.
         width: G.
-        n_items: I; arrays are longer.
+        n_items, n_rows: I, and items of the whole model; arrays are longer.
         kernels: cache of kernels by caller, since a lookup takes as long as a launch.
         structure: the argument that kernels take by value.
         deduction: differences between estimates and list scores.
         start: the score of an item without parameters.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, place: Part, device: int) -> None:
+        """Arrays without items on the current device, which is `device`."""
         n_slots = model.neighbors.shape[1]
+        self.place, self.device = place, device
+        self.part, self.n_parts = place
         self.width, self.n_slots = width_of(model.params.width), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
-        self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
+        self.n_items, self.n_rows, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0, 0
         self.mean, self.middle = float(np.float32(model.mean)), model.middle
         self.learned_scale = model.learned_scale
         self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
@@ -82,28 +92,32 @@ class RankedItems:
             self.arrays[name] = cupy.zeros(1, dtype=cupy.int32)
         self.structure = self._structure()
 
-    def grow(self, n_items: int) -> None:
-        """Grow to `n_items`; new items are not hidden and have no parameters."""
-        if n_items > self._capacity:
-            capacity = -(-max(n_items, self._capacity * 3 // 2) // TILE) * TILE
-            for name, (shape, dtype, fill) in self._fills.items():
-                longer = cupy.full((capacity, *shape), fill, dtype)
-                longer[: self._capacity] = self.arrays[name]
-                self.arrays[name] = longer
-            self.arrays["bounds"][self._capacity :, 0] = -np.inf
-            self._capacity = capacity
-        if n_items > self.n_items:
-            self.arrays["bounds"][self.n_items : n_items, 0] = self.start
-            self.n_items = n_items
+    def grow(self, n_rows: int) -> None:
+        """Grow to a model of `n_rows` items; new ones are not hidden and have no parameters."""
+        if n_rows > self._capacity * self.n_parts:
+            self._lengthen(-(-max(n_rows, self._capacity * self.n_parts * 3 // 2) // (TILE * self.n_parts)) * TILE)
+        n_items = self.place.length(n_rows)
+        self.arrays["bounds"][self.n_items : n_items, 0] = self.start
+        self.n_items, self.n_rows = n_items, n_rows
         self.structure = self._structure()
+
+    def _lengthen(self, capacity: int) -> None:
+        """Make room for `capacity` items of each part."""
+        for name, (shape, dtype, fill) in self._fills.items():
+            length, held = capacity * (self.n_parts if name in OF_ALL_ROWS else 1), self.arrays[name]
+            longer = cupy.full((length, *shape), fill, dtype)
+            longer[: len(held)] = held
+            self.arrays[name] = longer
+        self.arrays["bounds"][self._capacity :, 0] = -np.inf
+        self._capacity = capacity
 
     def invert(self) -> None:
         """Rebuild the inverse of the present lists, and empty the chains."""
         flat = self.arrays["neighbors"][: self.n_items].ravel()
         order = cupy.argsort(flat)
         owners = (order // self.n_slots).astype(cupy.int32)
-        starts = cupy.searchsorted(flat[order], cupy.arange(self.n_items + 1, dtype=cupy.int32)).astype(cupy.int32)
-        self.arrays["owners"], self.arrays["starts"], self.n_listed = owners, starts, self.n_items
+        starts = cupy.searchsorted(flat[order], cupy.arange(self.n_rows + 1, dtype=cupy.int32)).astype(cupy.int32)
+        self.arrays["owners"], self.arrays["starts"], self.n_listed = owners, starts, self.n_rows
         self.arrays["heads"].fill(-1)
         self.arrays["n_later"].fill(0)
         self._most_later = 0
@@ -134,14 +148,23 @@ class RankedItems:
         return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
 
 
-def prepare(n_factors: int) -> None:
-    """Compile, or load from CuPy's cache, the kernels for `n_factors` and those that CuPy generates for `hide`."""
-    hidden, rows = cupy.zeros(1, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
-    hidden[rows] = hidden
+RankedItems = tuple[RankedPart, ...]
+
+
+def prepare(n_factors: int, *devices: int) -> None:
+    """Compile, or load from CuPy's cache, the kernels for `n_factors` and those that CuPy generates for `hide`.
+
+    Args:
+        devices: those that will rank; by default the current one.
+    """
     width = width_of(n_factors)
-    module(NAME, {"G": width})
-    for tiles in USER_TILES if compute_capability() >= TENSOR_CORES else ():
-        module(SCAN, {"G": width, "MT": tiles})
+    for device in devices or (cupy.cuda.Device().id,):
+        with cupy.cuda.Device(device):
+            hidden, rows = cupy.zeros(1, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
+            hidden[rows] = hidden
+            module(NAME, {"G": width})
+            for tiles in USER_TILES if compute_capability() >= TENSOR_CORES else ():
+                module(SCAN, {"G": width, "MT": tiles})
 
 
 def width_of(n_factors: int) -> int:
@@ -149,55 +172,90 @@ def width_of(n_factors: int) -> int:
     return max(-(-n_factors // WIDTH), 1) * WIDTH
 
 
-def ranked_items_of(model: Model) -> RankedItems:
-    """The items of `model`, copied to the device."""
-    ranked_items = RankedItems(model)
-    ranked_items.grow(model.n_items)
-    for first in range(0, model.n_items, CHUNK):
-        _renew(ranked_items, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
-    if ranked_items.n_slots and model.n_items:
-        ranked_items.invert()
-    return ranked_items
+def ranked_items_of(model: Model, *devices: int) -> RankedItems:
+    """The items of `model`, divided among `devices` and copied to them; by default all on the current device.
+
+    A device that is named several times has several parts.
+    """
+    devices = devices or (cupy.cuda.Device().id,)
+    return tuple(_uploaded(model, Part(n, len(devices)), device) for n, device in enumerate(devices))
 
 
 def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,)."""
-    if model.n_items > ranked_items.n_items:
-        ranked_items.grow(model.n_items)
-    ranked_items.make_room(len(items) * ranked_items.n_slots)
-    _renew(ranked_items, model, items, is_linked=True)
+    for part in ranked_items:
+        with cupy.cuda.Device(part.device):
+            _refresh(part, model, items)
 
 
 def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Hide those of `items` (B,) for which `hidden` (B,) is true from every list; show the others."""
     del model
-    rows = to_device(items.astype(np.int32))
-    ranked_items.arrays["hidden"][rows] = to_device(hidden.astype(np.uint8))
-    _launch(ranked_items, "reopen", len(items), rows, np.int32(len(items)))
+    for part in ranked_items:
+        are_own = part.place.holds(items)
+        own = part.place.positions(items[are_own])
+        if len(own):
+            with cupy.cuda.Device(part.device):
+                places = to_device(own.astype(np.int32))
+                part.arrays["hidden"][places] = to_device(hidden[are_own].astype(np.uint8))
+                _launch(part, "reopen", len(own), places, np.int32(len(own)))
 
 
-def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
-    if not len(items):
+def _uploaded(model: Model, place: Part, device: int) -> RankedPart:
+    with cupy.cuda.Device(device):
+        part = RankedPart(model, place, device)
+        part.grow(model.n_items)
+        for first in range(0, part.n_items, CHUNK):
+            rows = place.rows(np.arange(first, min(first + CHUNK, part.n_items))).astype(np.int64, copy=False)
+            _renew(part, model, rows, is_linked=False)
+        _copy_baselines(part, model, np.arange(model.n_items))
+        if part.n_slots and part.n_items:
+            part.invert()
+        return part
+
+
+def _refresh(part: RankedPart, model: Model, items: NDArray[np.int64]) -> None:
+    if model.n_items > part.n_rows:
+        part.grow(model.n_items)
+    own = items[part.place.holds(items)]
+    part.make_room(len(own) * part.n_slots)
+    _renew(part, model, own, is_linked=True)
+    _copy_baselines(part, model, items)
+
+
+def _copy_baselines(part: RankedPart, model: Model, items: NDArray[np.int64]) -> None:
+    """Copy the baselines of those of `items` that other parts have; items of this part may be neighbors of them."""
+    if not part.n_slots or part.n_parts == 1:
+        return
+    others = items[~part.place.holds(items)]
+    if len(others):
+        baselines = model.item_baseline[others] + np.float32(part.mean)
+        part.arrays["baselines"][to_device(others)] = to_device(baselines)
+
+
+def _renew(part: RankedPart, model: Model, rows: NDArray[np.int64], *, is_linked: bool) -> None:
+    """Copy the parameters and lists of distinct `rows` (B,), all of the part."""
+    if not len(rows):
         return
     names = "item_baseline", "neighbors", "explicit_weights", "implicit_weights"
-    biases = ranked_items.deduction.biases(model, items)
-    parts = [
-        items.astype(np.int32),
-        model.item_factors[items],
+    biases = part.deduction.biases(model, rows)
+    columns = [
+        part.place.positions(rows).astype(np.int32),
+        model.item_factors[rows],
         biases,
-        *(getattr(model, name)[items] for name in names),
+        *(getattr(model, name)[rows] for name in names),
     ]
-    together = to_device(np.concatenate([part.ravel().view(np.int32) for part in parts]))  # one copy: a call costs more
-    starts = np.cumsum([0, *(part.size for part in parts)])
+    together = to_device(np.concatenate([column.ravel().view(np.int32) for column in columns]))  # one copy: each costs
+    starts = np.cumsum([0, *(column.size for column in columns)])
     fresh = np.zeros((), dtype=FRESH)
     for name, start in zip(FRESH_POINTERS, starts.tolist(), strict=False):
         fresh[name] = together.data.ptr + 4 * start
-    fresh["mean"], fresh["n"], fresh["n_factors"] = ranked_items.mean, len(items), model.params.width
+    fresh["mean"], fresh["n"], fresh["n_factors"] = part.mean, len(rows), model.params.width
     fresh["is_linked"] = is_linked
-    _launch(ranked_items, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
+    _launch(part, "renew", len(rows), fresh.view(f"V{FRESH.itemsize}"))
 
 
-def _launch(ranked_items: RankedItems, function: str, n_rows: int, *arguments: Any) -> None:
+def _launch(part: RankedPart, function: str, n_rows: int, *arguments: Any) -> None:
     """Run a kernel that gives each row eight lanes."""
     blocks = -(-n_rows * EIGHT // THREADS)
-    kernel(NAME, function, {"G": ranked_items.width})((blocks,), (THREADS,), (ranked_items.structure, *arguments))
+    kernel(NAME, function, {"G": part.width})((blocks,), (THREADS,), (part.structure, *arguments))

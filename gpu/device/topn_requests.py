@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.filters import Choice
-from gpu.device.item_index import TILE, RankedItems
+from gpu.device.item_index import RankedPart
+from gpu.ranking.partition import TILE
 from gpu.ranking.requests import RankingRequests
 from gpu.ratings import NO_MIDDLE
 
@@ -53,11 +54,11 @@ class Batch(NamedTuple):
     held: tuple[Any, ...]
 
 
-def upload(ranked_items: RankedItems, requests: RankingRequests, choice: Choice, n: int, sizes: Sizes) -> Batch:
+def upload(part: RankedPart, requests: RankingRequests, choice: Choice, n: int, sizes: Sizes) -> Batch:
     """Copy the requests to the device and allocate memory for work and answer."""
-    n_users, n_tiles = len(requests.biases), -(-ranked_items.n_items // TILE)
-    task, words = np.zeros((), dtype=TASK), n_tiles if ranked_items.n_slots else 0
-    given = _to_device(_parts_of(ranked_items, requests, choice), task)
+    n_users, n_tiles = len(requests.biases), -(-part.n_items // TILE)
+    task, words = np.zeros((), dtype=TASK), n_tiles if part.n_slots else 0
+    given = _to_device(_columns_of(part, requests, choice), task, part.part)
     work = {
         "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
         "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
@@ -77,28 +78,28 @@ def upload(ranked_items: RankedItems, requests: RankingRequests, choice: Choice,
     return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
 
 
-def _to_device(parts: dict[str, NDArray[Any]], task: Any) -> Any:
-    """Copy the user side in one transfer, and write the addresses of its parts to `task`."""
-    ends = list(itertools.accumulate(part.nbytes // 4 for part in parts.values()))
-    pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
-    np.concatenate([part.ravel().view(np.int32) for part in parts.values()], out=pinned[: ends[-1]])
-    for name, start in zip(parts, [0, *ends], strict=False):
+def _to_device(columns: dict[str, NDArray[Any]], task: Any, part: int) -> Any:
+    """Copy the user side in one transfer, and write the addresses of its columns to `task`."""
+    ends = list(itertools.accumulate(column.nbytes // 4 for column in columns.values()))
+    pinned, given = _pinned(f"to part {part}", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
+    np.concatenate([column.ravel().view(np.int32) for column in columns.values()], out=pinned[: ends[-1]])
+    for name, start in zip(columns, [0, *ends], strict=False):
         task[name] = given.data.ptr + 4 * start
     given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
     return given
 
 
-def _parts_of(ranked_items: RankedItems, requests: RankingRequests, choice: Choice) -> dict[str, NDArray[Any]]:
+def _columns_of(part: RankedPart, requests: RankingRequests, choice: Choice) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of numbers of four bytes or addresses, which come first."""
-    seen_starts, places = _seen(requests, ranked_items.n_slots > 0 or not requests.include_seen)
-    has_values = ranked_items.n_slots and not (ranked_items.is_implicit and ranked_items.middle == NO_MIDDLE)
+    seen_starts, places = _seen(requests, part.n_slots > 0 or not requests.include_seen)
+    has_values = part.n_slots and not (part.is_implicit and part.middle == NO_MIDDLE)
     return {
         "candidates": choice.candidates, "filters": choice.filters,
-        "factors": _padded(requests.factors, ranked_items.width),
+        "factors": _padded(requests.factors, part.width),
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
         "seen": requests.items[places],
-        "values": np.clip(requests.values[places], *ranked_items.learned_scale).astype(np.float32, copy=False)
+        "values": np.clip(requests.values[places], *part.learned_scale).astype(np.float32, copy=False)
         if has_values
         else np.zeros(0, dtype=np.float32),
         "excluded_starts": _from_zero(requests.exclude_starts),
@@ -135,7 +136,7 @@ def _between(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.i
 
 def fetched(array: Any) -> NDArray[np.int32]:
     """The int32 array on the host, in a buffer that the next answer overwrites; waits for the device."""
-    pinned = _pinned("down", array.size)
+    pinned = _pinned("from any part", array.size)
     array.data.copy_to_host_async(pinned.ctypes.data, array.nbytes)
     cupy.cuda.get_current_stream().synchronize()
     return pinned[: array.size]

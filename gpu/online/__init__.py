@@ -180,22 +180,24 @@ def rehearse(model: Model, backend: Backend) -> None:
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
-    """Peak bytes of device memory that such a model takes to follow `n_ratings`; 0 for a model on the host."""
+    """Peak bytes of memory that such a model takes of the first device to follow `n_ratings`; 0 on the host."""
     backend = weighing(params, backend)
     if backend.name == HOST.name or params.has_item_weights:
         return 0
     users, items = bytes_of(params, n_users, n_items)
+    ranked = 2 * items // max(len(backend.ranking_devices), 1)  # laid out for ranking, neighbors in both directions
     if _learns_on_device(params, backend):
         return (
             users
             + A_USER * n_users
-            + 3 * items
+            + items
+            + ranked
             + AN_ITEM * n_items
             + A_RATING * n_ratings
             + _batch_bytes(descending(params))
         )
     solving = items + A_SOLVER if params.refits == "exact" else 0
-    return 2 * items + solving  # laid out for ranking, neighbors in both directions
+    return ranked + solving
 
 
 def _learns_on_device(params: Params, backend: Backend) -> bool:

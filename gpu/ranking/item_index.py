@@ -12,14 +12,15 @@ from gpu.model import Model
 
 def prepare(n_factors: int, backend: Backend) -> None:
     """Compile, or load, the kernels that rank by `n_factors`; on a device some seconds the first time. Any thread."""
-    backend.primitives("item_index").prepare(n_factors)
+    backend.primitives("item_index").prepare(n_factors, *backend.ranking_devices)
 
 
 class ItemIndex:
     """The items of a model, laid out for ranking on a backend.
 
     Build it once for a model; then call `refresh` for changed items and `hide` for hidden ones. On the host it takes
-    the memory of the item factors, W and C once more. On a device it is their only copy there.
+    the memory of the item factors, W and C once more. On a device it is their only copy there; on several devices each
+    has an equal share (`Backend.ranking_devices`), and lists are those of one device.
 
     Attributes:
         model: the model that it follows.
@@ -31,7 +32,7 @@ class ItemIndex:
         self.model, self.backend = model, HOST if model.params.has_item_weights else backend
         self._primitives = self.backend.primitives("item_index")
         self._hidden = np.zeros(model.n_items, dtype=np.bool_)
-        self.ranked_items = self._primitives.ranked_items_of(model)
+        self.ranked_items = self._primitives.ranked_items_of(model, *self.backend.ranking_devices)
 
     def refresh(self, items: NDArray[np.integer]) -> None:
         """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,).

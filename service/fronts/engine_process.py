@@ -10,6 +10,7 @@ from typing import NamedTuple
 import structlog
 from prometheus_client import CollectorRegistry
 
+from gpu.errors import EngineError
 from service import event_loop, tuning
 from service.errors import ServerFailed, ServiceError, VolatileServer
 from service.fronts.child import NOT_STARTED
@@ -70,7 +71,7 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
     try:
         await runtime.start()
     except Exception as error:
-        is_foreseen = isinstance(error, ServiceError | OSError)
+        is_foreseen = isinstance(error, EngineError | ServiceError | OSError)
         _log.critical("the service cannot start", error=str(error), exc_info=None if is_foreseen else error)
         return NOT_STARTED
     endpoint = Endpoint(runtime, archiver, path)

@@ -45,6 +45,7 @@ def test_what_a_measurement_of_ratings_cannot_use(arguments, complaint, few, cap
         (["growth", "--n-ratings", "30000"], "Invalid n_ratings: expected 30,001 or more, got 30,000"),
         (["plant", "--data", "unused", "--users", "0"], "--users"),
         (["topn", "--items", "ten"], "got 'ten'"),
+        (["topn", "--backend", "host", "--devices", "0,1"], "--devices needs the backend device"),
     ],
 )
 def test_what_a_measurement_without_a_file_cannot_use(arguments, complaint, capsys):

@@ -148,6 +148,48 @@ def test_without_a_device_auto_is_the_host_and_device_is_refused(monkeypatch):
         backend.choose("device")
 
 
+def test_several_devices_share_the_items_in_rankings(monkeypatch):
+    assert with_cupy(monkeypatch, fake_cupy(count=lambda: 4)) is None
+    chosen = backend.choose("device")
+    assert chosen.ranking_on(1) == chosen
+    assert chosen.ranking_on(3).ranking_devices == (0, 1, 2)
+    with pytest.raises(BackendUnavailable, match=r"ranking_gpus: expected at most 4, the number of GPUs.*, got 5"):
+        chosen.ranking_on(5)
+
+
+def test_the_host_shares_with_nobody():
+    assert HOST.ranking_on(1) is HOST
+    with pytest.raises(BackendUnavailable, match=r"expected 1, because models answer on the host \(asked for\), got 2"):
+        HOST.ranking_on(2)
+
+
+def test_each_ranking_device_is_checked_counted_and_relieved(monkeypatch):
+    current, seen = [0], []
+
+    class Device:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            current.append(self.number)
+
+        def __exit__(self, *_: object) -> None:
+            current.pop()
+
+    free = {0: 60, 1: 30}
+    runtime = SimpleNamespace(
+        deviceSynchronize=lambda: seen.append(current[-1]), memGetInfo=lambda: (free[current[-1]], 100)
+    )
+    pool = SimpleNamespace(total_bytes=lambda: 20 + current[-1], free_all_blocks=lambda: seen.append(current[-1]))
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=Device), get_default_memory_pool=lambda: pool)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    both = Backend("device", "", ranking_devices=(0, 1, 1))
+    both.check()
+    both.release()
+    assert seen == [0, 1, 0, 1]
+    assert both.device_bytes() == {"arrays": 41, "taken": 110}
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(gpu.InvalidInput, match="auto, host or device"):
         backend.choose("gpu")  # type: ignore[arg-type]

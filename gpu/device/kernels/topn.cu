@@ -1,7 +1,7 @@
 // Exact top-N on a device, all but the scan of the items (topn_scan.cu): items with neighbor terms, floors, exact
 // scores of the rows that the scan has found, the lists; and updates of the item side.
 //
-// A key is a score, as bits in ascending order, over the complement of its row: keys of a user are distinct, and their
+// A key is a score, as bits in ascending order, over the complement of its item: keys of a user are distinct, and their
 // order is that of the list. 0 is no key.
 //
 // Who owns what: eight lanes have an item of a user, or a row of the catalog; a block of 1,024 threads the floor or the
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) touch(Catalog items, Task 
     const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     for (int n = task.seen_starts[user] + warp; n < task.seen_starts[user + 1]; n += gridDim.x * (THREADS / 32)) {
         const int x = task.seen[n];
-        if (x >= items.n_items) continue;
+        if (x >= items.n_rows) continue;
         if (x < items.n_listed)
             for (int place = items.starts[x] + lane; place < items.starts[x + 1]; place += 32) touch_one(task, user, items.owners[place]);
         if (lane == 0)
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog item
             for (int n = 0; n < lane / 8; ++n) bits &= bits - 1;
             for (; bits; bits &= bits - 1, bits &= bits - 1, bits &= bits - 1, bits &= bits - 1) {
                 const int bit = __ffs(bits) - 1, item = tile * stride * TILE + bit;
-                const float found = is_masked(task, user, item) ? NONE : score(items, task, user, item, true, lane % 8);
+                const float found = is_masked(items, task, user, item) ? NONE : score(items, task, user, item, true, lane % 8);
                 if (lane % 8) continue;
                 if (sampled) task.sample[(long long)user * task.n_sampled + tile * TILE + bit] = found;
                 else push(task, user, item, found);
@@ -70,10 +70,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog item
 
 // --- floors
 
-__device__ __forceinline__ void hide(const Task& task, int user, const int* list, const int* starts) {
+__device__ __forceinline__ void hide(const Catalog& items, const Task& task, int user, const int* list, const int* starts) {
     for (int n = starts[user] + threadIdx.x; n < starts[user + 1]; n += WIDE) {
-        const int tile = list[n] / TILE, place = tile / task.stride * TILE + list[n] % TILE;
-        if (tile % task.stride == 0 && place < task.n_sampled) task.sample[(long long)user * task.n_sampled + place] = NONE;
+        const int item = item_of(items, list[n]), tile = item / TILE, place = tile / task.stride * TILE + item % TILE;
+        if (item >= 0 && tile % task.stride == 0 && place < task.n_sampled) task.sample[(long long)user * task.n_sampled + place] = NONE;
     }
 }
 
@@ -105,15 +105,15 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Tas
         if (threadIdx.x == 0) task.floors[user] = LOWEST;
         return;
     }
-    if (task.mask_seen) hide(task, user, task.seen, task.seen_starts);
-    hide(task, user, task.excluded, task.excluded_starts);
+    if (task.mask_seen) hide(items, task, user, task.seen, task.seen_starts);
+    hide(items, task, user, task.excluded, task.excluded_starts);
     __syncthreads();
     const float4* sample = (const float4*)(task.sample + (long long)user * task.n_sampled);
     float4 largest = make_float4(NONE, NONE, NONE, NONE);
 #pragma unroll 4
     for (int n = threadIdx.x; n < task.n_sampled / 4; n += WIDE) {
         const float4 x = __ldcg(sample + n);
-        const unsigned passes = eligible_in(task, user, 4 * n / TILE * task.stride) >> (4 * n % TILE);
+        const unsigned passes = eligible_in(items, task, user, 4 * n / TILE * task.stride) >> (4 * n % TILE);
         largest.x = fmaxf(largest.x, passes & 1 ? x.x : NONE), largest.y = fmaxf(largest.y, passes & 2 ? x.y : NONE);
         largest.z = fmaxf(largest.z, passes & 4 ? x.z : NONE), largest.w = fmaxf(largest.w, passes & 8 ? x.w : NONE);
     }
@@ -134,9 +134,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalog items, 
     const int n_rows = is_some ? n_candidates : all ? items.n_items : min(task.counts[2 * user], task.room);
     const int* rows = is_some ? task.candidates[user] : task.rows + (long long)user * task.room;
     for (int n = (blockIdx.x * THREADS + threadIdx.x) / 8; n < n_rows; n += gridDim.x * THREADS / 8) {
-        const int item = is_some || !all ? rows[n] : n;
+        const int item = is_some ? item_of(items, rows[n]) : all ? n : rows[n];
+        if (item < 0) continue;
         const bool touched = is_touched(task, user, item);
-        if ((touched && !is_some && !all) || is_masked(task, user, item)) continue;  // `score_touched` has the first
+        if ((touched && !is_some && !all) || is_masked(items, task, user, item)) continue;  // `score_touched` has the first
         const float found = score(items, task, user, item, touched, place);
         if (place == 0) push(task, user, item, found);
     }
@@ -194,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalog items, Task
         }
     for (int k = threadIdx.x; k < task.n; k += WIDE) {
         const unsigned long long key = best[k];
-        task.items[(long long)user * task.n + k] = key ? (int)~(unsigned)key : -1;
+        task.items[(long long)user * task.n + k] = key ? row_of(items, ~(unsigned)key) : -1;
         task.scores[(long long)user * task.n + k] = key ? as_float((unsigned)(key >> 32)) : NONE;
     }
 }
@@ -253,7 +254,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalog items, Fresh
         items.neighbors[to] = fresh.neighbors[from];
         items.explicit_weights[to] = fresh.explicit_weights[from], items.implicit_weights[to] = fresh.implicit_weights[from];
     }
-    if (place == 0) items.fixed[item] = fresh.biases[n] + fresh.mean, items.baselines[item] = fresh.baselines[n] + fresh.mean;
+    if (place == 0) items.fixed[item] = fresh.biases[n] + fresh.mean, items.baselines[row_of(items, item)] = fresh.baselines[n] + fresh.mean;
     __syncwarp(eight());
     open_row(items, item, place);
 }

@@ -8,21 +8,24 @@ struct Bound {
     float begin;                   // constant of a plain score (−inf: hidden or no item)
     unsigned rounding;             // two bfloat16: C, and the bound A of what C v loses, of topn_scan.cu
 };
-struct Catalog {                 // in the layout of gpu/device/item_index.py; arrays have I items and spare rows
+// The items of a model are divided into parts by tiles, see gpu/ranking/partition.py. A kernel has the I items of one part:
+// an *item* is a position among them, and a *row* one among all items of the model. Requests, neighbors and answers name
+// rows; both orders are the same.
+struct Catalog {                 // in the layout of gpu/device/item_index.py; arrays have I items and spare ones
     const float* factors;          // (I, G), zeros beyond F
     signed char* rounded;          // (I, ROW), factors as whole numbers, see topn_scan.cu; zeros beyond F
     Bound* bounds;
     float* fixed;                  // μ + b_j
-    float* baselines;              // μ + b̄_j
+    float* baselines;              // μ + b̄_j, of all rows
     float* largest;                // one number: bound on the magnitude of the finite constants in `bounds`
     const unsigned char* hidden;
-    int* neighbors;               // (I, K), −1: none
+    int* neighbors;               // (I, K), rows; −1: none
     float* explicit_weights;       // (I, K)
     float* implicit_weights;
-    const int *starts, *owners;    // items with each of the first `n_listed` items as a neighbor; may list too many
+    const int *starts, *owners;    // items with each of the first `n_listed` rows as a neighbor; may list too many
     int *heads, *nexts, *later;    // later additions: chains of positions in `later`; −1 ends them
     int* n_later;
-    int n_items, n_listed, n_slots, is_implicit;
+    int n_items, n_rows, n_listed, n_slots, part, n_parts, is_implicit;
     float middle;                  // implicit: ratings below it are dislikes; −inf: no dislikes and no values
 };
 struct Task {                      // in the layout of gpu/device/topn.py; B users
@@ -38,7 +41,7 @@ struct Task {                      // in the layout of gpu/device/topn.py; B use
     unsigned* touched;             // (B, words), a bit for each item; unused without neighbors
     float* floors;                 // (B,): lower scores cannot be in the list
     int* counts;                   // (B, 2): numbers of found rows and keys, also of those beyond `room`
-    int* rows;                     // (B, room): rows that may belong to the list
+    int* rows;                     // (B, room): items that may belong to the list
     unsigned long long* keys;      // (B, room)
     int* items;                    // (B, n), the answer
     float* scores;
@@ -47,27 +50,39 @@ struct Task {                      // in the layout of gpu/device/topn.py; B use
 constexpr int TILE = 32;           // items that are sampled or scanned together; a word of `touched` and of filters
 #define NONE __int_as_float(0xff800000)  // −∞
 
-__device__ __forceinline__ bool holds(const int* list, const int* starts, int user, int item) {
+__device__ __forceinline__ bool holds(const int* list, const int* starts, int user, int row) {
     int low = starts[user], high = starts[user + 1];
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (list[middle] < item) low = middle + 1; else high = middle;
+        if (list[middle] < row) low = middle + 1; else high = middle;
     }
-    return low < starts[user + 1] && list[low] == item;
+    return low < starts[user + 1] && list[low] == row;
+}
+
+__device__ __forceinline__ int row_of(const Catalog& items, int item) {
+    return (item / TILE * items.n_parts + items.part) * TILE + item % TILE;
+}
+
+// −1: the row belongs to another part.
+__device__ __forceinline__ int item_of(const Catalog& items, int row) {
+    const int tile = row / TILE;
+    return tile % items.n_parts == items.part ? tile / items.n_parts * TILE + row % TILE : -1;
 }
 
 // The items of a tile that pass the user's filter.
-__device__ __forceinline__ unsigned eligible_in(const Task& task, int user, int tile) {
+__device__ __forceinline__ unsigned eligible_in(const Catalog& items, const Task& task, int user, int tile) {
     const unsigned* filter = task.filters[user];
-    return !filter ? ~0u : tile < task.filter_words[user] ? __ldg(filter + tile) : 0u;
+    const int word = tile * items.n_parts + items.part;
+    return !filter ? ~0u : word < task.filter_words[user] ? __ldg(filter + word) : 0u;
 }
 
-__device__ __forceinline__ bool is_eligible(const Task& task, int user, int item) {
-    return eligible_in(task, user, item / TILE) >> (item % TILE) & 1;
+__device__ __forceinline__ bool is_eligible(const Catalog& items, const Task& task, int user, int item) {
+    return eligible_in(items, task, user, item / TILE) >> (item % TILE) & 1;
 }
 
-__device__ __forceinline__ bool is_masked(const Task& task, int user, int item) {
-    return !is_eligible(task, user, item) || (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
+__device__ __forceinline__ bool is_masked(const Catalog& items, const Task& task, int user, int item) {
+    const int row = row_of(items, item);
+    return !is_eligible(items, task, user, item) || (task.mask_seen && holds(task.seen, task.seen_starts, user, row)) || holds(task.excluded, task.excluded_starts, user, row);
 }
 
 // Eight neighboring lanes, `place` 0 to 7, compute the following together, always in the same order of additions.
@@ -126,9 +141,9 @@ __device__ __forceinline__ unsigned rounded4(float4 x, float scale) {
     return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | (unsigned)d << 24;
 }
 
-// The neighbor term of the rating at this position, for items that have `item` as a neighbor.
-__device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int item, int place) {
-    if (!items.is_implicit) return task.values[place] - (items.baselines[item] + task.baselines[user]);
+// The neighbor term of the rating at this position, for items that have `row` as a neighbor.
+__device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int row, int place) {
+    if (!items.is_implicit) return task.values[place] - (items.baselines[row] + task.baselines[user]);
     return items.middle != NONE && task.values[place] < items.middle ? -1.0f : 1.0f;
 }
 

@@ -209,16 +209,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalo
     });
 }
 
-__device__ __forceinline__ void append(const Task& task, int user, int item) {
-    if (!is_eligible(task, user, item)) return;
+__device__ __forceinline__ void append(const Catalog& items, const Task& task, int user, int item) {
+    if (!is_eligible(items, task, user, item)) return;
     const int place = atomicAdd(task.counts + 2 * user, 1);
     if (place < task.room) task.rows[(long long)user * task.room + place] = item;
 }
 
 // Append `n` of a warp's rows, by all lanes: a lane that appends at once would wait for memory, and its warp with it.
-__device__ __forceinline__ void append_all(const Task& task, const uint2* found, int n) {
+__device__ __forceinline__ void append_all(const Catalog& items, const Task& task, const uint2* found, int n) {
     __syncwarp();
-    for (int at = threadIdx.x % 32; at < n; at += 32) append(task, found[at].x, found[at].y);
+    for (int at = threadIdx.x % 32; at < n; at += 32) append(items, task, found[at].x, found[at].y);
     __syncwarp();
 }
 
@@ -262,10 +262,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalog items, 
                         make_uint2(base + 16 * m + lane / 4 + e / 2 * 8, tile * TILE + 8 * n + lane % 4 * 2 + e % 2);
                 }
                 n_queued += __popc(some);
-                if (n_queued > QUEUE - 32) append_all(task, queue, n_queued), n_queued = 0;
+                if (n_queued > QUEUE - 32) append_all(items, task, queue, n_queued), n_queued = 0;
             }
     });
-    append_all(task, queue, n_queued);
+    append_all(items, task, queue, n_queued);
 }
 
 // For the launcher: threads of a block, users of a block, bytes of its shared memory.

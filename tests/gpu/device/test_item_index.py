@@ -81,20 +81,20 @@ def test_lists_that_change_for_ever_take_no_more_memory(item_index, monkeypatch)
     monkeypatch.setattr(item_index, "MOST_LATER", 1000)
     model, rows, rng = model_of(NEAR, 4, 60, 20), rated(4, 60, 15), np.random.default_rng(0)
     index = ItemIndex(model, DEVICE)
-    ranked_items, sizes = index.ranked_items, []
-    most = max(1000, 60 * ranked_items.n_slots)
+    (part,), sizes = index.ranked_items, []
+    most = max(1000, 60 * part.n_slots)
     for step in range(120):
         if step % 40 == 39:
             model.grow(4, model.n_items + 5)
         some = np.unique(rng.integers(0, model.n_items, 20))
         change(model, some, step)
         index.refresh(some)
-        sizes.append(len(ranked_items.arrays["later"]))
+        sizes.append(len(part.arrays["later"]))
         if step % 10 == 0:
             kept, fresh = ask(index, rows, 30), ask(ItemIndex(model, DEVICE), rows, 30)
             np.testing.assert_array_equal(kept[0], fresh[0])
             np.testing.assert_array_equal(kept[1], fresh[1])
-    assert sizes[-1] == sizes[len(sizes) // 2] <= 4 * (most + 20 * ranked_items.n_slots)
+    assert sizes[-1] == sizes[len(sizes) // 2] <= 4 * (most + 20 * part.n_slots)
 
 
 def test_rows_are_placed_in_chunks(item_index, monkeypatch):

@@ -31,6 +31,13 @@ def test_a_device_holds_what_learns_there_and_for_others_the_items_and_what_solv
     assert of_exact[0] == of_exact[N_RATINGS] == 3 * bytes_of(exact, *SERVED)[1] + A_SOLVER
 
 
+@pytest.mark.parametrize("algorithm", ["culsh", "als"])
+def test_devices_share_what_is_laid_out_for_ranking(algorithm: str) -> None:
+    params, shared = gpu.params_for(algorithm, {}), Backend("device", "only counted", ranking_devices=(0, 1, 2, 3))
+    alone, first = (needed_bytes(params, READ, SERVED, N_RATINGS, one)["device"] for one in (DEVICE, shared))
+    assert alone - first == 2 * bytes_of(params, *SERVED)[1] * 3 // 4
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options"), [("culsh", {"n_factors": 256}), ("culsh-implicit", {"n_negatives": 40})]
 )

@@ -70,6 +70,10 @@ def test_a_redis_that_is_not_durable_is_refused_at_the_start(tmp_path: Path) -> 
         server.stop()
 
 
+def test_gpus_that_are_not_there_are_refused_at_the_start(tmp_path: Path) -> None:
+    assert "Invalid ranking_gpus: expected 1, because models answer on the host" in refused(tmp_path, ranking_gpus=2)
+
+
 @pytest.mark.parametrize("n_children", [0, 2 + N_FRONTS])
 def test_sigterm_during_the_start_ends_in_order(tmp_path: Path, n_children: int) -> None:
     """SIGTERM comes when the parent has `n_children`; with 0, before it has imported its modules."""

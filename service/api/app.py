@@ -93,7 +93,7 @@ class Application(FastAPI):
         fast_routes = {
             ("POST", b"/ratings"): FastRoute("/ratings", 202, ratings.WriteRoute(self._serving, ratings.take_ratings)),
             ("POST", b"/events"): FastRoute("/events", 202, ratings.WriteRoute(self._serving, ratings.take_events)),
-            ("GET", b"/"): openapi.fast_route(self, lambda: self.gateway.keys),
+            ("GET", openapi.PATH.encode()): openapi.fast_route(self, lambda: self.gateway.keys),
         }
         inner, settings, metrics = super().build_middleware_stack(), self._serving.settings, self._serving.metrics
         return Gateway(inner, settings, metrics, fast_routes, self._rate)

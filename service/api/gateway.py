@@ -1,8 +1,8 @@
 """`Gateway`: the outermost layer of the application. It is plain ASGI, because its cost is added to every request.
 
 It uses the raw path for routing, so that a percent-encoded `/` is legal in an id. It gives each request its id, checks
-rate, key, site and body, answers frequent requests on fast routes without the layers of the framework, counts requests,
-and writes the access log.
+rate, key, site and body, answers frequent writes on fast routes without the layers of the framework, counts requests,
+and writes the access log. Frequent reads do not come here: `service.api.fast_reads` answers them.
 """
 
 from __future__ import annotations
@@ -52,16 +52,13 @@ class FastRequest(NamedTuple):
     """A request on a fast route.
 
     Attributes:
-        tail: the path after its last `/`.
         length: Content-Length, 0 if there is none.
         started: `time.perf_counter()` at arrival.
     """
 
-    tail: bytes
     query: bytes
     length: int
     receive: Receive
-    request_id: str
     started: float
 
 
@@ -83,7 +80,7 @@ FastRoutes = Mapping[tuple[str, bytes], FastRoute]
 
 
 class Gateway:
-    """Wraps the application, and finds fast routes by method and path, or the path up to the last `/`.
+    """Wraps the application, and finds fast routes by method and path.
 
     Attributes:
         keys: the keys of the service.
@@ -128,16 +125,13 @@ class Gateway:
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
             if trace is not None:
                 self.carry(trace)
-            prefix, slash, tail = path.rpartition(b"/")
-            routes, method = self._fast_routes, scope["method"]
-            fast_route = routes.get((method, prefix + slash)) or routes.get((method, path))
+            fast_route = self._fast_routes.get((scope["method"], path))
             if fast_route is not None and not bodies.is_plain(headers):
                 fast_route = None
             if fast_route is not None:
                 route, status = fast_route.route, fast_route.status
-                fast_request = FastRequest(
-                    tail, scope["query_string"], bodies.length_of(headers), receive, record.request_id, started
-                )
+                length = bodies.length_of(headers)
+                fast_request = FastRequest(scope["query_string"], length, receive, started)
                 content = await fast_route.answer(fast_request)
             if fast_route is None or content is None:
                 await self._through(scope, bodies.bounded(receive, headers, self._max_body), send, record)

@@ -24,6 +24,7 @@ class Exchange(Protocol):
     Attributes:
         rank: this rank, from 0.
         size: P, number of ranks.
+        weights: (P,), how much of the work each rank should get, in any unit: less if its device has other work too.
         traffic: what this rank sends, and how long that takes.
 
     Raises:
@@ -32,6 +33,7 @@ class Exchange(Protocol):
 
     rank: int
     size: int
+    weights: tuple[float, ...]
     traffic: Traffic
 
     @property
@@ -75,6 +77,7 @@ class Alone:
     """The exchange of a training with one rank: everything is in place already."""
 
     rank, size, traffic = 0, 1, Traffic()
+    weights: tuple[float, ...] = (1.0,)
 
     @property
     def on_host(self) -> Exchange:

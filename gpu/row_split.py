@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.exchange import ALONE, Exchange
-from gpu.views import balanced_bounds
+from gpu.views import weighted_bounds
 
 
 class RowSplit(NamedTuple):
@@ -39,11 +39,11 @@ def undivided(n_rows: int) -> RowSplit:
 
 
 def split_rows(costs: NDArray[np.int64], exchange: Exchange, alignment: int) -> RowSplit:
-    """Runs of rows that cost about equally much.
+    """Runs of rows that cost about equally much, or as much as the weights of their ranks say.
 
     Args:
         costs: int64 (rows,), above 0; what a row costs, in any unit.
         alignment: each run starts at a multiple of this number. With fewer multiples than ranks some ranks have no row.
     """
     blocks = np.add.reduceat(costs, np.arange(0, len(costs), alignment))
-    return RowSplit(exchange, np.minimum(balanced_bounds(blocks, exchange.size) * alignment, len(costs)))
+    return RowSplit(exchange, np.minimum(weighted_bounds(blocks, exchange.weights) * alignment, len(costs)))

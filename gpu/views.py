@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -104,8 +105,13 @@ def arrays_of(model: Model) -> Arrays:
 
 def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
     """Bounds, int64 (D + 1,), of D = `n_groups` runs of rows with similar numbers of ratings."""
-    ends = np.cumsum(lengths)
-    targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
+    return weighted_bounds(lengths, (1.0,) * n_groups)
+
+
+def weighted_bounds(lengths: NDArray[np.int64], weights: Sequence[float]) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of D runs of rows whose numbers of ratings are about in proportion to `weights` (D,)."""
+    ends, parts = np.cumsum(lengths), np.cumsum(weights)
+    targets = parts[:-1] * (ends[-1] / parts[-1])
     return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)
 
 

@@ -39,7 +39,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Components:
-    """The base of `serve` and `worker`: the list of parts to stop, and the first failure."""
+    """The base of `serve` and `worker`: the list of parts to stop, and the first failure.
+
+    Attributes:
+        serves: whether models answer in this process, or in one that belongs to it.
+    """
+
+    serves = True
 
     def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
         """Prepare; nothing is opened yet.
@@ -101,7 +107,7 @@ class Components:
     def _start_supervisor(self) -> None:
         """Start what supervises jobs, and what tells webhooks their ends."""
         parts = self._table, self._stream, self._rating_log, self.metrics
-        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread)
+        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread, serves=self.serves)
         supervisor.start()
         self._stop_together(supervisor.stop)
         jobs = Jobs(self._table, self._stream, self.settings.data)
@@ -112,6 +118,8 @@ class Components:
 
 class Worker(Components):
     """`nearfield worker`: runs jobs for a service that shares DATA and Redis."""
+
+    serves = False
 
     async def start(self) -> None:
         """Start to take jobs; Redis may start later."""

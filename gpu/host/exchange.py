@@ -49,8 +49,10 @@ class Link(Protocol):
 class Ring:
     """An `Exchange` of arrays in host memory over a `Link`; see `gpu.exchange.Exchange`."""
 
-    def __init__(self, rank: int, size: int, link: Link) -> None:
+    def __init__(self, rank: int, size: int, link: Link, weights: Sequence[float] | None = None) -> None:
+        """`weights`: see `gpu.exchange.Exchange`. Default: equal ones."""
         self.rank, self.size, self._link = rank, size, link
+        self.weights = (1.0,) * size if weights is None else tuple(weights)
         self.traffic = Traffic()
 
     @property
@@ -179,8 +181,9 @@ def _fill(connection: socket.socket, target: Bytes) -> None:
 
 
 def connect(
-    rank: int, addresses: Sequence[tuple[str, int]], listener: socket.socket, key: bytes, timeout_s: float = TIMEOUT_S
-) -> Ring:
+    rank: int, addresses: Sequence[tuple[str, int]], listener: socket.socket, key: bytes, timeout_s: float = TIMEOUT_S,
+    weights: Sequence[float] | None = None,
+) -> Ring:  # fmt: skip
     """The ring of the ranks that listen at `addresses`; each proves that it knows the key.
 
     Args:
@@ -189,6 +192,7 @@ def connect(
         listener: the socket that listens at `addresses[rank]`; closed here.
         key: secret of the training.
         timeout_s: seconds to wait for the neighbors, now and at any later step.
+        weights: see `gpu.exchange.Exchange`. Default: equal ones.
 
     Raises:
         RankLost: a neighbor does not come in time, or does not know the key.
@@ -205,7 +209,7 @@ def connect(
         _verify(from_last, key, nonce, (rank - 1) % size)
         sockets.pop_all()
         listener.close()
-    return Ring(rank, size, SocketLink(to_next, from_last, timeout_s))
+    return Ring(rank, size, SocketLink(to_next, from_last, timeout_s), weights)
 
 
 @contextlib.contextmanager

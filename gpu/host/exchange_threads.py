@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu.errors import RankLost
@@ -35,13 +35,15 @@ class QueueLink:
         self._to_next.put(b"")
 
 
-def threads(size: int, timeout_s: float = TIMEOUT_S) -> list[Ring]:
-    """`size` ranks, for as many threads of this process."""
+def threads(size: int, timeout_s: float = TIMEOUT_S, weights: Sequence[float] | None = None) -> list[Ring]:
+    """`size` ranks, for as many threads of this process; `weights` as in `gpu.host.exchange.Ring`."""
     queues: list[queue.SimpleQueue[bytes]] = [queue.SimpleQueue() for _ in range(size)]
-    return [Ring(rank, size, QueueLink(queues[rank], queues[rank - 1], timeout_s)) for rank in range(size)]
+    return [Ring(rank, size, QueueLink(queues[rank], queues[rank - 1], timeout_s), weights) for rank in range(size)]
 
 
-def run_threads(size: int, work: Callable[[Ring], Any], timeout_s: float = TIMEOUT_S) -> list[Any]:
+def run_threads(
+    size: int, work: Callable[[Ring], Any], timeout_s: float = TIMEOUT_S, weights: Sequence[float] | None = None
+) -> list[Any]:
     """Call `work` with the exchange of each rank, in a thread each; the results in the order of ranks.
 
     Raises:
@@ -58,7 +60,7 @@ def run_threads(size: int, work: Callable[[Ring], Any], timeout_s: float = TIMEO
         finally:
             ring.close()
 
-    started = [threading.Thread(target=run, args=(ring,)) for ring in threads(size, timeout_s)]
+    started = [threading.Thread(target=run, args=(ring,)) for ring in threads(size, timeout_s, weights)]
     for thread in started:
         thread.start()
     for thread in started:

@@ -31,8 +31,8 @@ from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
 from gpu.training.als_batches import Batches, batches_of
-from gpu.training.als_halves import Modes, Side, halves_of
-from gpu.training.als_plan import modes_of
+from gpu.training.als_halves import Division, Modes, Side, halves_of
+from gpu.training.als_plan import division_of
 from gpu.training.loop import State, Trainer
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
@@ -116,15 +116,17 @@ class AlsTrainer(Trainer[Model]):
         calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
-        self.modes = modes_of(ratings, params, backend, exchange) if modes is None else modes
+        given = None if modes is None else Division(modes, exchange.weights)
+        self._division = division = given or division_of(ratings, params, backend, exchange)
+        self.modes = division.modes
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
-        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, self.modes)
+        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, division)
         self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
         users, items = start_tables(ratings, self.problem, params.seed)
         bounds = self.batches or (None, None)
         sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
-        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, self.modes)
+        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, division)
         self._held_out = None
         if test is not None and exchange.rank == 0:
             self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
@@ -137,8 +139,13 @@ class AlsTrainer(Trainer[Model]):
 
     @property
     def division(self) -> str:
-        """The mode of each half, if there are several ranks."""
-        return "" if self.exchange.size == 1 else "items half in mode {}, users half in mode {}".format(*self.modes)
+        """The mode of each half, if there are several ranks, and unequal shares."""
+        if self.exchange.size == 1:
+            return ""
+        shares = self._division.shares
+        parts = ", ".join(f"{share / sum(shares):.0%}" for share in shares)
+        text = "items half in mode {}, users half in mode {}".format(*self.modes)
+        return text if min(shares) == max(shares) else f"{text}, ranks have {parts} of the ratings"
 
     def learn(self, epoch: int) -> None:
         """Solve all items, then all users."""

@@ -16,7 +16,7 @@ from gpu.backend import Backend
 from gpu.exchange import Exchange
 from gpu.memory import check_training
 from gpu.ratings import Ratings
-from gpu.training.als_halves import GATHER, Modes, own_lengths, own_rows
+from gpu.training.als_halves import GATHER, Division, Modes, own_lengths, own_rows
 
 
 class Batches(NamedTuple):
@@ -27,7 +27,7 @@ class Batches(NamedTuple):
 
 
 def batches_of(
-    ratings: Ratings, problem: Any, backend: Backend, exchange: Exchange, modes: Modes = GATHER
+    ratings: Ratings, problem: Any, backend: Backend, exchange: Exchange, division: Division
 ) -> Batches | None:
     """The fewest batches with which a training fits; None if all ratings fit.
 
@@ -35,14 +35,15 @@ def batches_of(
 
     Args:
         problem: an `AlsObjective`.
-        exchange, modes: the ranks that train together, and how. Mode "reduce" needs all ratings in memory.
+        exchange, division: the ranks that train together, and how. Mode "reduce" needs all ratings in memory.
 
     Raises:
         NotEnoughMemory: the training does not fit, even if each row is loaded alone.
     """
     als, stream = backend.primitives("als"), backend.primitives("als_stream")
     sides = ratings.by_user, ratings.by_item
-    lengths = [own_lengths(rows, exchange) for rows in sides]
+    modes, shares = division
+    lengths = [own_lengths(rows, exchange, shares) for rows in sides]
     needed: int = (als.bytes_needed if backend.limit_bytes is None else stream.resident_bytes)(*lengths, problem)
     needed += _sums_bytes(ratings, problem, backend, modes)
     room = backend.free_bytes() - backend.kept_bytes
@@ -53,7 +54,7 @@ def batches_of(
     base: int = stream.fixed_bytes(*lengths, problem)
     columns = ratings.n_items, ratings.n_users
     sizes = [
-        stream.row_bytes(rows.lengths, n, problem)[own_rows(rows, exchange)]
+        stream.row_bytes(rows.lengths, n, problem)[own_rows(rows, exchange, shares)]
         for rows, n in zip(sides, columns, strict=True)
     ]
     longest = max(int(size.max(initial=0)) for size in sizes)

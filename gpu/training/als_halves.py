@@ -13,6 +13,7 @@ Gathering moves the fixed table, reducing moves D² floats for each solved row: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from gpu.backend import Backend
 from gpu.exchange import Exchange
 from gpu.ratings import Rows
-from gpu.views import balanced_bounds, part_of
+from gpu.views import part_of, weighted_bounds
 
 Mode = Literal["gather", "reduce"]
 ROW_COST = 16  # ratings; what a row costs beside its ratings
@@ -35,6 +36,18 @@ class Modes(NamedTuple):
 
 
 GATHER = Modes("gather", "gather")
+
+
+class Division(NamedTuple):
+    """How ranks divide a training.
+
+    Attributes:
+        modes: of the halves.
+        shares: (P,), how many of the ratings each rank gets, in any unit.
+    """
+
+    modes: Modes
+    shares: tuple[float, ...]
 
 
 class Side(NamedTuple):
@@ -82,11 +95,12 @@ class Half(Protocol):
 
 
 def halves_of(
-    users: Side, items: Side, problem: Any, backend: Backend, exchange: Exchange, modes: Modes
+    users: Side, items: Side, problem: Any, backend: Backend, exchange: Exchange, division: Division
 ) -> tuple[Half, Half]:
     """(users, items), loaded onto the backend; `problem` is an `AlsObjective`."""
     common, feed = (problem, backend, exchange), backend.primitives("als_stream").Feed()
-    bounds = _bounds(users.rows, exchange.size), _bounds(items.rows, exchange.size)
+    modes, shares = division
+    bounds = _bounds(users.rows, shares), _bounds(items.rows, shares)
     found: list[Half] = []
     for side, (own, other), mode, other_mode in (
         (users, bounds, modes.users, modes.items),
@@ -99,19 +113,19 @@ def halves_of(
     return found[0], found[1]
 
 
-def _bounds(rows: Rows, size: int) -> NDArray[np.int64]:
-    """Bounds (P + 1,) of blocks of rows that take about equally long to solve."""
-    return balanced_bounds(np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0), size)
+def _bounds(rows: Rows, shares: Sequence[float]) -> NDArray[np.int64]:
+    """Bounds (P + 1,) of blocks of rows whose times to solve are about in proportion to `shares` (P,)."""
+    return weighted_bounds(np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0), shares)
 
 
-def own_rows(rows: Rows, exchange: Exchange) -> slice:
+def own_rows(rows: Rows, exchange: Exchange, shares: Sequence[float]) -> slice:
     """The rows that this rank solves in mode "gather"."""
-    return _own(_bounds(rows, exchange.size), exchange)
+    return _own(_bounds(rows, shares), exchange)
 
 
-def own_lengths(rows: Rows, exchange: Exchange) -> NDArray[np.int64]:
+def own_lengths(rows: Rows, exchange: Exchange, shares: Sequence[float]) -> NDArray[np.int64]:
     """Numbers of ratings of all rows, with 0 for those of other ranks: int64 (rows,)."""
-    lengths, own = np.zeros_like(rows.lengths), own_rows(rows, exchange)
+    lengths, own = np.zeros_like(rows.lengths), own_rows(rows, exchange, shares)
     lengths[own] = rows.lengths[own]
     return lengths
 

@@ -14,7 +14,7 @@ from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.planner_costs import WHOLE, Gpu, Shape
 from gpu.ratings import Ratings
-from gpu.training.als_halves import GATHER, Modes
+from gpu.training.als_halves import GATHER, Division, Modes
 
 GB = 10**9  # bytes
 MEMORY_GB = 80  # of a GPU where there is none to ask: that of an H100
@@ -36,24 +36,29 @@ def shape_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Shape:
     return Shape(*size, params.is_implicit, has_biases, params.n_cg_steps)
 
 
-def modes_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, exchange: Exchange) -> Modes:
-    """The modes of the fastest plan that uses the devices of all ranks. All ranks must call it, and get the same.
+def division_of(
+    ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, exchange: Exchange
+) -> Division:
+    """The modes and shares of the fastest plan that uses the devices of all ranks.
 
-    The ranks tell each other how much memory their devices have. A rank on the host is planned for as a GPU with
-    `MEMORY_GB`, so that its modes depend on ratings, parameters and the number of ranks alone. Both halves have the
-    mode "gather" if there is no plan, if it loads ratings in batches, or if a device cannot add up.
+    All ranks must call it, and get the same. They tell each other how much memory their devices have: a device gets no
+    more than it can hold. A rank on the host is planned for as a GPU with `MEMORY_GB`, so that its modes depend on
+    ratings, parameters and the number of ranks alone. Both halves have the mode "gather", and shares are the weights of
+    the ranks, if there is no plan, if it loads ratings in batches, or if a device cannot add up.
     """
+    without_plan = Division(GATHER, exchange.weights)
     if exchange.size == 1 or obstacle(params) is not None:
-        return GATHER
+        return without_plan
     memory = np.zeros(exchange.size, dtype=np.int64)
     if backend.primitives("als_sums").is_available():
         most = backend.memory_bytes() or MEMORY_GB * GB
         memory[exchange.rank] = most if backend.limit_bytes is None else min(most, backend.limit_bytes)
     exchange.on_host.gather(memory, np.arange(exchange.size + 1))
     if not memory.all():
-        return GATHER
-    gpus = [Gpu(int(n), kept_bytes=backend.kept_bytes) for n in memory]
+        return without_plan
+    weights = zip(memory.tolist(), exchange.weights, strict=True)
+    gpus = [Gpu(n, weight, backend.kept_bytes) for n, weight in weights]
     found = planner.plan_for_all(shape_of(ratings, params), gpus)
     if found is None or found.placement != "resident":
-        return GATHER
-    return Modes(found.items.mode, found.users.mode)
+        return without_plan
+    return Division(Modes(found.items.mode, found.users.mode), found.shares)

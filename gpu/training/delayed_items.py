@@ -27,7 +27,7 @@ from gpu.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
 from gpu.params import SgdParams
 from gpu.ratings import Ratings, within_columns
 from gpu.training.loop import State
-from gpu.views import Rates, Shares, balanced_bounds, part_of
+from gpu.views import Rates, Shares, part_of, weighted_bounds
 
 LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit models follow an error
 
@@ -50,7 +50,7 @@ class DelayedItems:
         if params.deterministic:
             raise InvalidParams("Invalid deterministic: expected false on several devices, got true; use one device")
         self._model, self._params, self._exchange = model, params, exchange
-        self._bounds = balanced_bounds(ratings.by_user.lengths, exchange.size)
+        self._bounds = weighted_bounds(ratings.by_user.lengths, exchange.weights)
         own = slice(*self._bounds[exchange.rank : exchange.rank + 2].tolist())
         self._own, self._n = own, len(ratings)
         part, test_part = part_of_users(ratings, own), None if test is None else part_of_users(test, own)

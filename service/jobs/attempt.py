@@ -256,7 +256,10 @@ class Attempt:
         names = [partition_store.STORE, *([checkpoints.name_of(plan.n_parts)] if plan.n_parts else [])]
         folders = {name: array_folder.digest_of(plan.work / name) for name in names}
         memory = backend.kept_bytes, backend.limit_bytes
-        start = Start(addresses, str(plan.work), folders, backend.name, *memory, plan.n_parts, plan.has_reports)
+        weights = self._launcher.weights(plan.n_ranks, backend)
+        start = Start(
+            addresses, weights, str(plan.work), folders, backend.name, *memory, plan.n_parts, plan.has_reports
+        )
         for peer in self._peers:
             if peer.rank is not None:
                 self._send(peer, start)

@@ -74,13 +74,14 @@ class Cluster:
         self._client: Any = None
         self._workers: list[str] = []
 
-    def available(self, n_ranks: int) -> int:
+    def available(self, n_ranks: int, backend: Backend) -> int:
         """At the first call all ranks must find a worker, later at least one.
 
         Raises:
             ClusterUnavailable: the scheduler does not answer, or has too few workers for too long.
             RankRefused: a worker has other versions.
         """
+        del backend
         n_needed = 1
         if self._client is None:
             self._client, n_needed = self._connected(), n_ranks
@@ -96,6 +97,11 @@ class Cluster:
         self._workers = sorted(found, key=lambda worker: not is_here(_host(worker)))[:n_ranks]
         self._check_versions()
         return len(self._workers)
+
+    def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
+        """Equal ones."""
+        del backend
+        return (1.0,) * n_ranks
 
     def host(self) -> str:
         """The interface toward a worker on another machine, or else toward the scheduler."""

@@ -37,12 +37,15 @@ class Rank(Protocol):
 class Launcher(Protocol):
     """Starts ranks; used by one thread."""
 
-    def available(self, n_ranks: int) -> int:
+    def available(self, n_ranks: int, backend: Backend) -> int:
         """How many ranks can start now, from 1 to `n_ranks`. May wait for machines.
 
         Raises:
-            ServiceError: there are none, or not enough at the first call.
+            ServiceError, BackendUnavailable: there are none, or not enough at the first call.
         """
+
+    def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
+        """How much of the work each of `n_ranks` ranks should get; see `gpu.exchange.Exchange`."""
 
     def host(self) -> str:
         """The address of this machine at which ranks can reach the coordinator."""

@@ -237,7 +237,8 @@ def _joined(backend: gpu.Backend, rank: _Rank, start: Start) -> Exchange:
     """The exchange with the other ranks, if there are any."""
     if len(start.addresses) == 1:
         return ALONE
-    return backend.exchange(ring.connect(rank.number, start.addresses, rank.listener, rank.key, RING_TIMEOUT_S))
+    own = rank.number, start.addresses, rank.listener, rank.key
+    return backend.exchange(ring.connect(*own, RING_TIMEOUT_S, start.weights))
 
 
 if __name__ == "__main__":

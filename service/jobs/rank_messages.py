@@ -55,6 +55,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
     Attributes:
         addresses: host and port of the ring of each rank.
+        weights: how much of the work each rank should get; see `gpu.exchange.Exchange`.
         work: work folder of the training, on the coordinator's machine.
         folders: folders in it that the rank needs, and the SHA-256 of the manifest of each.
         backend, kept_bytes, limit_bytes: see `gpu.backend.Backend`.
@@ -63,6 +64,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     """
 
     addresses: list[tuple[str, int]]
+    weights: tuple[float, ...]
     work: str
     folders: dict[str, str]
     backend: str

@@ -12,11 +12,15 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gpu.backend import Backend
+from gpu.device import memory_of_devices
+from gpu.errors import BackendUnavailable
 from service.jobs.last_words import LastWords
 from service.jobs.launcher import Ended
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
 LOOPBACK = "127.0.0.1"
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
+SHARED_WEIGHT = 0.5  # of a GPU from which a service answers: the driver gives each process about half of it
 _VMSTAT = Path("/proc/vmstat")
 
 
@@ -94,9 +98,29 @@ class RankProcess:
 class Here:
     """Starts ranks as processes of this machine; see `service.jobs.launcher.Launcher`."""
 
-    def available(self, n_ranks: int) -> int:
-        """All of them."""
+    def __init__(self, *, shares_gpu: bool = False) -> None:
+        """`shares_gpu`: whether a service answers from the last GPU of `CUDA_VISIBLE_DEVICES`."""
+        self._shares_gpu = shares_gpu
+
+    def available(self, n_ranks: int, backend: Backend) -> int:
+        """All of them.
+
+        Raises:
+            BackendUnavailable: there are fewer GPUs.
+        """
+        n_gpus = n_ranks if backend.name == "host" else len(memory_of_devices())
+        if n_ranks > n_gpus:
+            raise BackendUnavailable(
+                f"Invalid ranks: expected at most {n_gpus}, the GPUs that CUDA finds here, got {n_ranks}; ask for fewer"
+                " ranks, or name more GPUs in CUDA_VISIBLE_DEVICES"
+            )
         return n_ranks
+
+    def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
+        """Equal ones, but less for a rank on a GPU from which a service answers."""
+        is_used = backend.name == "device" and n_ranks >= len(inherited().get(VISIBLE, "").split(","))
+        n_shared = int(self._shares_gpu and is_used)
+        return (1.0,) * (n_ranks - n_shared) + (SHARED_WEIGHT,) * n_shared
 
     def host(self) -> str:
         """Loopback."""
@@ -128,10 +152,10 @@ def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Bac
     n_threads = min(n_cores, int(inherited.get("NUMBA_NUM_THREADS", n_cores)))
     own = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
     if backend.name == "device":
-        visible = inherited.get("CUDA_VISIBLE_DEVICES")
+        visible = inherited.get(VISIBLE)
         devices = [str(number) for number in range(n_ranks)] if visible is None else visible.split(",")
-        # A rank beyond the last GPU sees none, and fails with a message.
-        own["CUDA_VISIBLE_DEVICES"] = devices[rank] if rank < len(devices) else ""
+        # On a machine of a cluster a rank beyond the last GPU sees none, and fails with a message.
+        own[VISIBLE] = devices[rank] if rank < len(devices) else ""
         own["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
     return inherited | own
 

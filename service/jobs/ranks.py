@@ -119,6 +119,7 @@ class Ranks:
 
         Raises:
             InvalidParams: the algorithm cannot use several ranks.
+            BackendUnavailable: this machine has fewer GPUs than ranks.
             RanksFailed: rank after rank was lost without progress.
             RankRefused: a rank has other versions.
             WorkFolderUnavailable: the disk is full or broken.
@@ -126,7 +127,7 @@ class Ranks:
         """
         check_ranks(params.algorithm, self.n_ranks)
         with contextlib.closing(self._launcher), _folder(self._work):
-            self.n_ranks = self._launcher.available(self._n_wanted)
+            self.n_ranks = self._launcher.available(self._n_wanted, backend)
             digest = partition_store.write(self._work, ratings, test, params, calibration)
             self._train(backend, on_epoch, digest)
             return partition_store.read_model(self._work, params)
@@ -142,7 +143,7 @@ class Ranks:
             try:
                 self.attempt.run()
             except AttemptLost as lost:
-                self._go_on(progress, lost, digest)
+                self._go_on(progress, lost, digest, backend)
             else:
                 return
 
@@ -158,7 +159,7 @@ class Ranks:
         else:
             _note_progress(progress, n_before, on_epoch, message)
 
-    def _go_on(self, progress: _Progress, lost: AttemptLost, digest: str) -> None:
+    def _go_on(self, progress: _Progress, lost: AttemptLost, digest: str, backend: Backend) -> None:
         """Prepare the next attempt, with as many ranks as can be expected to last.
 
         Raises:
@@ -173,7 +174,7 @@ class Ranks:
         progress.n_memory += lost.is_memory
         if self.n_ranks > 1 and (lost.is_start or progress.n_memory == MAX_MEMORY_LOSSES):
             self._n_wanted, progress.n_memory = self.n_ranks - 1, 0
-        self.n_ranks = self._launcher.available(self._n_wanted)
+        self.n_ranks = self._launcher.available(self._n_wanted, backend)
         resumed = f"the next one goes on after part {newest} with {self.n_ranks} ranks"
         self._on_loss(f"attempt {self.n_restarts} lost: {lost}; {resumed}")
 
@@ -205,12 +206,21 @@ def _note_progress(progress: _Progress, n_before: int, on_epoch: OnEpoch | None,
 
 
 def ranks_for(
-    algorithm: str, n_ranks: int, work: Path, on_loss: Callable[[str], None], cluster: ClusterAddress | None = None
+    algorithm: str,
+    n_ranks: int,
+    work: Path,
+    on_loss: Callable[[str], None],
+    cluster: ClusterAddress | None = None,
+    *,
+    shares_gpu: bool = False,
 ) -> Ranks | None:
-    """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process."""
+    """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process.
+
+    `shares_gpu`: see `service.jobs.rank_process.Here`.
+    """
     if n_ranks == 1 or not has_ranks(algorithm):
         return None
-    launcher = None if cluster is None else Cluster(cluster)
+    launcher = Here(shares_gpu=shares_gpu) if cluster is None else Cluster(cluster)
     return Ranks(n_ranks, work.absolute(), on_loss, launcher=launcher)  # another machine has another working directory
 
 

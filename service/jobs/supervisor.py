@@ -64,8 +64,11 @@ class Supervisor:
         log: RatingLog,
         metrics: Metrics,
         on_failure: Callable[[BaseException], None] = unheard,
+        *,
+        serves: bool = False,
     ) -> None:
-        """Prepare; `start` starts the thread. `on_failure`: see `PartThread`."""
+        """Prepare; `start` starts the thread. See `PartThread` for `on_failure`, `training` for `serves`."""
+        self._serves = serves
         self._settings, self._table, self._stream, self._rating_log = settings, table, stream, log
         self._metrics = metrics
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -172,7 +175,7 @@ class Supervisor:
         with self._turn(job), self._lock(job, shared=True) as lock:
             self._trace.phase("start")
             try:
-                with training(self._settings, job, lock) as process:
+                with training(self._settings, job, lock, serves=self._serves) as process:
                     last = self._watch(job, process)
             finally:
                 self._metrics.training_ranks.set(0)
@@ -256,7 +259,7 @@ class Supervisor:
             live = live_versions.read(self._settings.data)
             if job["name"] not in live:
                 raise UnknownModel(f"Invalid model: expected a live one, got {job['name']!r}")
-            with listing(self._settings, job, live[job["name"]], lock) as process:
+            with listing(self._settings, job, live[job["name"]], lock, serves=self._serves) as process:
                 last = self._watch(job, process)
         if last.outcome == "failed":
             raise _Interrupted("failed", last.error)

@@ -103,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--ranks", type=int, default=1, help="processes that train together, if the algorithm can")
     parser.add_argument("--cluster", type=_cluster, help="JSON of a ClusterAddress; its workers hold the ranks")
+    parser.add_argument("--shares-gpu", action="store_true", help="a service answers from the last visible GPU")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
@@ -118,6 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
             n_ranks=options.ranks,
             job=options.job,
             cluster=options.cluster,
+            shares_gpu=options.shares_gpu,
             name=options.name,
             begin=lambda phase: _send(TrainerMessage(phase=phase)),
         )
@@ -143,6 +145,7 @@ def train(
     n_ranks: int = 1,
     job: str = "job",
     cluster: ClusterAddress | None = None,
+    shares_gpu: bool = False,
     name: str | None = None,
     begin: Callable[[str], None] = lambda phase: None,
 ) -> TrainerMessage:
@@ -161,6 +164,7 @@ def train(
         n_ranks: processes that train the model together; one if the algorithm cannot use several.
         job: name of the work folder of several ranks, below `data`/work.
         cluster: whose workers hold the ranks; None: this machine.
+        shares_gpu: whether a service answers from the last GPU that this process sees; its rank gets less of the work.
         name: under which the model can be live; None: the algorithm.
         begin: called with the name of each phase that begins; default: nobody is told.
 
@@ -173,7 +177,9 @@ def train(
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     chosen = gpu.weighing(hyperparameters, gpu.choose(backend))
     work = data / exclusion.WORK / job
-    ranks = ranks_for(algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster)
+    ranks = ranks_for(
+        algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster, shares_gpu=shares_gpu
+    )
     described = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks, chosen)}"
 
     def where() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from service import threads, tuning
+from service.jobs import gpu_order
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.last_words import LastWords
 from service.jobs.table import Job, name_of
@@ -30,8 +31,8 @@ class TrainerProcess:
     Its standard input is a pipe to which nothing is written: when the pipe closes, the supervisor is gone.
     """
 
-    def __init__(self, command: list[str], lock: FileLock) -> None:
-        """Start it; it inherits `lock`."""
+    def __init__(self, command: list[str], lock: FileLock, environment: dict[str, str] | None = None) -> None:
+        """Start it; it inherits `lock`. `environment`: default: that of this process."""
         # A process group, not a session: Linux with autogroups first divides the processor among sessions, without
         # regard to niceness. A training in a session took a quarter of a core from Redis and the service.
         self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
@@ -41,6 +42,7 @@ class TrainerProcess:
             stderr=subprocess.PIPE,
             process_group=0,
             pass_fds=(lock.descriptor,),
+            env=environment,
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
@@ -87,8 +89,8 @@ class TrainerProcess:
 
 
 @contextlib.contextmanager
-def listing(settings: Settings, job: Job, version: str, lock: FileLock) -> Iterator[TrainerProcess]:
-    """Run `service.jobs.lister` for `job`, with the model `version`; it has ended when the context ends."""
+def listing(settings: Settings, job: Job, version: str, lock: FileLock, *, serves: bool) -> Iterator[TrainerProcess]:
+    """Run `service.jobs.lister` for `job`, with the model `version`; the rest is that of `training`."""
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],
@@ -100,16 +102,17 @@ def listing(settings: Settings, job: Job, version: str, lock: FileLock) -> Itera
         "backend": settings.backend,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    process = TrainerProcess([sys.executable, "-m", "service.jobs.lister", *arguments], lock)
-    try:
+    gpus = gpu_order.serving_last(settings) if serves else ()
+    with _process("service.jobs.lister", arguments, lock, gpus) as process:
         yield process
-    finally:
-        process.end()
 
 
 @contextlib.contextmanager
-def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerProcess]:
-    """Run a trainer for `job`; it has ended when the context ends."""
+def training(settings: Settings, job: Job, lock: FileLock, *, serves: bool) -> Iterator[TrainerProcess]:
+    """Run a trainer for `job`; it has ended when the context ends.
+
+    `serves`: whether models answer on this machine, from the first GPU if they use one; trainings use the others first.
+    """
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],
@@ -126,7 +129,16 @@ def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerPr
     if (cluster := ClusterAddress.of(settings)) is not None:
         arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
     arguments += ["--tune"] * (job.get("tune") == "1")
-    process = TrainerProcess([sys.executable, "-m", "service.jobs.trainer", *arguments], lock)
+    gpus = gpu_order.serving_last(settings) if serves else ()
+    arguments += ["--shares-gpu"] * bool(gpus)
+    with _process("service.jobs.trainer", arguments, lock, gpus) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _process(module: str, arguments: list[str], lock: FileLock, gpus: tuple[str, ...]) -> Iterator[TrainerProcess]:
+    command = [sys.executable, "-m", module, *arguments]
+    process = TrainerProcess(command, lock, gpu_order.environment(gpus))
     try:
         yield process
     finally:

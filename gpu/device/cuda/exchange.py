@@ -81,7 +81,8 @@ class Nccl:
 
     def __init__(self, ring: Exchange) -> None:
         """Connect; the ring brings NCCL's id from rank 0 to all, and stays open until `close`."""
-        self.rank, self.size, self.on_host, self.traffic = ring.rank, ring.size, ring, ring.traffic
+        self.rank, self.size, self.weights = ring.rank, ring.size, ring.weights
+        self.on_host, self.traffic = ring, ring.traffic
         identity = np.zeros((ring.size, ID_BYTES), dtype=np.uint8)
         if ring.rank == 0:  # its process listens for the others as long as it lives
             identity[0] = np.frombuffer(bytes(nccl().get_unique_id()), dtype=np.uint8)
@@ -208,7 +209,8 @@ class Staged:
     """The ranks of a ring, each with arrays on a device; every operation copies them to the host and back."""
 
     def __init__(self, ring: Exchange) -> None:
-        self.rank, self.size, self.on_host, self.traffic = ring.rank, ring.size, ring, ring.traffic
+        self.rank, self.size, self.weights = ring.rank, ring.size, ring.weights
+        self.on_host, self.traffic = ring, ring.traffic
 
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """See `gpu.exchange.Exchange`."""

@@ -22,7 +22,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.training.als import AlsObjective, AlsTrainer
 from gpu.training.als_batches import Batches, batches_of, cut
-from gpu.training.als_halves import Modes, own_rows
+from gpu.training.als_halves import Division, Modes, own_rows
 from gpu.training.loop import train
 from tests import reference
 from tests.gpu.training.test_als import (
@@ -155,7 +155,7 @@ def trained(
 
 def in_batches(ratings: Ratings, q: int, exchange: Exchange = ALONE) -> Batches:
     """q batches of the users, and one more of the items, of a rank."""
-    users, items = (own_rows(rows, exchange) for rows in (ratings.by_user, ratings.by_item))
+    users, items = (own_rows(rows, exchange, exchange.weights) for rows in (ratings.by_user, ratings.by_item))
     return Batches(even(users.stop - users.start, q), even(items.stop - items.start, q + 1))
 
 
@@ -244,7 +244,13 @@ def test_sums_of_ranks_need_all_ratings_in_memory(backend):
     problem = AlsTrainer(ratings, params, backend).problem
     whole = backend.primitives("als_stream").resident_bytes(ratings.by_user.lengths, ratings.by_item.lengths, problem)
     with pytest.raises(NotEnoughMemory, match=r"items\) needs about"):
-        batches_of(ratings, problem, replace(backend, limit_bytes=whole - 1), ALONE, Modes("reduce", "gather"))
+        batches_of(
+            ratings,
+            problem,
+            replace(backend, limit_bytes=whole - 1),
+            ALONE,
+            Division(Modes("reduce", "gather"), (1.0,)),
+        )
 
 
 def test_a_limit_holds_for_every_algorithm_and_counts_what_cuda_takes():

@@ -15,11 +15,12 @@ from gpu.errors import NotEnoughMemory
 from gpu.exchange import ALONE, Exchange
 from gpu.host.exchange_threads import run_threads
 from gpu.params import params_for
-from gpu.planner_costs import Gpu
+from gpu.planner_costs import Gpu, Shape
 from gpu.ratings import Ratings
+from gpu.training import als_plan
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes
-from gpu.training.als_plan import GB, MEMORY_GB, modes_of, shape_of
+from gpu.training.als_plan import GB, MEMORY_GB, division_of, shape_of
 from gpu.training.loop import train
 
 KINDS: dict[str, Any] = {
@@ -83,7 +84,7 @@ def test_memory_of_sums_is_checked():
 
 def test_a_bound_that_needs_batches_is_gathered():
     ratings, params = ratings_of(2000, 8), KINDS["als"]
-    assert run_threads(2, lambda ring: modes_of(ratings, params, HOST.within(10**6), ring)) == [GATHER] * 2
+    assert run_threads(2, lambda ring: division_of(ratings, params, HOST.within(10**6), ring).modes) == [GATHER] * 2
 
 
 @pytest.mark.parametrize("shape", [(200, 80), (2000, 8), (840, 10)])
@@ -95,7 +96,7 @@ def test_the_modes_are_those_that_a_plan_has_which_uses_all_gpus(shape, size):
     assert found is not None
     assert found.gpus == tuple(range(size))
     modes = Modes(found.items.mode, found.users.mode)
-    assert run_threads(size, lambda ring: modes_of(ratings, params, HOST, ring)) == [modes] * size
+    assert run_threads(size, lambda ring: division_of(ratings, params, HOST, ring).modes) == [modes] * size
     best = planner.plan(shape_of(ratings, params), gpus)
     assert best.ms <= found.ms
     if len(best.gpus) == size:
@@ -104,7 +105,7 @@ def test_the_modes_are_those_that_a_plan_has_which_uses_all_gpus(shape, size):
 
 def test_a_plan_depends_on_the_number_of_ranks():
     ratings, params = ratings_of(840, 10), KINDS["als"]
-    two, three = (run_threads(size, lambda ring: modes_of(ratings, params, HOST, ring))[0] for size in (2, 3))
+    two, three = (run_threads(size, lambda ring: division_of(ratings, params, HOST, ring).modes)[0] for size in (2, 3))
     assert (two, three) == (GATHER, ITEMS_REDUCED)
 
 
@@ -125,13 +126,29 @@ def test_all_ranks_plan_with_the_memory_of_all(monkeypatch):
 
     def modes(ring: Exchange) -> Modes:
         backend = Sized("host", "a test", 5, memory[ring.rank])
-        return modes_of(ratings_of(2000, 8), KINDS["als"], backend, ring)
+        return division_of(ratings_of(2000, 8), KINDS["als"], backend, ring).modes
 
     assert run_threads(3, modes) == [GATHER] * 3, "nothing fits"
     assert seen == [[Gpu(n, kept_bytes=5) for n in memory]] * 3
 
 
+def test_shares_follow_weights_and_memory(monkeypatch):
+    netflix = Shape(480_189, 17_770, 99_000_000, 100, is_implicit=False, biases=False, n_cg_steps=6)
+    monkeypatch.setattr(als_plan, "shape_of", lambda ratings, params: netflix)
+    ratings, params = ratings_of(20, 8), KINDS["als"]
+
+    def shares(ring: Exchange, memory: list[int]) -> tuple[float, ...]:
+        return division_of(ratings, params, Sized("host", "a test", memory=memory[ring.rank]), ring).shares
+
+    plenty, scarce = 80 * GB, 5 * GB // 2
+    weighted = run_threads(3, lambda ring: shares(ring, [plenty] * 3), weights=(1, 1, 0.5))
+    assert weighted == [(0.4, 0.4, 0.2)] * 3
+    found = run_threads(3, lambda ring: shares(ring, [plenty, scarce, plenty]))
+    assert found[1:] == found[:2]
+    assert 0 < found[0][1] < 0.1 < found[0][0] == found[0][2]
+
+
 @pytest.mark.parametrize("given", [{"n_factors": 300}, {"solver": "cholesky"}, {"precision": "float32"}])
 def test_what_cannot_be_planned_is_gathered(given):
     params: Any = params_for("als", {"n_factors": 4} | given)
-    assert run_threads(2, lambda ring: modes_of(ratings_of(2000, 8), params, HOST, ring)) == [GATHER] * 2
+    assert run_threads(2, lambda ring: division_of(ratings_of(2000, 8), params, HOST, ring).modes) == [GATHER] * 2

@@ -116,8 +116,16 @@ def test_a_rank_needs_memory_for_its_own_ratings_only():
     ratings = ratings_of()
     for exchange in threads(3):
         for rows in (ratings.by_user, ratings.by_item):
-            lengths = own_lengths(rows, exchange)
+            lengths = own_lengths(rows, exchange, exchange.weights)
             assert 0 < lengths.sum() < 0.5 * rows.lengths.sum()
             assert (lengths[lengths > 0] == rows.lengths[lengths > 0]).all()
-    shares = [own_lengths(ratings.by_item, exchange) for exchange in threads(3)]
-    np.testing.assert_array_equal(sum(shares), ratings.by_item.lengths)
+    shares = [own_lengths(ratings.by_user, exchange, (1.0, 1.0, 0.5)) for exchange in threads(3)]
+    np.testing.assert_array_equal(sum(shares), ratings.by_user.lengths)
+    assert [round(share.sum() / len(ratings), 1) for share in shares] == [0.4, 0.4, 0.2]
+
+
+def test_weights_change_no_bit():
+    expected, _ = run(KINDS["explicit"], ALONE)
+    for arrays, _ in run_threads(3, lambda ring: run(KINDS["explicit"], ring), weights=(0.2, 1, 0.5)):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)

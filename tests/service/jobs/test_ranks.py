@@ -19,12 +19,12 @@ import psutil
 import pytest
 
 import gpu
-from gpu.errors import NotEnoughMemory
+from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
 from service.jobs import attempt, rank_process
 from service.jobs.launcher import Launcher, Rank
 from service.jobs.rank_messages import Failed
-from service.jobs.rank_process import Here, RankProcess, environment
+from service.jobs.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
 from service.jobs.rank_watch import Limits
 from service.jobs.ranks import Ranks
 from service.storage import checkpoints
@@ -50,6 +50,13 @@ class Watched(Ranks):
     ) -> None:
         self.losses: list[str] = []
         super().__init__(n_ranks, work, self.losses.append, limits, launcher)
+
+
+class Shared(Here):
+    """A machine whose last rank has other work too."""
+
+    def weights(self, n_ranks: int, backend: gpu.Backend) -> tuple[float, ...]:
+        return (*super().weights(n_ranks - 1, backend), SHARED_WEIGHT)
 
 
 @pytest.fixture
@@ -91,7 +98,9 @@ def pid_of(rank: Rank) -> int:
 
 
 @pytest.mark.parametrize("algorithm", ["als", "als-implicit", "nmf"])
-def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, ranks: Watched, tmp_path: Path) -> None:
+def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, tmp_path: Path) -> None:
+    is_shared = algorithm != "als"
+    ranks = Watched(tmp_path / "work", launcher=Shared() if is_shared else None)
     train, test = split(planted(600, 400))  # sparse, and with more than a block of rows for each rank of NMF
     params = gpu.params_for(algorithm, {"n_factors": 4, "n_epochs": 3})
     reports, expected = list[gpu.EpochReport](), list[gpu.EpochReport]()
@@ -101,7 +110,8 @@ def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, ranks: 
     for report, wanted in zip(reports, expected, strict=True):
         assert report.metrics == pytest.approx(wanted.metrics, rel=1e-6)
     assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
-    assert (ranks.n_restarts, ranks.remark) == (0, "" if algorithm == "nmf" else f", {GATHERED}")
+    division = f", {GATHERED}{', ranks have 67%, 33% of the ratings' * is_shared}"
+    assert (ranks.n_restarts, ranks.remark) == (0, "" if algorithm == "nmf" else division)
     assert_nothing_is_left(tmp_path / "work")
 
 
@@ -124,7 +134,7 @@ class ShrinkingMachine(Here):
 
     n_asked = 0
 
-    def available(self, n_ranks: int) -> int:
+    def available(self, n_ranks: int, backend: gpu.Backend) -> int:
         self.n_asked += 1
         return n_ranks if self.n_asked == 1 else n_ranks - 1
 
@@ -368,3 +378,21 @@ def test_ranks_share_the_cores_and_each_gets_one_gpu() -> None:
         environment({"CUDA_VISIBLE_DEVICES": "4,2"}, rank, 3, device)["CUDA_VISIBLE_DEVICES"] for rank in range(3)
     ]
     assert visible == ["4", "2", ""]
+
+
+def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = replace(gpu.HOST, name="device")
+    monkeypatch.setattr(rank_process, "memory_of_devices", lambda: [80, 80])
+    assert Here().available(2, device) == 2
+    with pytest.raises(
+        BackendUnavailable, match="Invalid ranks: expected at most 2, the GPUs that CUDA finds here, got 3"
+    ):
+        Here().available(3, device)
+
+
+def test_a_rank_on_the_gpu_that_answers_gets_less_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,0")
+    device, shared = replace(gpu.HOST, name="device"), Here(shares_gpu=True)
+    assert shared.weights(3, device) == (1.0, 1.0, 0.5)
+    assert shared.weights(2, device) == (1.0, 1.0), "no rank has that GPU"
+    assert shared.weights(3, gpu.HOST) == Here().weights(3, device) == (1.0, 1.0, 1.0)

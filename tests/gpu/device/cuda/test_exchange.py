@@ -20,7 +20,7 @@ from gpu.host import exchange as host
 from gpu.host.exchange_threads import run_threads
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training.als_halves import GATHER, Modes
-from gpu.training.als_plan import modes_of
+from gpu.training.als_plan import division_of
 from gpu.training.loop import train
 from tests.data import planted, split
 from tests.gpu.training import test_nmf_ranks
@@ -146,7 +146,7 @@ def rank_on_its_device(rank: int, end: Any, kind: str | None, modes: Modes) -> N
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
     exchange = gpu.choose("device").exchange(ring)
     if kind == "planned":
-        end.send(modes_of(ratings_of(2000, 8), PLANNED["als"], DEVICE, exchange))
+        end.send(division_of(ratings_of(2000, 8), PLANNED["als"], DEVICE, exchange).modes)
     else:
         end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE, modes)[0])
     exchange.barrier()

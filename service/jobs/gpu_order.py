@@ -1,0 +1,44 @@
+"""Which GPUs the processes of jobs use on a machine whose service answers from a GPU: that one comes last.
+
+The service answers from the first GPU that it sees. Trainer and ranks see the same GPUs in another order, so they take
+all others before.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+from service.jobs.rank_process import VISIBLE, inherited
+from service.settings import Settings
+
+DRIVER = Path("/proc/driver/nvidia/gpus")  # an entry for each GPU of the machine
+COUNT = "from gpu.device import memory_of_devices; print(len(memory_of_devices()))"
+COUNT_S = 60.0  # seconds
+
+
+def serving_last(settings: Settings) -> tuple[str, ...]:
+    """The GPUs of this process in the words of `CUDA_VISIBLE_DEVICES`, the first one last.
+
+    () if there are not several, or if `settings` let models answer from the host.
+    """
+    if settings.backend == "host" or not DRIVER.is_dir() or len(list(DRIVER.iterdir())) < 2:
+        return ()
+    n_gpus, visible = _count(), inherited().get(VISIBLE)
+    names = [str(number) for number in range(n_gpus)] if visible is None else visible.split(",")[:n_gpus]
+    return (*names[1:], names[0]) if n_gpus > 1 else ()
+
+
+def environment(gpus: tuple[str, ...]) -> dict[str, str]:
+    """The environment of a process that sees `gpus`; without any, it sees those that this process sees."""
+    return inherited() | ({VISIBLE: ",".join(gpus)} if gpus else {})
+
+
+@functools.cache
+def _count() -> int:
+    """GPUs that work for us, counted by another process: CUDA would stay in the memory of this one."""
+    command = [sys.executable, "-c", COUNT]
+    counted = subprocess.run(command, stdout=subprocess.PIPE, timeout=COUNT_S, check=True)  # noqa: S603 (our own code)
+    return int(counted.stdout)

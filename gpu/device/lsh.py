@@ -21,6 +21,7 @@ from gpu.device.kernels import kernel
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
+from gpu.training.simlsh import Scale
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
@@ -53,8 +54,8 @@ def baselines(ratings: Ratings) -> Baselines:
 
 
 def items_of(ratings: Ratings) -> tuple[Any, Any]:
-    """(ratings of each item, keys of the items)."""
-    return columns_of(ratings).lengths, keys_of(ratings).items
+    """(ratings of each item, keys of the items); the ratings themselves are not copied."""
+    return to_device(ratings.by_item.lengths), keys_of(ratings).items
 
 
 def fetch(array: Any) -> NDArray[Any]:
@@ -63,21 +64,27 @@ def fetch(array: Any) -> NDArray[Any]:
     return found
 
 
-def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> Any:
-    """Ψ of every rating in the order of `ratings.by_item`: int8, its N filled up to whole words of four."""
-    values = columns_of(ratings).values
-    scale = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scale: Scale | None = None) -> Any:
+    """Ψ of every rating in the order of `ratings.by_item`: int8, its N filled up to whole words of four.
+
+    `scale`: as in the host's twin.
+    """
+    scale = scale or _scale_of(ratings)
     kind, origin = simlsh.psi_of(params), origin_of(scale)
     if kind == "power":  # the kernel's argument `mean` is the zero point of r
         known = Baselines(origin, *np.zeros((2, 1), np.float32))
     return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))
 
 
-def cosine_weights(ratings: Ratings) -> Any:
+def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> Any:
     """Every rating in units of the largest, in the steps of Ψ; shape as in `weights`."""
+    low, high = scale or _scale_of(ratings)
+    return _weights(ratings, None, "linear", max(abs(low), abs(high)) or 1.0)
+
+
+def _scale_of(ratings: Ratings) -> Scale:
     values = columns_of(ratings).values
-    largest = float(cupy.abs(values).max()) if len(values) else 0.0
-    return _weights(ratings, None, "linear", largest or 1.0)
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
 def project(ratings: Ratings, weights: Any, n_words: int, seed: int) -> Any:

@@ -28,6 +28,7 @@ from gpu.calibration import origin_of
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
+from gpu.training.simlsh import Scale
 
 __all__ = ["baselines"]  # primitives of every backend; the others are written here
 
@@ -49,15 +50,18 @@ def fetch(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def weights(ratings: Ratings, fixed: Baselines | None, params: CulshParams) -> NDArray[np.int8]:
+def weights(
+    ratings: Ratings, fixed: Baselines | None, params: CulshParams, scale: Scale | None = None
+) -> NDArray[np.int8]:
     """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`.
 
     Args:
         fixed: μ, the baselines and the middle of the ratings. None: zeros, and every rating is a like.
+        scale: smallest and largest rating of the training. Default: of these ratings.
     """
     columns, zeros = ratings.by_item, Baselines(0.0, *np.zeros((2, 1), np.float32))
     mean, users, items, middle = fixed or zeros
-    scale = ratings.scale if len(ratings) else (0.0, 1.0)
+    scale = scale or _scale_of(ratings)
     origin = origin_of(scale)
     if fixed is None:
         return simlsh.psi(params, scale, origin, columns.values, mean, users, items, middle)
@@ -65,11 +69,18 @@ def weights(ratings: Ratings, fixed: Baselines | None, params: CulshParams) -> N
     return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item], middle)
 
 
-def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:
-    """Every rating as a share of the largest one, in the steps of Ψ; int8 (N,), in the order of `ratings.by_item`."""
+def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> NDArray[np.int8]:
+    """Every rating as a share of the largest one, in the steps of Ψ; int8 (N,), in the order of `ratings.by_item`.
+
+    `scale`: as in `weights`.
+    """
     values = ratings.by_item.values
-    largest = float(np.abs(values).max(initial=0.0)) or 1.0
-    return simlsh.in_steps(values.astype(np.float64) / largest)
+    low, high = scale or _scale_of(ratings)
+    return simlsh.in_steps(values.astype(np.float64) / (max(abs(low), abs(high)) or 1.0))
+
+
+def _scale_of(ratings: Ratings) -> Scale:
+    return ratings.scale if len(ratings) else (0.0, 1.0)
 
 
 def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int) -> NDArray[np.int32]:

@@ -17,7 +17,7 @@ from gpu.exchange import ALONE, Exchange
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
-from gpu.views import balanced_bounds, part_of
+from gpu.views import part_of, weighted_bounds
 
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 
@@ -83,10 +83,9 @@ def find(
 
     Args:
         known: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
-        exchange: ranks that divide the work among them, on the host; the result has equal bits for any number of them.
-            On a device, which needs milliseconds, and for `gsm`, each rank finds all neighbors.
+        exchange: ranks that divide the work among them; the result has equal bits for any number of them. For `gsm`
+            each rank finds all neighbors.
     """
-    exchange = exchange if backend.name == "host" else ALONE
     k, hashing = params.n_neighbors, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
     if k == 0 or params.similarity not in hashing:
         comparators = backend.primitives("similarity")
@@ -98,7 +97,7 @@ def find(
     if exchange.size == 1 or np.count_nonzero(counts) > simlsh.ALL_PAIRS_LIMIT:  # buckets mix all items
         ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend, exchange=exchange)
     else:
-        ranking = _ranked_by_all(packed, counts, k, params.seed, keys, exchange)
+        ranking = _ranked_by_all(packed, counts, k, params.seed, keys, backend, exchange)
     return Found(ranking.neighbors, ranking.filled, sums)
 
 
@@ -109,7 +108,7 @@ def _simlsh(
         known = backend.primitives("lsh").baselines(ratings)
     part = _part(ratings, exchange)
     known = None if known is None else known._replace(item=known.item[part.own])
-    sums = _of_all(simlsh.projections(part.ratings, known, params, backend), part, exchange)
+    sums = _of_all(simlsh.projections(part.ratings, known, params, backend, part.scale), part, exchange)
     return sums, simlsh.signatures(sums, backend)
 
 
@@ -119,50 +118,47 @@ class _Part(NamedTuple):
     Attributes:
         ratings: their ratings by item; all ratings by user.
         own: their rows.
-        entries: positions of their ratings in `by_item`.
         bounds: int64 (P + 1,), first item of each rank.
+        scale: smallest and largest rating of all items; None: those of `ratings`.
     """
 
     ratings: Ratings
     own: slice
-    entries: slice
     bounds: NDArray[np.int64]
+    scale: simlsh.Scale | None
 
 
 def _part(ratings: Ratings, exchange: Exchange) -> _Part:
-    """The items of this rank: about as many ratings as other ranks have. A single rank, on any backend, has all."""
+    """The items of this rank: about as many ratings as other ranks have. A single rank has all."""
     if exchange.size == 1:
-        return _Part(ratings, slice(None), slice(None), np.array([0, ratings.n_items]))
-    bounds = balanced_bounds(ratings.by_item.lengths, exchange.size)
+        return _Part(ratings, slice(None), np.array([0, ratings.n_items]), None)
+    bounds = weighted_bounds(ratings.by_item.lengths, exchange.weights)
     own = _own(bounds, exchange)
-    columns, first = part_of(ratings.by_item, own)
+    columns, _ = part_of(ratings.by_item, own)
     part = Ratings(ratings.by_user, columns, ratings.user_keys, ratings.item_keys[own])
-    return _Part(part, own, slice(first, first + len(columns.items)), bounds)
+    return _Part(part, own, bounds, ratings.scale)
 
 
 def _of_all(rows: Any, part: _Part, exchange: Exchange) -> Any:
     """Rows of all items, of which this rank has those of its own."""
     if exchange.size == 1:
         return rows
-    whole = np.empty((part.bounds[-1], rows.shape[1]), dtype=rows.dtype)
+    whole = np.empty_like(rows, shape=(int(part.bounds[-1]), rows.shape[1]))
     whole[part.own] = rows
     exchange.gather(whole, part.bounds)
     return whole
 
 
 def _ranked_by_all(
-    packed: NDArray[np.uint64],
-    counts: NDArray[np.int64],
-    k: int,
-    seed: int,
-    keys: NDArray[np.uint64],
-    exchange: Exchange,
+    packed: Any, counts: Any, k: int, seed: int, keys: Any, backend: Backend, exchange: Exchange
 ) -> simlsh.Ranking:
-    """`simlsh.top_k` of all pairs on the host: each rank makes the lists of its items, then all get all."""
-    bounds = balanced_bounds((counts > 0).astype(np.int64), exchange.size)
+    """`simlsh.top_k` of all pairs: each rank makes the lists of its items, then all get all."""
+    is_rated = backend.primitives("lsh").fetch(counts) > 0
+    bounds = weighted_bounds(is_rated.astype(np.int64), exchange.weights)
     own = _own(bounds, exchange)
-    part = simlsh.top_k(packed, counts, k, seed, keys, np.arange(own.start, own.stop))
-    lists = np.empty((len(packed), k), dtype=np.int32)
+    queries = np.arange(own.start, own.stop, like=packed)
+    part = simlsh.top_k(packed, counts, k, seed, keys, queries, backend)
+    lists = np.empty_like(packed, dtype=np.int32, shape=(len(packed), k))
     lists[own] = part.neighbors
     exchange.gather(lists, bounds)
     n = int(np.count_nonzero(part.neighbors >= 0))
@@ -179,8 +175,9 @@ def _rp_cos(
     ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
 ) -> tuple[None, Any]:
     del known
-    weights, part = backend.primitives("lsh").cosine_weights(ratings), _part(ratings, exchange)
-    sums = simlsh.weighted_sums(part.ratings, weights[part.entries], simlsh.n_words(params), params.seed, backend)
+    part = _part(ratings, exchange)
+    weights = backend.primitives("lsh").cosine_weights(part.ratings, part.scale)
+    sums = simlsh.weighted_sums(part.ratings, weights, simlsh.n_words(params), params.seed, backend)
     return None, _of_all(simlsh.signatures(sums, backend), part, exchange)
 
 

@@ -23,6 +23,7 @@ from gpu.exchange import ALONE, Exchange
 from gpu.params import CulshParams, Psi
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
+Scale = tuple[float, float]  # smallest and largest rating
 WORD_BITS = 64
 
 # Steps of Ψ in the width of the rating scale (residual) or in the largest square (power): a step is a sixteenth of a
@@ -94,7 +95,11 @@ def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:
 
 
 def projections(
-    ratings: Ratings, baselines: Baselines | None, params: CulshParams, backend: Backend = HOST
+    ratings: Ratings,
+    baselines: Baselines | None,
+    params: CulshParams,
+    backend: Backend = HOST,
+    scale: Scale | None = None,
 ) -> NDArray[np.int32]:
     """Sums A_j of all items, int32 (I, H), H = 64·W, in the memory of `backend`.
 
@@ -102,8 +107,9 @@ def projections(
 
     Args:
         baselines: of these ratings; Ψ = `power` does not need them.
+        scale: smallest and largest rating of the training. Default: of these ratings.
     """
-    weights = backend.primitives("lsh").weights(ratings, baselines, params)
+    weights = backend.primitives("lsh").weights(ratings, baselines, params, scale)
     return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
 
 
@@ -235,7 +241,7 @@ def rank_in_buckets(
 
 
 def _merge(best: NDArray[np.int64], exchange: Exchange) -> None:
-    """Replace lists (I, K) of rank keys by the best different keys of those of all ranks; on the host."""
+    """Replace lists (I, K) of rank keys by the best different keys of those of all ranks."""
     passed = best.copy() if exchange.size > 1 else best
     for _ in range(exchange.size - 1):
         received = np.empty_like(passed)

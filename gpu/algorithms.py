@@ -46,11 +46,11 @@ _TRAINERS: dict[str, MakeTrainer] = {
     "culsh": culsh.trainer,
     "culsh-implicit": culsh.trainer,
     "ease": EaseTrainer,
-    "esgd": lambda ratings, params, backend, test, _: EsgdTrainer(ratings, params, backend, test),
+    "esgd": lambda ratings, params, backend, test, _, *ranks: EsgdTrainer(ratings, params, backend, test, *ranks),
     "nmf": lambda ratings, params, backend, test, _, *ranks: NmfTrainer(ratings, params, backend, test, *ranks),
     "sgd": lambda ratings, params, backend, test, _, *ranks: sgd.trainer(ratings, params, backend, test, *ranks),
 }
-WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "nmf", "sgd")
+WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "esgd", "nmf", "sgd")
 ALGORITHMS = {name: Algorithm(params, _TRAINERS[name], name in WITH_RANKS) for name, params in PARAMETERS.items()}
 
 

@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     trainer_ranks: PositiveInt = Field(
         1,
         description="Processes that train one model together, on this machine or in `cluster`, each with a GPU or a"
-        " share of the cores. ease and esgd train in one.",
+        " share of the cores. ease trains in one.",
     )
     cluster: str | None = Field(
         None,

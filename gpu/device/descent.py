@@ -2,7 +2,7 @@
 
 The default is fast, but the order of visits and the rounding differ from run to run. `params.deterministic` divides
 users and items into a D × D grid of cells (the scheme of MCULSH-MF). One warp learns each cell, in the sub-steps of a
-Latin square. This gives equal bits for equal seeds on equal devices, and is several times slower.
+Latin square. This gives equal bits for equal seeds on equal devices, of any number, and is several times slower.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from gpu.device import descent_neighbors, n_multiprocessors, shared_memory
 from gpu.device.als import WORKSPACE
 from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.ratings import DeviceRatings, rows_of
+from gpu.device.descent_cells import Cells
 from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geometry
 from gpu.device.descent_tiles import Layout, Tiles, Tiling, deal, in_order, lay_out, segments_needed, tiling_of
 from gpu.device.kernels import kernel
+from gpu.exchange import ALONE, Exchange
 from gpu.model import LEARNED, Model
 from gpu.params import SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
@@ -78,9 +80,11 @@ class Descent:
         params: SgdParams,
         ratings: Ratings,
         test: Ratings | None,
+        exchange: Exchange = ALONE,
         geometry: Geometry | None = None,
     ) -> None:
-        self._model, self._params, self._ratings, self._test = model, params, ratings, test
+        """Load the ratings. Several ranks need `params.deterministic`."""
+        self._model, self._params, self._ratings, self._test, self._exchange = model, params, ratings, test, exchange
         self._n_negatives = int(getattr(params, "n_negatives", 0))
         self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
@@ -90,6 +94,7 @@ class Descent:
         self._geometry = geometry or Geometry.of(params, self._most_groups(), model.middle > NO_MIDDLE)
         self._parameters = DescentParameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
+        self._cells = Cells(self._n_tiles, self._item_bounds, exchange)
 
     def compile(self) -> None:
         """Compile the kernels of all other methods, by training a model of two users."""
@@ -116,6 +121,7 @@ class Descent:
         if self._params.deterministic:
             for shift in shifts:
                 self._learn_cells(rates, salt, int(shift))
+                self._cells.gather_items(int(shift), self.item_arrays())
         else:
             self._pass(self.visits, self._struct(rates), salt, None)
         _drawn(self._params.seed, epoch + 1, self.tiles.n_tiles)  # while the device learns, for the next epoch
@@ -129,7 +135,8 @@ class Descent:
         cupy.cuda.get_current_stream().synchronize()
 
     def complete(self) -> None:
-        """Do nothing: there are no other ranks."""
+        """Get the users of other ranks."""
+        self._cells.gather_users(self.tiles.tile_users, (self._parameters.users, self._parameters.user_bias))
 
     def item_arrays(self) -> tuple[Any, ...]:
         """The learned arrays of items, `LEARNED_ITEMS`; changes to them count."""
@@ -160,8 +167,8 @@ class Descent:
         return self._model
 
     def is_finite(self) -> bool:
-        """Whether every learned parameter is."""
-        return self._parameters.is_finite()
+        """Whether every learned parameter is, on all ranks."""
+        return self._exchange.totals(not self._parameters.is_finite()) == (0,)
 
     def train_error(self) -> float:
         """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
@@ -245,14 +252,16 @@ class Descent:
         return kernel(NAME, "learn_tiles", self._geometry.macros(learn=learn), shared_memory() - STATIC_SHARED)
 
     def _learn_cells(self, rates: Rates, salt: np.uint32, shift: int) -> None:
-        at, layout = self.tiles, self.visits.layout
+        at, layout, own = self.tiles, self.visits.layout, self._cells.own
+        first = own.start * at.tile_users
         run = kernel(NAME, "learn_cells", self._geometry.macros(learn=True))
         arguments = (
-            layout.segments, layout.cuts, np.int32(shift), layout.tile_begin, np.int32(at.n_tiles),
-            np.int32(at.tile_users), _samples(self.visits), self._parameters.struct(), self._parameters.users,
-            self._parameters.user_bias, self._struct(rates), salt,
+            layout.segments, layout.cuts[own], np.int32(own.start + shift), layout.tile_begin[own.start :],
+            np.int32(at.n_tiles), np.int32(at.tile_users), _samples(self.visits), self._parameters.struct(),
+            self._parameters.users[first:], self._parameters.user_bias[first:], self._struct(rates), salt,
         )  # fmt: skip
-        run((at.n_tiles,), (WARP,), arguments)
+        if own.stop > own.start:
+            run((own.stop - own.start,), (WARP,), arguments)
 
     def _mean_loss(self, visits: Visits) -> float:
         losses = cupy.zeros(self._n_blocks(), dtype=cupy.float64)

@@ -18,7 +18,7 @@ from gpu.memory import check_training
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
 from gpu.training import similarity
-from gpu.training.sgd import DescentTrainer, start_model
+from gpu.training.sgd import DescentTrainer, bytes_needed, start_model
 
 
 def trainer(
@@ -32,15 +32,13 @@ def trainer(
     """The trainer of factors, biases, W and C before the first epoch; the neighbors are found here.
 
     Args:
-        exchange: the ranks that train together. On the host the model has equal bits for any number of them; on
-            devices it differs a little (`gpu.training.delayed_items`).
+        exchange: the ranks that train together; see `gpu.training.sgd.trainer`.
 
     Raises:
-        InvalidParams: `params.deterministic` with several ranks on devices.
         NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
     """
-    steps = backend.primitives("similarity"), backend.primitives("descent")
-    needed = max(step.bytes_needed(ratings, params) for step in steps)
+    of_neighbors = backend.primitives("similarity").bytes_needed(ratings, params)
+    needed = max(of_neighbors, bytes_needed(ratings, params, backend, exchange))
     check_training(needed, params.n_factors, ratings, backend)
     known = baselines(ratings)._replace(middle=calibration.middle)
     found = similarity.neighbors(ratings, params, backend, known, exchange)

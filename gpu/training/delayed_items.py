@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
-from gpu.errors import InvalidParams
 from gpu.exchange import Exchange
 from gpu.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
 from gpu.params import SgdParams
 from gpu.ratings import Ratings, within_columns
 from gpu.training.loop import State
-from gpu.views import Rates, Shares, part_of, weighted_bounds
+from gpu.training.user_split import UserSplit
+from gpu.views import Rates, Shares, part_of
 
 LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit models follow an error
 
@@ -42,20 +42,14 @@ class DelayedItems:
         self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, exchange: Exchange,
         backend: Backend,
     ) -> None:  # fmt: skip
-        """Load this rank's users and all items onto the backend.
-
-        Raises:
-            InvalidParams: `params.deterministic`.
-        """
-        if params.deterministic:
-            raise InvalidParams("Invalid deterministic: expected false on several devices, got true; use one device")
+        """Load this rank's users and all items onto the backend."""
         self._model, self._params, self._exchange = model, params, exchange
-        self._bounds = weighted_bounds(ratings.by_user.lengths, exchange.weights)
-        own = slice(*self._bounds[exchange.rank : exchange.rank + 2].tolist())
-        self._own, self._n = own, len(ratings)
-        part, test_part = part_of_users(ratings, own), None if test is None else part_of_users(test, own)
-        self._n_own, self._n_test = len(part), 0 if test_part is None else len(test_part)
-        self._descent = backend.primitives("descent").Descent(_of_users(model, own), params, part, test_part)
+        self._users, self._n = UserSplit.of(ratings, exchange), len(ratings)
+        held = self._users.held
+        part, test_part = part_of_users(ratings, held), None if test is None else part_of_users(test, held)
+        n_test = 0 if test_part is None else len(test_part)
+        self._n_own, self._n_test = (0, 0) if self._users.is_idle else (len(part), n_test)
+        self._descent = backend.primitives("descent").Descent(_of_users(model, held), params, part, test_part)
         arrays = self._descent.item_arrays()
         self._changes = backend.primitives("item_changes").ItemChanges(arrays, ratings.by_item.lengths, exchange.size)
         self._is_complete = True
@@ -71,7 +65,8 @@ class DelayedItems:
 
     def learn(self, epoch: int, rates: Rates) -> None:
         """Run one epoch over this rank's users, and add up the changes of items of all ranks."""
-        self._descent.learn(epoch, rates)
+        if not self._users.is_idle:
+            self._descent.learn(epoch, rates)
         self._add_up(self._ways(rates))
         self._is_complete = False
 
@@ -103,8 +98,9 @@ class DelayedItems:
         found = self._descent.fetch()
         for name in LEARNED_USERS:
             whole = getattr(self._model, name)
-            whole[self._own] = getattr(found, name)
-            self._exchange.on_host.gather(whole, self._bounds)
+            if not self._users.is_idle:
+                whole[self._users.own] = getattr(found, name)
+            self._exchange.on_host.gather(whole, self._users.bounds)
         for name in LEARNED_ITEMS:
             getattr(self._model, name)[...] = getattr(found, name)
         self._is_complete = True
@@ -121,7 +117,7 @@ class DelayedItems:
         """See `Descent`."""
         for name in LEARNED:
             getattr(self._model, name)[...] = state[name]
-        self._descent.restore({name: _rows_of(name, state[name], self._own) for name in LEARNED})
+        self._descent.restore({name: _rows_of(name, state[name], self._users.held) for name in LEARNED})
         self._changes.remember(self._descent.item_arrays())
         self._is_complete = True
 
@@ -141,6 +137,12 @@ class DelayedItems:
         squares = self._descent.test_rmse() ** 2 * self._n_test if self._n_test else 0.0
         squares, n = self._exchange.totals(squares, self._n_test)
         return float(np.sqrt(squares / n))
+
+
+def bytes_of_changes(ratings: Ratings, params: SgdParams) -> int:
+    """Bytes of the changes of all items, and of a copy of the items."""
+    columns = params.n_factors + 1 + 2 * int(getattr(params, "n_neighbors", 0))
+    return 8 * columns * ratings.n_items
 
 
 def part_of_users(ratings: Ratings, own: slice) -> Ratings:

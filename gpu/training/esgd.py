@@ -15,6 +15,9 @@ array, the walk, and a new shuffle in every epoch (docs/decisions, note 33).
 The device has races: updates are atomic additions in any order, computed from values that other threads may be
 changing. The host visits one rating after the other in the order above, on one thread, since more would need a
 schedule, which ESGD avoids. So its results have the same bits in every run. Both reach the same error.
+
+Several ranks each learn all items from their own users, in the order above; after an epoch the changes of items are
+added up as in `gpu.training.delayed_items`.
 """
 
 from __future__ import annotations
@@ -30,13 +33,15 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, shrunk_biases
 from gpu.calibration import FACTOR_PRIOR
 from gpu.errors import TrainingDiverged
+from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.check import diverged
-from gpu.training.loop import Trainer
+from gpu.training.loop import State, Trainer
+from gpu.training.user_split import UserSplit
 
 BLOCK = 2048  # ratings of a block, sh_size: the multiple of the threads nearest to the 2000 of [003]
 CHUNK = 32  # adjacent ratings that stay together, one read of a warp
@@ -44,6 +49,7 @@ CHUNK = 32  # adjacent ratings that stay together, one read of a warp
 # first direction to learn along; a start around 0 takes some epochs longer.
 START = 0.3
 GOLDEN_RATIO = 0.5 * (math.sqrt(5) - 1)
+N_SOME = 4096  # users whose factors stand for those of all
 NEAR = 32  # strides to try on either side of the golden ratio
 
 
@@ -66,24 +72,33 @@ class EsgdTrainer(Trainer[Model]):
     """
 
     def __init__(
-        self, ratings: Ratings, params: EsgdParams, backend: Backend = HOST, test: Ratings | None = None
+        self,
+        ratings: Ratings,
+        params: EsgdParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        exchange: Exchange = ALONE,
     ) -> None:
         """Load samples and factors onto the backend.
+
+        Args:
+            exchange: the ranks that train together; the model depends on their number.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
-        needed = backend.primitives("esgd").bytes_needed(ratings, params)
-        check_training(needed, params.n_factors, ratings, backend)
-        self._ratings, self._params, self._test = ratings, params, test
-        self._model = start_model(ratings, params)
         self._esgd = esgd = backend.primitives("esgd")
-        biases = Baselines(self._model.mean, self._model.user_bias, self._model.item_bias)
-        self._samples = esgd.load(ratings, biases, order_of(len(ratings), params.seed))
-        self._users, self._items = (
-            esgd.load_factors(self._model.user_factors),
-            esgd.load_factors(self._model.item_factors),
-        )
+        self._users_of = users = UserSplit.of(ratings, exchange)
+        part = users.part(ratings)
+        changes_bytes = 8 * params.n_factors * ratings.n_items * (exchange.size > 1)
+        check_training(esgd.bytes_needed(part, params) + changes_bytes, params.n_factors, ratings, backend)
+        self._ratings, self._params, self._test, self._exchange = ratings, params, test, exchange
+        self._model = start_model(ratings, params)
+        biases = Baselines(self._model.mean, self._model.user_bias[users.held], self._model.item_bias)
+        self._samples = esgd.load(part, biases, order_of(len(part), params.seed))
+        self._load()
+        lengths, item_changes = ratings.by_item.lengths, backend.primitives("item_changes")
+        self._changes = item_changes.ItemChanges((self._items,), lengths, exchange.size) if exchange.size > 1 else None
         self.seconds = 0.0
 
     @property
@@ -99,33 +114,62 @@ class EsgdTrainer(Trainer[Model]):
         """Run one epoch; every epoch has the same step."""
         del epoch
         step, regularization = np.float32(self._params.learning_rate), np.float32(self._params.regularization)
-        self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
+        if not self._users_of.is_idle:
+            self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
+        self._add_up(step)
         for table in (self._users, self._items):
             table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
+        if self._changes is not None:
+            self._changes.remember((self._items,))
         self._esgd.finish()
 
+    def _add_up(self, step: np.float32) -> None:
+        """Add up the changes of items of all ranks; see `gpu.training.delayed_items`."""
+        if self._changes is not None:
+            self._exchange.reduce(self._changes.collect((self._items,), self._users[:N_SOME]))
+            self._changes.apply((self._items,), (float(step),))
+
     def is_finite(self) -> bool:
-        """Whether every factor is finite."""
-        return bool(self._esgd.is_finite(self._users, self._items))
+        """Whether every factor is finite, on all ranks."""
+        return self._exchange.totals(not self._esgd.is_finite(self._users, self._items)) == (0,)
+
+    def state(self) -> State:
+        """Both tables of factors."""
+        model = self.model()
+        return {"user_factors": model.user_factors, "item_factors": model.item_factors}
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        self._model.user_factors[:], self._model.item_factors[:] = state["user_factors"], state["item_factors"]
+        self._load()
+        if self._changes is not None:
+            self._changes.remember((self._items,))
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """See `gpu.training.check.diverged`."""
         return diverged(self._params, epoch)
 
     def model(self) -> Model:
-        """The present parameters, on the host."""
-        n_factors = self._params.n_factors
-        self._model.user_factors[:] = self._esgd.fetch(self._users)[:, :n_factors]
+        """The present parameters, on the host; with several ranks all must call it."""
+        n_factors, users = self._params.n_factors, self._users_of
+        if not users.is_idle:
+            self._model.user_factors[users.own] = self._esgd.fetch(self._users)[:, :n_factors]
+        self._exchange.on_host.gather(self._model.user_factors, users.bounds)
         self._model.item_factors[:] = self._esgd.fetch(self._items)[:, :n_factors]
         return self._model
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`."""
+        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
         model, rows = self.model(), self._ratings.by_user
         metrics = {"train_rmse": evaluate.rmse(model, rows, *self._ratings.coo())}
-        if self._test is not None:
+        if self._test is not None and self._exchange.rank == 0:
             metrics["test_rmse"] = evaluate.rmse(model, rows, *self._test.coo())
         return metrics
+
+    def _load(self) -> None:
+        """Load the factors of the model onto the backend."""
+        self._users = self._esgd.load_factors(self._model.user_factors[self._users_of.held])
+        self._items = self._esgd.load_factors(self._model.item_factors)
 
 
 def order_of(n_ratings: int, seed: int) -> Order:

@@ -5,7 +5,7 @@ The backend decides the order of visits in an epoch: `gpu.host.descent`, `gpu.de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -21,8 +21,9 @@ from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.check import diverged
-from gpu.training.delayed_items import DelayedItems
+from gpu.training.delayed_items import DelayedItems, bytes_of_changes
 from gpu.training.loop import State, Trainer
+from gpu.training.user_split import UserSplit
 from gpu.views import Rates, Shares
 
 # Deviation, times √F, of the normal draws that factors start from, so that u·v starts near zero for any F.
@@ -85,17 +86,23 @@ def trainer(
     """The trainer of factors and biases before the first epoch.
 
     Args:
-        exchange: the ranks that train together. On the host the model has equal bits for any number of them; on
-            devices it differs a little (`gpu.training.delayed_items`).
+        exchange: the ranks that train together. The model has equal bits for any number of them on the host, and with
+            `params.deterministic` on equal devices. Else on devices it differs a little (`gpu.training.delayed_items`).
 
     Raises:
-        InvalidParams: `params.deterministic` with several ranks on devices.
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
-    needed = backend.primitives("descent").bytes_needed(ratings, params)
-    check_training(needed, params.n_factors, ratings, backend)
+    check_training(bytes_needed(ratings, params, backend, exchange), params.n_factors, ratings, backend)
     model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
     return DescentTrainer(model, params, ratings, backend, test, exchange=exchange)
+
+
+def bytes_needed(ratings: Ratings, params: SgdParams, backend: Backend, exchange: Exchange) -> int:
+    """Peak bytes that the epochs take on this rank; on devices it may load the ratings of its own users alone."""
+    of: Callable[[Ratings, SgdParams], int] = backend.primitives("descent").bytes_needed
+    if not _adds_up_changes(params, backend, exchange):
+        return of(ratings, params)
+    return of(UserSplit.of(ratings, exchange).part(ratings), params) + bytes_of_changes(ratings, params)
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
@@ -135,9 +142,6 @@ class DescentTrainer(Trainer[Model]):
         Args:
             seconds: training time already spent on finding neighbors.
             exchange: the ranks that train together.
-
-        Raises:
-            InvalidParams: `params.deterministic` with several ranks on devices.
         """
         self.params, self.ratings, self.test, self.exchange = params, ratings, test, exchange
         self.seconds = seconds
@@ -206,15 +210,15 @@ class DescentTrainer(Trainer[Model]):
 def descent_of(
     model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, backend: Backend, exchange: Exchange
 ) -> Descent:
-    """The descent on a backend: on the host item groups rotate among ranks, devices add up changes of items."""
-    found: Descent
-    if exchange.size > 1 and backend.name == "device":
-        found = DelayedItems(model, params, ratings, test, exchange, backend)
-    elif exchange.size > 1:
-        found = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
-    else:
-        found = backend.primitives("descent").Descent(model, params, ratings, test)
+    """The descent on a backend: devices add up changes of items, unless `params.deterministic`."""
+    if _adds_up_changes(params, backend, exchange):
+        return DelayedItems(model, params, ratings, test, exchange, backend)
+    found: Descent = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
     return found
+
+
+def _adds_up_changes(params: SgdParams, backend: Backend, exchange: Exchange) -> bool:
+    return exchange.size > 1 and backend.name == "device" and not params.deterministic
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:

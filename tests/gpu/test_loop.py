@@ -140,5 +140,5 @@ def test_all_epochs_may_run_elsewhere(algorithm: str) -> None:
 def test_several_ranks_are_refused_for_algorithms_that_cannot_use_them() -> None:
     exchange = Alone()
     exchange.size = 2
-    with pytest.raises(InvalidParams, match="expected 1 for esgd, got 2; only als, als-implicit, culsh"):
-        trainer_of(planted(), gpu.params_for("esgd", {}), gpu.HOST, None, NEUTRAL, exchange)
+    with pytest.raises(InvalidParams, match="expected 1 for ease, got 2; only als, als-implicit, culsh"):
+        trainer_of(planted(), gpu.params_for("ease", {}), gpu.HOST, None, NEUTRAL, exchange)

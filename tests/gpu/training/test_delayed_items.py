@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu.backend import HOST
 from gpu.calibration import calibrate
-from gpu.errors import InvalidParams
 from gpu.exchange import Exchange
 from gpu.host.exchange_threads import run_threads
 from gpu.host.item_changes import share_of
-from gpu.params import SgdParams, params_for
+from gpu.params import params_for
+from gpu.ratings import Ratings
 from gpu.training import culsh, sgd
 from gpu.training.delayed_items import DelayedItems, part_of_users
 from gpu.training.loop import State, train
 from gpu.training.sgd import DescentTrainer
+from gpu.training.user_split import bounds_of
 from tests.data import planted, split
 
 KINDS = {
@@ -28,16 +32,18 @@ KINDS = {
 TRAIN, TEST = split(planted())
 
 
-def trainer_of(kind: str, exchange: Exchange | None = None) -> DescentTrainer:
+def trainer_of(
+    kind: str, exchange: Exchange | None = None, ratings: Ratings = TRAIN, test: Ratings = TEST
+) -> DescentTrainer:
     """The trainer of one rank, or one whose items are delayed."""
     params: Any = KINDS[kind]
     if kind == "sgd":
-        trainer = sgd.trainer(TRAIN, params, HOST, TEST)
+        trainer = sgd.trainer(ratings, params, HOST, test)
     else:
-        trainer = culsh.trainer(TRAIN, params, HOST, TEST, calibrate(TRAIN, params))
+        trainer = culsh.trainer(ratings, params, HOST, test, calibrate(ratings, params))
     if exchange is not None:
         model = trainer.model()
-        trainer._descent = DelayedItems(model, params, TRAIN, TEST, exchange, HOST)
+        trainer._descent = DelayedItems(model, params, ratings, test, exchange, HOST)
         trainer.exchange = exchange
     return trainer
 
@@ -118,8 +124,25 @@ def test_the_ratings_of_some_users_are_those_of_the_whole():
         assert set(part.by_item.items[start : start + n]) == set(users[keep & (items == item)] - 10)
 
 
-def test_equal_bits_are_refused():
-    params = SgdParams(n_factors=4, deterministic=True)
-    model = sgd.trainer(TRAIN, params).model()
-    with pytest.raises(InvalidParams, match="expected false on several devices"):
-        run_threads(2, lambda ring: DelayedItems(model, params, TRAIN, None, ring, HOST))
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any), st.lists(st.sampled_from([0.5, 1]), min_size=1)
+)
+def test_no_rank_lacks_users_as_long_as_there_are_some(lengths, weights):
+    lengths = np.array(lengths)
+    bounds = bounds_of(lengths, weights)
+    assert (bounds[0], bounds[-1]) == (0, len(lengths))
+    assert (np.diff(bounds) >= 0).all()
+    n_each = [lengths[first:last].sum() for first, last in pairwise(bounds)]
+    assert np.count_nonzero(n_each) == min(len(weights), np.count_nonzero(lengths))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_without_users_changes_nothing(kind):
+    ratings = Ratings.from_coo(np.array([1, 1, 2]), np.array([0, 2, 1]), np.array([4.0, 1.0, 5.0]), (4, 3))
+
+    two, four = (run_threads(size, lambda ring: run(trainer_of(kind, ring, ratings, ratings))) for size in (2, 4))
+    for arrays, metrics in four:
+        expected = {name: value for name, value in two[0][1].items() if name in metrics}
+        assert metrics == pytest.approx(expected, rel=1e-3, nan_ok=True)
+        for name, array in two[0][0].items():
+            np.testing.assert_allclose(arrays[name], array, rtol=0.02, atol=1e-4, err_msg=name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +15,17 @@ from numba import get_num_threads, set_num_threads
 import gpu
 from gpu.backend import HOST, Backend
 from gpu.baselines import shrunk_biases
+from gpu.exchange import ALONE, Exchange
+from gpu.host.exchange_threads import run_threads
 from gpu.model import Model
 from gpu.params import EsgdParams
-from gpu.training import esgd
+from gpu.training import esgd, loop
 from gpu.training.loop import EpochReport
 from tests import reference
 from tests.data import ML_1M, ML_100K, needs_ml_1m, needs_ml_100k, planted, split
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices
+from tests.gpu.training.test_als_ranks import Kept
 
 SMALL = EsgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)
 
@@ -128,3 +133,39 @@ def assert_reached(ratings: gpu.Ratings, n_epochs: int, published: float, backen
 def assert_equal_models(one: Model, other: Model) -> None:
     for name, array in one.arrays.items():
         np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def trained(exchange: Exchange, checkpoints: Any = None, ratings: gpu.Ratings | None = None) -> tuple[Model, list[Any]]:
+    train, test = split(planted()) if ratings is None else (ratings, ratings)
+    reports: list[Mapping[str, float]] = []
+    trainer = esgd.EsgdTrainer(train, SMALL, HOST, test, exchange)
+    return loop.train(trainer, lambda report: reports.append(report.metrics), checkpoints), reports
+
+
+def test_ranks_end_near_one_with_equal_models() -> None:
+    _, alone = trained(ALONE)
+    for size in (2, 3):
+        results = run_threads(size, trained)
+        assert results[0][1][-1] == pytest.approx(alone[-1], rel=0.05)
+        for model, reports in results:
+            assert_equal_models(model, results[0][0])
+            assert reports[-1]["train_rmse"] == results[0][1][-1]["train_rmse"]
+
+
+def test_ranks_are_resumed_with_equal_bits() -> None:
+    kept = [Kept(), Kept()]
+    expected = run_threads(2, lambda ring: trained(ring, kept[ring.rank]))[0][0]
+    for one in kept:
+        one.all = {5: one.all[5]}
+    for model, reports in run_threads(2, lambda ring: trained(ring, kept[ring.rank])):
+        assert_equal_models(model, expected)
+        assert len(reports) == SMALL.n_epochs - 5
+
+
+def test_a_rank_without_users_changes_nothing() -> None:
+    users, items, values = np.array([1, 1, 2]), np.array([0, 2, 1]), np.array([4.0, 1.0, 5.0])
+    ratings = gpu.Ratings.from_coo(users, items, values, (4, 3))
+    two, four = (run_threads(size, lambda ring: trained(ring, None, ratings)) for size in (2, 4))
+    for model, _ in four:
+        np.testing.assert_allclose(model.item_factors, two[0][0].item_factors, rtol=0.02, atol=1e-3)
+        np.testing.assert_allclose(model.user_factors, two[0][0].user_factors, rtol=0.02, atol=1e-3)

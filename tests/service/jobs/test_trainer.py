@@ -395,8 +395,8 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
 
 
 def test_an_algorithm_that_cannot_use_several_ranks_trains_in_one(data: Path) -> None:
-    last = trainer.train(data, "esgd", ALS, str(END), "host", lambda line: None, n_ranks=2)
-    assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because esgd cannot use 2")
+    last = trainer.train(data, "ease", "{}", str(END), "host", lambda line: None, n_ranks=2)
+    assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because ease cannot use 2")
 
 
 def test_messages_have_what_ranks_exchange(data: Path) -> None:

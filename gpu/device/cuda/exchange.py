@@ -13,6 +13,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -158,6 +159,25 @@ class Nccl:
             cupy.cuda.runtime.ipcCloseMemHandle(address)
         return ()
 
+    @cached_property
+    def can_store(self) -> bool:
+        """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered."""
+        table = _raw((self.size, PROBE_BYTES // 4), np.int32)
+        table.fill(0)
+        cupy.cuda.get_current_stream().synchronize()
+        addresses = self.addresses(table.data.ptr)
+        if not addresses:
+            return False
+        for address in addresses:
+            there = cupy.cuda.UnownedMemory(address, table.nbytes, None)
+            cupy.ndarray(table.shape, table.dtype, cupy.cuda.MemoryPointer(there, 0))[self.rank] = _probe(self.rank)
+        table[self.rank] = _probe(self.rank)
+        self.barrier()
+        n_wrong = sum(int(cupy.count_nonzero(table[rank] != _probe(rank))) for rank in range(self.size))
+        for address in addresses:
+            cupy.cuda.runtime.ipcCloseMemHandle(address)
+        return self.totals(n_wrong) == (0,)  # all ranks have closed before one frees its table
+
     def close(self) -> None:
         """Leave; the process should end soon, as other ranks may still hold connections of NCCL."""
         self.on_host.close()
@@ -194,11 +214,9 @@ def shared_copy(array: Any, exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
     The ranks' arrays have equal sizes. Addresses are valid until the rank that owns the copy ends. There are none if a
     rank cannot reach another's memory; then the copy is `array` itself.
     """
-    if not isinstance(exchange, Nccl):
+    if not isinstance(exchange, Nccl) or not exchange.can_store:
         return array, ()
-    # Handles name whole allocations, so this one must not come from CuPy's pool.
-    memory = cupy.cuda.MemoryPointer(cupy.cuda.Memory(max(array.nbytes, 1)), 0)
-    copy = cupy.ndarray(array.shape, array.dtype, memory)
+    copy = _raw(array.shape, array.dtype)
     copy[...] = array
     cupy.cuda.get_current_stream().synchronize()
     peers = exchange.addresses(copy.data.ptr)
@@ -256,11 +274,10 @@ def _check_copies(exchange: Nccl) -> None:
     Raises:
         BackendUnavailable: what arrived is not what was sent.
     """
-    n = PROBE_BYTES // 4
-    table = cupy.zeros((exchange.size, n), dtype=cupy.int32)
-    table[exchange.rank] = cupy.arange(n, dtype=cupy.int32) * (exchange.rank + 1)
+    table = cupy.zeros((exchange.size, PROBE_BYTES // 4), dtype=cupy.int32)
+    table[exchange.rank] = _probe(exchange.rank)
     exchange.gather(table, np.arange(exchange.size + 1))
-    expected = np.arange(n, dtype=np.int32) * np.arange(1, exchange.size + 1, dtype=np.int32)[:, None]
+    expected = np.stack([_probe(rank).get() for rank in range(exchange.size)])
     n_wrong = int(np.count_nonzero(table.get() != expected))
     (n_all,) = exchange.totals(n_wrong)
     if n_all:
@@ -268,6 +285,17 @@ def _check_copies(exchange: Nccl) -> None:
             f"Invalid copies between devices: expected equal bytes, got {n_wrong * 4:,} wrong ones on rank "
             f"{exchange.rank}; set NCCL_P2P_DISABLE=1"
         )
+
+
+def _probe(rank: int) -> Any:
+    """The numbers that a rank sends to test a link, int32."""
+    return cupy.arange(PROBE_BYTES // 4, dtype=cupy.int32) * (rank + 1)
+
+
+def _raw(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array that is an allocation of its own, not of CuPy's pool: handles name whole allocations."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.Memory(max(n_bytes, 1)), 0))
 
 
 def _seconds(began: Any, ended: Any) -> float:

@@ -13,12 +13,16 @@ import pytest
 
 import gpu
 from gpu.algorithms import trainer_of
-from gpu.backend import Backend
+from gpu.backend import HOST, Backend
+from gpu.baselines import baselines
 from gpu.calibration import calibrate
+from gpu.errors import BackendUnavailable
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as host
 from gpu.host.exchange_threads import run_threads
-from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams, params_for
+from gpu.ratings import Ratings
+from gpu.training import similarity, simlsh
 from gpu.training.als_halves import GATHER, Modes
 from gpu.training.als_plan import division_of
 from gpu.training.loop import train
@@ -27,10 +31,12 @@ from tests.gpu.training import test_nmf_ranks
 from tests.gpu.training.test_als_plan import ITEMS_REDUCED, ratings_of
 from tests.gpu.training.test_als_plan import KINDS as PLANNED
 from tests.gpu.training.test_als_ranks import Kept, run
+from tests.gpu.training.test_als_ranks import ratings_of as als_ratings
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
 KEY = b"key of a test"
+WEIGHTS = {2: (1.0, 1.0), 3: (1.0, 1.0, 0.5)}  # of ranks
 KINDS = {
     "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
     "float32": AlsParams(n_factors=8, n_epochs=2, precision="float32"),
@@ -80,7 +86,7 @@ def test_sums_of_ranks_on_one_device_give_the_model_of_one(kind, modes, slots, m
             np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "culsh", "culsh-implicit"])
+@pytest.mark.parametrize("kind", ["esgd", "sgd", "culsh", "culsh-implicit"])
 def test_descent_of_ranks_on_one_device_ends_near_one(kind):
     from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
 
@@ -98,6 +104,71 @@ def test_descent_of_ranks_on_one_device_ends_near_one(kind):
     for metrics in run_threads(2, lambda ring: errors(Staged(ring))):
         for name, value in metrics.items():
             assert value == pytest.approx(alone[name], rel=0.2 if "@" in name else 0.05), name
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kind", ["sgd", "culsh", "culsh-implicit"])
+def test_deterministic_descent_of_ranks_on_one_device_gives_the_bits_of_one(kind, size):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    ratings, test = split(planted())
+    params = params_for(kind, {"n_factors": 8, "n_epochs": 3, "deterministic": True})
+    known = calibrate(ratings, params)
+
+    def trained(exchange: Exchange) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        reports: list[dict[str, float]] = []
+        trainer = trainer_of(ratings, params, DEVICE, test, known, exchange)
+        model = train(trainer, lambda report: reports.append(dict(report.metrics)), Kept())
+        return model.arrays, reports[-1]
+
+    expected, metrics = trained(ALONE)
+    for rank, (arrays, found) in enumerate(
+        run_threads(size, lambda ring: trained(Staged(ring)), weights=WEIGHTS[size])
+    ):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        assert found == pytest.approx({name: metrics[name] for name in found}, rel=1e-6), rank
+
+
+@pytest.mark.parametrize("size", [3, 50])
+@pytest.mark.parametrize("limit", [5, 1000], ids=["buckets", "all pairs"])
+@pytest.mark.parametrize("method", ["simlsh", "minhash", "rp_cos", "gsm", "random"])
+def test_ranks_on_one_device_find_the_neighbors_of_one(method, limit, size, monkeypatch):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    monkeypatch.setattr(simlsh, "ALL_PAIRS_LIMIT", limit)
+    ratings = als_ratings()
+    params = CulshParams(n_neighbors=7, n_bits=64, similarity=method, psi="residual")
+    known = baselines(ratings)
+    expected = similarity.neighbors(ratings, params, HOST, known)
+    alone = similarity.neighbors(ratings, params, DEVICE, known)
+    weights = (1.0,) * (size - 1) + (0.5,)
+    for found in run_threads(
+        size, lambda ring: similarity.neighbors(ratings, params, DEVICE, known, Staged(ring)), weights=weights
+    ):
+        np.testing.assert_array_equal(found.neighbors, alone.neighbors)
+        np.testing.assert_array_equal(found.projections, alone.projections)
+        assert found.filled == pytest.approx(alone.filled)
+        if method != "gsm":  # it agrees within rounding
+            np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+            np.testing.assert_array_equal(found.projections, expected.projections)
+
+
+@pytest.mark.parametrize("kind", ["esgd", "sgd", "culsh", "culsh-implicit"])
+def test_a_device_without_users_changes_nothing(kind):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    ratings = Ratings.from_coo(np.array([1, 1, 2]), np.array([0, 2, 1]), np.array([4.0, 1.0, 5.0]), (4, 3))
+    params = params_for(kind, {"n_factors": 8, "n_epochs": 3})
+    known = calibrate(ratings, params)
+
+    def trained(ring: Exchange) -> dict[str, np.ndarray]:
+        return train(trainer_of(ratings, params, DEVICE, None, known, Staged(ring))).arrays
+
+    two, four = (run_threads(size, trained) for size in (2, 4))
+    for arrays in four:
+        for name, array in two[0].items():
+            np.testing.assert_allclose(arrays[name], array, rtol=0.02, atol=1e-3, err_msg=name)
 
 
 def operations(exchange: Exchange) -> list[Any]:
@@ -139,13 +210,15 @@ def test_every_operation_through_the_host():
     check(3, run_threads(3, lambda ring: operations(Staged(ring))))
 
 
-def rank_on_its_device(rank: int, end: Any, kind: str | None, modes: Modes) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
+def rank_on_a_device(rank: int, end: Any, kind: str | None, modes: Modes, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
     exchange = gpu.choose("device").exchange(ring)
-    if kind == "planned":
+    if kind == "stores":
+        end.send(bool(exchange.can_store))  # type: ignore[attr-defined] # NCCL's
+    elif kind == "planned":
         end.send(division_of(ratings_of(2000, 8), PLANNED["als"], DEVICE, exchange).modes)
     else:
         end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE, modes)[0])
@@ -153,17 +226,44 @@ def rank_on_its_device(rank: int, end: Any, kind: str | None, modes: Modes) -> N
     exchange.close()
 
 
-def on_all_devices(kind: str | None, modes: Modes = GATHER) -> list[Any]:
+SOCKETS = {
+    "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["direct", "sockets"])
+def link(request: pytest.FixtureRequest) -> str:
+    """Over what NCCL sends: links between devices, or sockets as between machines."""
     from cupy.cuda import runtime  # noqa: PLC0415 - needs CuPy
 
-    size = int(runtime.getDeviceCount())
-    if size < 2:
-        pytest.skip("NCCL needs two devices")
+    from gpu.device.cuda.exchange import nccl  # noqa: PLC0415
+
+    if request.param == "direct" and runtime.getDeviceCount() < 2:
+        pytest.skip("NCCL needs two devices; it takes two ranks on one device for two machines only, with sockets")
+    try:
+        nccl()
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    return str(request.param)
+
+
+def environment_of(rank: int, n_devices: int, link: str) -> dict[str, str]:
+    """Of a rank. With sockets ranks pretend to be on machines of their own: NCCL refuses two on one device of one."""
+    machine = SOCKETS | {"NCCL_HOSTID": f"machine {rank}"} if link == "sockets" else {}
+    return {"CUDA_VISIBLE_DEVICES": str(rank % n_devices), "NCCL_NVLS_ENABLE": "0"} | machine
+
+
+def on_all_devices(link: str, kind: str | None, modes: Modes = GATHER) -> list[Any]:
+    from cupy.cuda import runtime  # noqa: PLC0415 - needs CuPy
+
+    n_devices = int(runtime.getDeviceCount())
+    size = max(2, n_devices)
     context = multiprocessing.get_context("spawn")
     ends = []
     for rank in range(size):
         here, there = context.Pipe()
-        context.Process(target=rank_on_its_device, args=(rank, there, kind, modes), daemon=True).start()
+        given = rank, there, kind, modes, environment_of(rank, n_devices, link)
+        context.Process(target=rank_on_a_device, args=given, daemon=True).start()
         there.close()
         ends.append(here)
     addresses = [end.recv() for end in ends]
@@ -172,28 +272,58 @@ def on_all_devices(kind: str | None, modes: Modes = GATHER) -> list[Any]:
     return [end.recv() for end in ends]
 
 
-def test_every_operation_through_nccl():
-    results = on_all_devices(None)
+def test_every_operation_through_nccl(link):
+    results = on_all_devices(link, None)
     check(len(results), results)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ranks_on_devices_of_their_own_give_the_bits_of_one(kind):
-    results = on_all_devices(kind)
+def test_ranks_of_nccl_give_the_bits_of_one(kind, link):
+    results = on_all_devices(link, kind)
     expected, _ = run(KINDS[kind], ALONE, DEVICE)
     for arrays in results:
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
 
-def test_ranks_on_devices_take_the_modes_of_their_plan():
-    modes = on_all_devices("planned")
+def test_kernels_of_ranks_reach_the_memory_of_others(link):
+    assert all(on_all_devices(link, "stores"))
+
+
+def test_ranks_on_devices_take_the_modes_of_their_plan(link):
+    modes = on_all_devices(link, "planned")
     assert modes == [ITEMS_REDUCED] * len(modes)
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])
-def test_sums_of_devices_give_the_model_of_one(kind):
+def test_sums_of_devices_give_the_model_of_one(kind, link):
     expected, _ = run(KINDS[kind], ALONE, DEVICE)
-    for arrays in on_all_devices(kind, Modes("reduce", "gather")):
+    for arrays in on_all_devices(link, kind, Modes("reduce", "gather")):
         for name, array in expected.items():
             np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)
+
+
+def test_copies_that_arrive_altered_are_refused():
+    from gpu.device.cuda import exchange  # noqa: PLC0415 - needs CuPy
+
+    class Altering(exchange.Staged):
+        def gather(self, table: Any, bounds: Any) -> None:
+            super().gather(table, bounds)
+            if self.rank == 1:
+                table[0, 5] += 1
+
+    with pytest.raises(BackendUnavailable, match=r"expected equal bytes, got [04] wrong ones .* NCCL_P2P_DISABLE=1"):
+        run_threads(2, lambda ring: exchange._check_copies(Altering(ring)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("available", "version", "found"), [(False, 22_809, "none"), (True, 21_805, "2.18.5")])
+def test_nccl_that_is_missing_or_too_old_is_refused(available, version, found, monkeypatch):
+    from cupy.cuda import nccl as library  # noqa: PLC0415 - needs CuPy
+
+    from gpu.device.cuda.exchange import nccl  # noqa: PLC0415
+
+    monkeypatch.setattr(library, "available", available)
+    monkeypatch.setattr(library, "get_version", lambda: version, raising=False)
+    expected = rf"Invalid NCCL: expected 2\.27\.7 or newer, got {found}; pip install nearfield\[multi\]"
+    with pytest.raises(BackendUnavailable, match=expected):
+        nccl.__wrapped__()

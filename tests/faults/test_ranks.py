@@ -16,11 +16,14 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.backend import BackendName
 from service.jobs.attempt import Attempt
+from service.jobs.launcher import Launcher
 from service.jobs.rank_process import RankProcess
 from service.jobs.ranks import Ranks
 from tests.data import planted
 from tests.faults import results
+from tests.service.jobs.one_gpu import OneGpu
 from tests.service.waiting import eventually
 
 N_SHORT, N_LONG = 5, 50
@@ -37,8 +40,8 @@ class Killer:
         n_lost: parts that were complete, and lost, by kill.
     """
 
-    def __init__(self, work: Path, n: int, draw: random.Random) -> None:
-        self.ranks = Ranks(2, work, self._note)
+    def __init__(self, work: Path, n: int, draw: random.Random, launcher: Launcher | None = None) -> None:
+        self.ranks = Ranks(2, work, self._note, launcher=launcher)
         self.n_kills, self.resumed_s, self.n_lost = 0, list[float](), list[int]()
         self._n, self._draw, self._has_ended = n, draw, threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -93,15 +96,17 @@ class Killer:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_killed_ranks_change_no_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["host", pytest.param("device", marks=pytest.mark.gpu)])
+def test_killed_ranks_change_no_bit(place: BackendName, tmp_path: Path) -> None:
+    backend, launcher = gpu.choose(place), OneGpu() if place == "device" else None
     wanted = min(results.TRIALS, N_LONG) or N_SHORT
     ratings, draw = planted(2000, 300), random.Random(wanted)
-    expected, n_kills, n_trainings = gpu.fit(ratings, PARAMS), 0, 0
+    expected, n_kills, n_trainings = gpu.fit(ratings, PARAMS, backend=backend), 0, 0
     resumed_s, n_lost = list[float](), list[int]()
     while n_kills < wanted:
         reports: list[gpu.EpochReport] = []
-        with Killer(tmp_path / "work", wanted - n_kills, draw) as killer:
-            model = gpu.fit(ratings, PARAMS, on_epoch=reports.append, run=killer.ranks.run)
+        with Killer(tmp_path / "work", wanted - n_kills, draw, launcher) as killer:
+            model = gpu.fit(ratings, PARAMS, backend=backend, on_epoch=reports.append, run=killer.ranks.run)
         for name, array in expected.arrays.items():
             np.testing.assert_array_equal(model.arrays[name], array, err_msg=name)
         assert [report.epoch for report in reports] == list(range(1, 201))
@@ -111,5 +116,5 @@ def test_killed_ranks_change_no_bit(tmp_path: Path) -> None:
     assert max(n_lost, default=0) <= 1
     times = f"{statistics.median(resumed_s):.1f} s, at most {max(resumed_s):.1f} s" if resumed_s else "not measured"
     results.MEASURED.append(
-        f"SIGKILL of a rank: {n_kills} kills in {n_trainings} trainings, no bit changed; resumed after {times}"
+        f"SIGKILL of a rank, {place}: {n_kills} kills in {n_trainings} trainings, no bit changed; resumed after {times}"
     )

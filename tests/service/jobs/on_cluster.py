@@ -19,6 +19,7 @@ import psutil
 from distributed import LocalCluster
 
 import gpu
+from service.cli.cluster import scheduler
 from service.jobs import cluster
 from service.jobs.cluster import Cluster
 from service.jobs.cluster_address import ClusterAddress
@@ -71,11 +72,20 @@ def refused(place: ClusterAddress, n_ranks: int) -> str:
     return "not refused"
 
 
+def second_scheduler(place: ClusterAddress) -> str:
+    """Why a scheduler does not start at an address that is in use."""
+    try:
+        scheduler(place.host, place.port)
+    except ClusterUnavailable as error:
+        return str(error)
+    return "it started"
+
+
 def main() -> None:
     """Run all trainings."""
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local:
         place = ClusterAddress(local.scheduler_address)
-        found: dict[str, Any] = {"three": refused(place, 3)}
+        found: dict[str, Any] = {"three": refused(place, 3), "busy": second_scheduler(place)}
         found["undisturbed"] = trained(place, is_killed=False)
         found["killed"] = trained(place, is_killed=True)
         vars(cluster)["versions"] = lambda: versions() | {"numpy": "1.0"}

@@ -31,6 +31,7 @@ from service.storage import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
+from tests.service.jobs.one_gpu import OneGpu
 from tests.service.waiting import eventually
 
 __all__ = ["small_disk"]
@@ -112,6 +113,25 @@ def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, tmp_pat
     assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
     division = f", {GATHERED}{', ranks have 67%, 33% of the ratings' * is_shared}"
     assert (ranks.n_restarts, ranks.remark) == (0, "" if algorithm == "nmf" else division)
+    assert_nothing_is_left(tmp_path / "work")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["als", "als-implicit", "culsh", "culsh-implicit", "esgd", "nmf", "sgd"])
+def test_two_ranks_on_a_gpu_train_every_algorithm(algorithm: str, tmp_path: Path) -> None:
+    train, test = split(planted(600, 400))
+    params, backend = gpu.params_for(algorithm, {"n_factors": 8, "n_epochs": 4}), gpu.choose("device")
+    reports, expected = list[gpu.EpochReport](), list[gpu.EpochReport]()
+    ranks = Watched(tmp_path / "work", launcher=OneGpu())
+    model = gpu.fit(train, params, backend=backend, test=test, on_epoch=reports.append, run=ranks.run)
+    alone = gpu.fit(train, params, backend=backend, test=test, on_epoch=expected.append)
+    if algorithm in ("als", "als-implicit", "nmf"):
+        assert_equal(model, alone)
+    for name, value in expected[-1].metrics.items():
+        assert reports[-1].metrics[name] == pytest.approx(value, rel=0.2 if "@" in name else 0.05), name
+    assert ranks.losses == []
+    assert sum(ranks.moved().sent.values()) > 0
     assert_nothing_is_left(tmp_path / "work")
 
 

@@ -32,6 +32,7 @@ from tests.gpu.training.test_als_plan import ITEMS_REDUCED, ratings_of
 from tests.gpu.training.test_als_plan import KINDS as PLANNED
 from tests.gpu.training.test_als_ranks import Kept, run
 from tests.gpu.training.test_als_ranks import ratings_of as als_ratings
+from tests.service.jobs.one_gpu import own_machine
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -226,11 +227,6 @@ def rank_on_a_device(rank: int, end: Any, kind: str | None, modes: Modes, enviro
     exchange.close()
 
 
-SOCKETS = {
-    "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo",
-}  # fmt: skip
-
-
 @pytest.fixture(params=["direct", "sockets"])
 def link(request: pytest.FixtureRequest) -> str:
     """Over what NCCL sends: links between devices, or sockets as between machines."""
@@ -248,8 +244,8 @@ def link(request: pytest.FixtureRequest) -> str:
 
 
 def environment_of(rank: int, n_devices: int, link: str) -> dict[str, str]:
-    """Of a rank. With sockets ranks pretend to be on machines of their own: NCCL refuses two on one device of one."""
-    machine = SOCKETS | {"NCCL_HOSTID": f"machine {rank}"} if link == "sockets" else {}
+    """Of a rank."""
+    machine = own_machine(rank) if link == "sockets" else {}
     return {"CUDA_VISIBLE_DEVICES": str(rank % n_devices), "NCCL_NVLS_ENABLE": "0"} | machine
 
 

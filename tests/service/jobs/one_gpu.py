@@ -1,0 +1,31 @@
+"""`OneGpu`: a launcher whose ranks share the one GPU of a machine."""
+
+from __future__ import annotations
+
+from gpu.backend import Backend
+from service.jobs.rank_process import VISIBLE, Here, RankProcess, environment, inherited
+
+SOCKETS = {
+    "NCCL_P2P_DISABLE": "1",
+    "NCCL_SHM_DISABLE": "1",
+    "NCCL_NET": "Socket",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+
+
+def own_machine(rank: int) -> dict[str, str]:
+    """What lets NCCL take a rank for one on a machine of its own: it refuses two ranks on one device of one machine."""
+    return SOCKETS | {"NCCL_HOSTID": f"machine {rank}"}
+
+
+class OneGpu(Here):
+    """Starts ranks on the first GPU; NCCL sends through sockets, as between machines."""
+
+    def available(self, n_ranks: int, backend: Backend) -> int:
+        """All of them."""
+        return n_ranks
+
+    def start(self, rank: int, n_ranks: int, coordinator: tuple[str, int], key: bytes, backend: Backend) -> RankProcess:
+        """A process of this machine."""
+        own = environment(inherited(), rank, n_ranks, backend) | own_machine(rank) | {VISIBLE: "0"}
+        return RankProcess(rank, coordinator, key, own)

@@ -172,11 +172,13 @@ class Descent:
 
     def train_error(self) -> float:
         """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+        self.complete()
         mean = self._mean_loss(self.visits)
         return mean if self._geometry.is_implicit else float(np.sqrt(mean))
 
     def test_rmse(self) -> float:
         """RMSE of the test ratings, which must have been given."""
+        self.complete()
         return float(np.sqrt(self._mean_loss(self._held_out)))
 
     @cached_property

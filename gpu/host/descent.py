@@ -141,13 +141,15 @@ class Descent:
         return self._exchange.totals(n_bad) == (0,)
 
     def train_error(self) -> float:
-        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples. It needs `complete`."""
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+        self.complete()
         losses = self._cross_entropies() if self.model.is_implicit else self._squares()
         total, n = self._exchange.totals(float(losses.sum(dtype=np.float64)), len(losses))
         return total / n if self.model.is_implicit else float(np.sqrt(total / n))
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given. It needs `complete`, and all ranks must call it."""
+        """RMSE of the test ratings, which must have been given; all ranks must call it."""
+        self.complete()
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         own, (users, items, values) = self._blocks.users, self._test.coo()
         mine = slice(*np.searchsorted(users, (own.start, own.stop)).tolist())

@@ -116,8 +116,11 @@ class Checkpoints(Protocol):
     def last(self) -> tuple[int, State] | None:
         """(number of completed parts, parameters after them) of the newest checkpoint; None if there is none."""
 
-    def save(self, n_parts: int, state: State) -> None:
-        """Keep the parameters after `n_parts` parts. It copies the arrays before it returns."""
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
+        """Called after each part, `n_parts` so far; may call `state` for the parameters, on all ranks, and keep them.
+
+        It copies the arrays before it returns.
+        """
 
 
 def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints: Checkpoints | None = None) -> Found:
@@ -126,7 +129,7 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints:
     Args:
         on_epoch: called after each epoch; without it no metrics are computed. A training that fails between the report
             of an epoch and the next checkpoint reports the epoch again when it is resumed.
-        checkpoints: where to resume from, and what to write after each part of an epoch. A resumed training ends with
+        checkpoints: where to resume from, and what to tell after each part of an epoch. A resumed training ends with
             the parameters of an undisturbed one, bit for bit, if the algorithm is deterministic.
 
     Raises:
@@ -140,7 +143,7 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints:
         if is_last and on_epoch is not None:
             on_epoch(_report(trainer, epoch))
         if checkpoints is not None:  # after the report, so that a resumed training reports every epoch
-            checkpoints.save(epoch * trainer.n_parts + part + 1, trainer.state())
+            checkpoints.part_done(epoch * trainer.n_parts + part + 1, trainer.state)
         if is_last and trainer.has_converged():
             break
     return trainer.model()

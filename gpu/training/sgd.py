@@ -64,16 +64,10 @@ class Descent(Protocol):
         """Whether every learned parameter is finite, on all ranks; all must call it."""
 
     def train_error(self) -> float:
-        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples.
-
-        The model must be complete, and all ranks must call it.
-        """
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples. All ranks must call it."""
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given.
-
-        The model must be complete, and all ranks must call it.
-        """
+        """RMSE of the test ratings, which must have been given. All ranks must call it."""
 
 
 def trainer(
@@ -192,7 +186,6 @@ class DescentTrainer(Trainer[Model]):
 
     def metrics(self) -> Mapping[str, float]:
         """See `gpu.training.loop.EpochReport`; ranks of lists only on rank 0."""
-        self._descent.complete()
         name = "train_loss" if self.params.is_implicit else "train_rmse"
         return {name: self._descent.train_error()} | self._test_metrics()
 
@@ -201,6 +194,7 @@ class DescentTrainer(Trainer[Model]):
             return {}
         if not self.params.is_implicit:
             return {"test_rmse": self._descent.test_rmse()}
+        self._descent.complete()
         if self.exchange.rank:
             return {}
         ranking = evaluate.ranking(self._descent.fetch(), self.ratings.by_user, self.test)

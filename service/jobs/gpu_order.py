@@ -6,6 +6,7 @@ all others before.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import subprocess
 import sys
@@ -38,7 +39,11 @@ def environment(gpus: tuple[str, ...]) -> dict[str, str]:
 
 @functools.cache
 def _count() -> int:
-    """GPUs that work for us, counted by another process: CUDA would stay in the memory of this one."""
+    """GPUs that work for us, counted by another process: CUDA would stay in the memory of this one.
+
+    0 if they cannot be counted; the trainer then says why.
+    """
     command = [sys.executable, "-c", COUNT]
-    counted = subprocess.run(command, stdout=subprocess.PIPE, timeout=COUNT_S, check=True)  # noqa: S603 (our own code)
-    return int(counted.stdout)
+    with contextlib.suppress(subprocess.SubprocessError):
+        return int(subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=COUNT_S))  # noqa: S603 (our code)
+    return 0

@@ -28,7 +28,6 @@ from gpu.errors import EngineError
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as ring
 from gpu.model import Model
-from gpu.traffic import Traffic
 from gpu.training.loop import State, Trainer, train
 from service import threads, tuning
 from service.errors import ServiceError
@@ -62,7 +61,10 @@ RING_TIMEOUT_S = 24 * 3600.0
 
 
 class _Checkpoints:
-    """The checkpoint that the coordinator has chosen, and those that rank 0 writes; reports the end of each part."""
+    """The checkpoint that the coordinator has chosen, and those that rank 0 writes; reports the end of each part.
+
+    Rank 0 decides when a checkpoint is due, and all ranks bring its parameters together.
+    """
 
     def __init__(
         self,
@@ -72,9 +74,9 @@ class _Checkpoints:
         work: Path,
         digest: str,
         writer: CheckpointWriter | None,
-        traffic: Traffic,
+        exchange: Exchange,
     ) -> None:
-        self._connection, self._n_parts, self._trainer, self._traffic = connection, n_parts, trainer, traffic
+        self._connection, self._n_parts, self._trainer, self._exchange = connection, n_parts, trainer, exchange
         self._work, self._digest, self._writer = work, digest, writer
 
     def last(self) -> tuple[int, State] | None:
@@ -82,11 +84,15 @@ class _Checkpoints:
         n_parts = self._n_parts
         return (n_parts, checkpoints.read(self._work, self._digest, n_parts)) if n_parts else None
 
-    def save(self, n_parts: int, state: State) -> None:
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
         """See `gpu.training.loop.Checkpoints`."""
-        if self._writer is not None:
-            self._writer.save(n_parts, state)
-        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds, *self._traffic.take()))
+        is_due = self._writer is not None and self._writer.begin()
+        if any(self._exchange.totals(is_due)):
+            parameters = state()
+            if self._writer is not None:
+                self._writer.save(n_parts, parameters)
+        moved = self._exchange.traffic.take()
+        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds, *moved))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -199,7 +205,7 @@ def _train(rank: _Rank, start: Start) -> None:
             rank.connection.send(EpochDone(report.epoch, report.n_epochs, report.seconds, metrics))
 
     writer = CheckpointWriter(work, data.digest, deliver) if rank.number == 0 else None
-    kept = _Checkpoints(rank.connection, start.n_parts, trainer, work, data.digest, writer, exchange.traffic)
+    kept = _Checkpoints(rank.connection, start.n_parts, trainer, work, data.digest, writer, exchange)
     model = train(trainer, on_epoch if start.has_reports else None, kept)
     exchange.close()
     if writer is not None:

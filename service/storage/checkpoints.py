@@ -10,6 +10,7 @@ import functools
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from service.threads import helper
 from service.training_errors import CorruptWorkFile, ForeignCheckpoint
 
 N_KEPT = 2
+SMALL_BYTES = 16 * 2**20  # of parameters; up to this size a checkpoint follows every part of an epoch
+PAUSE = 9  # between larger ones, in the time that the last one took: so they slow a training by a tenth
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -38,6 +41,20 @@ class CheckpointWriter:
         self._work, self._digest, self._on_written = work, digest, on_written
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._began_s, self._ended_s, self._n_bytes = 0.0, 0.0, 0  # of the last checkpoint
+
+    def begin(self) -> bool:
+        """Begin a checkpoint, which `save` completes, if one is due.
+
+        Small ones are due after every part. After a larger one the training goes on without for `PAUSE` times as long
+        as it took: bringing parameters together and writing them can take a hundred times as long as a part.
+        """
+        now_s, is_written = time.monotonic(), self._thread is None or not self._thread.is_alive()
+        has_paused = is_written and now_s - self._ended_s >= PAUSE * (self._ended_s - self._began_s)
+        if self._n_bytes <= SMALL_BYTES or has_paused or self._failure is not None:
+            self._began_s = now_s
+            return True
+        return False
 
     def save(self, n_parts: int, state: State) -> None:
         """Copy the parameters and start writing them, after the previous checkpoint is complete.
@@ -46,6 +63,7 @@ class CheckpointWriter:
             WorkFolderUnavailable: the previous checkpoint could not be written.
         """
         copies = {name: np.array(array) for name, array in state.items()}
+        self._n_bytes = sum(array.nbytes for array in copies.values())
         self.finish()
         self._thread = helper("checkpoint", functools.partial(self._write, n_parts, copies))
 
@@ -68,6 +86,7 @@ class CheckpointWriter:
                 self._on_written(_path(self._work, n_parts))
         except BaseException as error:
             self._failure = error
+        self._ended_s = time.monotonic()
 
 
 def write(work: Path, digest: str, n_parts: int, state: State) -> None:

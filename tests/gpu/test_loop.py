@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Failing:
     def last(self) -> tuple[int, State] | None:
         return (self.n_parts, {"calls": np.arange(self.n_parts)}) if self.n_parts else None
 
-    def save(self, n_parts: int, state: State) -> None:
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
         if n_parts == self._fails_at:
             self._fails_at = 0
             raise OSError("no space")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ class Kept:
     def last(self) -> tuple[int, State] | None:
         return max(self.all.items()) if self.all else None
 
-    def save(self, n_parts: int, state: State) -> None:
-        self.all[n_parts] = {name: array.copy() for name, array in state.items()}
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
+        self.all[n_parts] = {name: array.copy() for name, array in state().items()}
 
 
 def trainer_of(params: Any, exchange: Exchange, backend: Backend = HOST, modes: Modes = GATHER) -> AlsTrainer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -84,8 +85,8 @@ class Kept:
     def last(self) -> tuple[int, State] | None:
         return self.read
 
-    def save(self, n_parts: int, state: State) -> None:
-        self.all[n_parts] = {name: array.copy() for name, array in state.items()}
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
+        self.all[n_parts] = {name: array.copy() for name, array in state().items()}
 
 
 def test_a_resumed_training_ends_like_an_undisturbed_one():

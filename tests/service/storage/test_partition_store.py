@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from service.storage.checkpoints import CheckpointWriter
 from service.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
+from tests.service.waiting import eventually
 
 __all__ = ["small_disk"]
 
@@ -131,6 +133,28 @@ def test_the_two_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path, "d") == 10
     np.testing.assert_array_equal(checkpoints.read(tmp_path, "d", 10)["users"], STATE["users"] + 2)
     assert checkpoints.read(tmp_path, "d", 10)["items"].shape == (0, 2)
+
+
+def test_large_checkpoints_are_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def wait(folder: Path) -> None:
+        eventually(go_on.is_set, 60)
+
+    writer = CheckpointWriter(tmp_path, "d", wait)
+    assert writer.begin(), "the first one"
+    writer.save(1, STATE)
+    assert writer.begin(), "it is small"
+    monkeypatch.setattr(checkpoints, "SMALL_BYTES", 0)
+    monkeypatch.setattr(checkpoints, "PAUSE", 0.0)
+    assert not writer.begin(), "one is being written"
+    go_on.set()
+    writer.finish()
+    assert writer.begin(), "it took no time"
+    writer.save(2, STATE)
+    writer.finish()
+    monkeypatch.setattr(checkpoints, "PAUSE", 1e9)
+    assert not writer.begin(), "it took long"
 
 
 def test_a_torn_checkpoint_is_skipped_and_written_again(tmp_path: Path) -> None:

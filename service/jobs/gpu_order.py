@@ -1,6 +1,6 @@
-"""Which GPUs the processes of jobs use on a machine whose service answers from a GPU: that one comes last.
+"""Which GPUs the processes of jobs use on a machine whose service answers from GPUs: those come last.
 
-The service answers from the first GPU that it sees. Trainer and ranks see the same GPUs in another order, so they take
+The service answers from the first GPUs that it sees. Trainer and ranks see the same GPUs in another order, so they take
 all others before.
 """
 
@@ -21,7 +21,7 @@ COUNT_S = 60.0  # seconds
 
 
 def serving_last(settings: Settings) -> tuple[str, ...]:
-    """The GPUs of this process in the words of `CUDA_VISIBLE_DEVICES`, the first one last.
+    """The GPUs of this process in the words of `CUDA_VISIBLE_DEVICES`, the first `ranking_gpus` last.
 
     () if there are not several, or if `settings` let models answer from the host.
     """
@@ -29,7 +29,8 @@ def serving_last(settings: Settings) -> tuple[str, ...]:
         return ()
     n_gpus, visible = _count(), inherited().get(VISIBLE)
     names = [str(number) for number in range(n_gpus)] if visible is None else visible.split(",")[:n_gpus]
-    return (*names[1:], names[0]) if n_gpus > 1 else ()
+    n_answering = settings.ranking_gpus
+    return (*names[n_answering:], *names[:n_answering]) if n_gpus > 1 else ()
 
 
 def environment(gpus: tuple[str, ...]) -> dict[str, str]:

@@ -24,6 +24,7 @@ def four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("four_gpus")
 def test_the_gpu_that_answers_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert serving_last(Settings()) == ("1", "2", "3", "0")
+    assert serving_last(Settings(ranking_gpus=3)) == ("3", "0", "1", "2")
     assert serving_last(Settings(backend="host")) == ()
     assert environment(("1", "0"))["CUDA_VISIBLE_DEVICES"] == "1,0"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5ebe9f43")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -14,12 +15,14 @@ from collections.abc import Sequence
 from service import event_loop, http_server, logs, traces, tuning
 from service.api.app import application
 from service.components import Components, Worker
+from service.errors import CorruptLiveFile
 from service.fronts import parent
 from service.http_server import Server, listening, url_of
 from service.jobs import cluster
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
+from service.storage import live_versions
 
 SWITCH_INTERVAL_S = 0.0005  # seconds until a waiting thread asks for the GIL; a longer interval delays reads
 PRIVATE = 0o077  # umask: no other user can read or lock files of this process and its children
@@ -30,7 +33,8 @@ def run(settings: Settings) -> int:
 
     Raises:
         InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files;
-            or a data set has a setting that cannot be used; or traces are on and cannot be sent.
+            or a data set has a setting that cannot be used; or `default_models` names none of its models; or traces
+            are on and cannot be sent.
         DataInUse: another process holds the data folder.
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
@@ -46,7 +50,9 @@ def run(settings: Settings) -> int:
     tuning.limit_arenas()
     tuning.limit_blas()
     n_fronts = parent.n_fronts(settings)
-    settings.each()
+    for one in settings.each():
+        with contextlib.suppress(CorruptLiveFile):  # the parts that need the file report it
+            live_versions.check_defaults(one.data, one.default_models)
     with listening(settings) as listener:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)

@@ -35,6 +35,7 @@ from service.half_lives import DEFAULT as DEFAULT_HALF_LIVES
 from service.half_lives import parse_half_lives
 from service.key_settings import KEY_NAMES, Keys, check_keys_differ
 from service.keyspace import Keyspace
+from service.model_names import may_be_name
 from service.rating_scale import Scale, check_scale, parse_scale
 
 AppendFsync = Literal["always", "everysec"]
@@ -105,7 +106,8 @@ class Settings(BaseSettings):
     )
     default_models: Annotated[list[str], NoDecode] = Field(
         ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
-        description="Names of models, comma-separated; the first live one answers. The default is by ranking quality.",
+        description="Names of models, algorithms or names of yours, comma-separated; the first live one answers. The"
+        " default is by ranking quality.",
     )
     events: str = Field(
         DEFAULT_EVENTS,
@@ -235,8 +237,8 @@ class Settings(BaseSettings):
     @classmethod
     def _check_models(cls, value: list[str]) -> list[str]:
         for name in value:
-            if name not in ALGORITHMS:
-                raise ValueError(f"Invalid default_models: expected names of {sorted(ALGORITHMS)}, got {name!r}")
+            if name not in ALGORITHMS and not may_be_name(name):
+                raise ValueError(f"Invalid default_models: expected names of models, got {name[:80]!r}")
         return value
 
     def check_exposure(self) -> None:

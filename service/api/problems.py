@@ -91,10 +91,9 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
 
 
 def _members_of(found: Sequence[Any]) -> dict[str, Any]:
-    """The first distinct faults and the number of the others; a choice of two bodies reports each fault twice."""
-    distinct = {(_place(fault), reason_of(fault)): None for fault in found if fault["type"] != LEFT_OUT}
+    """The first faults and the number of the others."""
     uncounted = {_place(fault): fault["ctx"]["n_more"] for fault in found if fault["type"] == LEFT_OUT}
-    faults = [Fault(place, reason) for place, reason in distinct]
+    faults = [Fault(_place(fault), reason_of(fault)) for fault in found if fault["type"] != LEFT_OUT]
     n_left_out = max(0, len(faults) - MAX_FAULTS) + sum(uncounted.values())
     return {"errors": faults[:MAX_FAULTS]} | ({"errors_left_out": n_left_out} if n_left_out else {})
 

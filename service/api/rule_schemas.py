@@ -113,10 +113,6 @@ def check_rules(query: Recommend) -> Recommend:
     if query.cursor is not None and (query.pins or query.max_per is not None or query.diversity):
         # They hold for the list from its beginning, which is not made again for a later page.
         raise InvalidRequest("Invalid cursor: expected none beside pins, max_per or diversity; page by offset instead")
-    if has_rules(query) and query.explore:
-        raise InvalidRequest(
-            "Invalid explore: expected none beside boosts, rotate, pins, max_per or diversity; send one of them"
-        )
     length = query.offset + query.n
     if has_rules(query) and length > MAX_LENGTH:
         raise InvalidRequest(

@@ -20,8 +20,8 @@ from service.api.elements import Rejection
 from service.api.few_faults import check_names
 from service.engine.document_queries import ListedDocument
 from service.ids import MAX_ID_BYTES, check_id
+from service.model_names import MAX_NAME_LENGTH
 from service.storage.events import StreamId
-from service.storage.version_names import MAX_NAME_LENGTH
 
 MAX_ARMS, WHOLE = 10, 100  # arms of an experiment, and the sum of their percentages
 SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough

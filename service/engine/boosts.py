@@ -21,6 +21,9 @@ class BoostClass(NamedTuple):
     boost: float
 
 
+NO_CLASS = BoostClass(Eligible(np.zeros(1, dtype=np.uint32), 0), 0.0)
+
+
 class _Made(NamedTuple):
     """Classes, and what they were made of."""
 
@@ -92,6 +95,19 @@ def without(classes: list[BoostClass], bits: Bits, n_items: int) -> list[BoostCl
         own[:shared] &= ~bits[:shared]
         left.append(BoostClass(_eligible(own), boost))
     return left
+
+
+def within(classes: list[BoostClass], base: Eligible) -> list[BoostClass]:
+    """The parts of the classes that are in `base`, without empty ones; at least one class."""
+    found = []
+    for eligible, boost in classes:
+        own = base
+        if eligible is not None:
+            shared = min(len(eligible.bits), len(base.bits))
+            own = _eligible(eligible.bits[:shared] & base.bits[:shared])
+        if own.count:
+            found.append(BoostClass(own, boost))
+    return found or [NO_CLASS]
 
 
 def _eligible(bits: Bits) -> Eligible:

@@ -113,8 +113,8 @@ class Page(NamedTuple):
             column[b, : len(places)] = values
 
 
-class _Level(NamedTuple):
-    """The items with this number of ratings."""
+class Level(NamedTuple):
+    """The items to explore with this number of ratings."""
 
     n_ratings: int
     items: Eligible
@@ -126,7 +126,7 @@ class Exploration:
     def __init__(self) -> None:
         self._state: Hashable = None
         self._day = 0
-        self._levels: dict[Hashable, list[_Level]] = {}
+        self._levels: dict[Hashable, list[Level]] = {}
 
     def look(self, as_of: StreamId, position: StreamId) -> None:
         """Take in what the answers are as of. Its day decides which places are for exploration.
@@ -150,18 +150,21 @@ class Exploration:
         end, n_whole = offset + n, min(offset + n, topn.MAX_N)
         plain, page = _unpadded(lists.best(n_whole)), Page.empty(len(queries), n)
         for b, (query, levels) in enumerate(zip(queries, self._few_rated(lists, queries, n_whole), strict=True)):
-            phase = _phase(users[b], self._day)
-            are_free = [_is_for_exploration(place, query.explore, phase) for place in range(n_whole)]
-            whole = _merged(plain[b], _by_bonus(levels), are_free)
+            whole = _merged(plain[b], _by_bonus(levels), self.places(query, users[b], n_whole))
             beyond = _beyond(lists.at([b]), whole, max(offset, n_whole), end) if end > n_whole else []
             page.fill(b, whole[offset:] + beyond)
         return page
+
+    def places(self, query: Recommend, user: str | None, n: int) -> list[bool]:
+        """Whether each of the first `n` places is for exploration; `user`: see `page`."""
+        phase = _phase(user, self._day)
+        return [_is_for_exploration(place, query.explore, phase) for place in range(n)]
 
     def _few_rated(self, lists: Lists, queries: Sequence[Recommend], n: int) -> Iterator[list[tuple[int, Ranked]]]:
         """For each list, the number of ratings of each level and its `n` best items, if there are any."""
         eligible = lists.eligible or [None] * len(queries)
         levels = [
-            self._levels_of(lists.live_model, query.explore_below, passing)
+            self.levels(lists.live_model, query.explore_below, passing)
             for query, passing in zip(queries, eligible, strict=True)
         ]
         at = [b for b, own in enumerate(levels) for _ in own]
@@ -171,8 +174,8 @@ class Exploration:
             found = [(level.n_ratings, next(ranked)) for level in own]
             yield [(n_ratings, best) for n_ratings, best in found if len(best[0])]
 
-    def _levels_of(self, live_model: LiveModel, below: int, eligible: Eligible | None) -> list[_Level]:
-        """Those of `eligible` that have fewer than `below` ratings, by number, the fewest first."""
+    def levels(self, live_model: LiveModel, below: int, eligible: Eligible | None) -> list[Level]:
+        """Items with a score and fewer than `below` ratings, by this number, the fewest first; all, or `eligible`."""
         key = live_model.version, below, eligible
         if key not in self._levels:
             counts, are_few = live_model.table.item_counts, live_model.have_few(below)
@@ -181,8 +184,20 @@ class Exploration:
             if len(self._levels) >= MAX_KEPT:
                 self._levels.clear()
             present = np.flatnonzero(np.bincount(counts[are_few])).tolist()
-            self._levels[key] = [_Level(n, Eligible.of(are_few & (counts == n))) for n in present]
+            self._levels[key] = [Level(n, Eligible.of(are_few & (counts == n))) for n in present]
         return self._levels[key]
+
+
+def bonus(c: float, n_ratings: int) -> float:
+    """What an item with so many ratings gets added to its score when it is compared with others to explore."""
+    return c * (1 / math.sqrt(1 + n_ratings))
+
+
+def leveling(bests: Sequence[tuple[int, float]]) -> float:
+    """The c that levels the best scores (n_ratings, score) of numbers of ratings, the fewest first."""
+    scores = [score for _, score in bests]
+    width = bonus(1, bests[0][0]) - bonus(1, bests[-1][0]) if bests else 0.0
+    return (max(scores) - min(scores)) / width if width else 0.0
 
 
 def _phase(user: str | None, day: int) -> float:
@@ -206,11 +221,9 @@ def _by_bonus(levels: Sequence[tuple[int, Ranked]]) -> list[tuple[int, float]]:
     """Row and score of the items of all levels, by score + c / √(1 + ratings); ties to the lower row."""
     if not levels:
         return []
-    bonuses = [1 / math.sqrt(1 + n_ratings) for n_ratings, _ in levels]
-    firsts = [float(scores[0]) for _, (_, scores) in levels]
-    c = (max(firsts) - min(firsts)) / (bonuses[0] - bonuses[-1]) if len(levels) > 1 else 0.0
+    c = leveling([(n_ratings, float(scores[0])) for n_ratings, (_, scores) in levels])
     items, scores = (np.concatenate(columns) for columns in zip(*(ranked for _, ranked in levels), strict=True))
-    values = scores + c * np.repeat(bonuses, [len(one) for _, (one, _) in levels])
+    values = scores + np.repeat([bonus(c, n_ratings) for n_ratings, _ in levels], [len(one) for _, (one, _) in levels])
     order = np.lexsort((items, -values))
     return list(zip(items[order].tolist(), scores[order].tolist(), strict=True))
 

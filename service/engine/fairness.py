@@ -85,10 +85,10 @@ def cost_of_list(query: Recommend) -> int:
     if query.exclude or query.candidates or query.ratings:
         ids = len(query.exclude) + len(query.candidates or ()) + len(query.ratings or ())
         cost += ids // IDS_AN_ITEM
-    if query.explore:
-        cost += query.explore_below * _width(query)
     if has_rules(query):
         cost = max(cost, length_of(query)) << len(query.boosts)
+    if query.explore:
+        cost *= 1 + query.explore_below
     return cost + EXPLAINED * query.n if query.explain else cost
 
 

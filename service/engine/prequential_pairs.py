@@ -6,7 +6,7 @@ the same batches test the same pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from gpu.online.rating_table import RatingTable
 from gpu.ratings import Rows
 from service.engine.history import History
 from service.engine.rating_runs import RatingRun
+from service.storage.events import StreamId
 
 N_TESTED = 32  # ratings and events of a batch: those whose positions have the smallest hashes
 N_RIVALS = 99  # items that an item competes with; drawn with replacement from the items that the user does not have
@@ -28,7 +29,8 @@ class Pairs(NamedTuple):
     """P ratings and events of a batch that is about to be learned.
 
     Attributes:
-        users, items: int64 (P,), rows; −1 for an id without one.
+        users, items: int64 (P,), rows; −1 for an id without one, and for users who were merged or forgotten earlier in
+            the batch.
         values: float32 (P,), ratings (NaN deletes), or for events weight times value.
         are_events: bool (P,).
         keys: uint64 (P,), hashes of their positions.
@@ -44,6 +46,7 @@ class Pairs(NamedTuple):
     def of(cls, runs: Sequence[RatingRun], history: History) -> Pairs | None:
         """At most `N_TESTED` pairs of `runs`, which `history` is about to apply; None if they have no ratings."""
         new = [run if run.entries[0].id > history.position else run.after(history.position) for run in runs]
+        changed = _changed_users(new)
         new = [run for run in new if len(run.values)]
         if not new:
             return None
@@ -51,7 +54,8 @@ class Pairs(NamedTuple):
         picked = np.arange(len(keys)) if len(keys) <= N_TESTED else np.sort(np.argpartition(keys, N_TESTED)[:N_TESTED])
         ends = np.cumsum([len(run.values) for run in new])
         parts = [
-            _row(new[at], int(n - ends[at]), history) for n, at in zip(picked, _runs_of(picked, ends), strict=True)
+            _row(new[at], int(n - ends[at]), history, changed)
+            for n, at in zip(picked, _runs_of(picked, ends), strict=True)
         ]
         users, items, values, are_events = zip(*parts, strict=True)
         rows = np.array(users, dtype=np.int64), np.array(items, dtype=np.int64)
@@ -135,10 +139,24 @@ def _runs_of(picked: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
     return runs
 
 
-def _row(run: RatingRun, n: int, history: History) -> tuple[int, int, float, bool]:
+def _changed_users(runs: Sequence[RatingRun]) -> dict[str, StreamId]:
+    """Users who are merged or forgotten in `runs`, by the first such entry: no model knows yet who they are then."""
+    changed: dict[str, StreamId] = {}
+    for entry in filter(None, (run.closing for run in runs)):
+        users = [entry.subject] if entry.kind == "forget" else []
+        if entry.merge is not None:
+            users = [entry.merge.user, entry.merge.into]
+        for user in users:
+            changed.setdefault(str(user), entry.id)
+    return changed
+
+
+def _row(run: RatingRun, n: int, history: History, changed: Mapping[str, StreamId]) -> tuple[int, int, float, bool]:
     """The fields of one of `Pairs`: row `n` of `run`, counted from its end if below 0."""
     n += len(run.values) if n < 0 else 0
     user, item = history.users.row(run.users[n]), history.items.row(run.items[n])
+    if run.users[n] in changed and run.entries[0].id > changed[run.users[n]]:
+        user = None
     value, is_event = float(run.values[n]), bool(run.are_events[n])
     if is_event:
         value *= float(history.weights_of([run.types[int(np.count_nonzero(run.are_events[:n]))]])[0])

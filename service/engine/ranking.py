@@ -69,9 +69,9 @@ class Ranking:
         self._selection = Selection(history)
         self._common = CommonLists(history, self._selection, half_lives)
         self._what_if = WhatIf(history)
-        self._ruled = RuledLists(history, self._selection)
-        self._fallbacks = FallbackLists(history, self.live, self._selection, self._common, self._ruled)
         self._exploration = Exploration()
+        self._ruled = RuledLists(history, self._selection, self._exploration)
+        self._fallbacks = FallbackLists(history, self.live, self._selection, self._common, self._ruled)
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
         self.experiments = Experiments(history, self.live, RecommendationIds(self.signer))
@@ -226,7 +226,7 @@ class Ranking:
         explore, name items, and have rules.
         """
         if has_rules(queries[0]):
-            source = ModelSource(live_model, self._selection, users, rows, queries, kept_out)
+            source = ModelSource(live_model, self._selection, users, rows, queries, kept_out, self._exploration)
             return self._ruled.lists(queries, names, source)
         names_items = bool(queries[0].exclude) or queries[0].candidates is not None
         selection, has_filter = self._selection, any(query.filter for query in queries)

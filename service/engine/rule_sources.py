@@ -14,9 +14,10 @@ from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
 from service.engine.batches import of_each
 from service.engine.common_lists import CommonLists
+from service.engine.exploration import Exploration, Level
 from service.engine.live_model import LiveModel
 from service.engine.queries import Recommend
-from service.engine.ruled_lists import Line, Similarities
+from service.engine.rule_walk import Line, Similarities
 from service.engine.selection import Selection
 
 
@@ -31,9 +32,11 @@ class ModelSource:
         rows: Rows,
         queries: Sequence[Recommend],
         kept_out: Sequence[NDArray[np.int32]] | None,
+        exploration: Exploration,
     ) -> None:
         """The queries agree in `include_seen`, `min_ratings` and `available`; `kept_out` has items of events."""
         self._live_model, self._selection, self._users, self._rows = live_model, selection, users, rows
+        self._exploration = exploration
         self._queries, self._candidates = queries, of_each(selection.candidates, queries)
         excluded = of_each(selection.excluded, queries)
         self._excluded = excluded if kept_out is None else list(map(np.append, excluded, kept_out))
@@ -56,6 +59,13 @@ class ModelSource:
         )
         counts = (items >= 0).sum(axis=1).tolist()  # padding comes last
         return [(own[:count], best[:count]) for own, best, count in zip(items, scores, counts, strict=True)]
+
+    def levels(self, one: int) -> Sequence[Level]:
+        """The items that a list may explore; none without `explore`."""
+        query = self._queries[one]
+        if not query.explore:
+            return ()
+        return self._exploration.levels(self._live_model, query.explore_below, self._selection.eligible(query))
 
     def may_show(self, one: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of `rows` that the list may show."""
@@ -106,6 +116,10 @@ class CommonSource:
             for one, rows in zip(eligible, exclude, strict=True)
         )
         return [(np.array(rows, dtype=np.int64), np.array(scores)) for rows, scores in lists_of]
+
+    def levels(self, one: int) -> Sequence[Level]:
+        """None: such a list explores nothing."""
+        return ()
 
     def may_show(self, one: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of `rows` that the list may show."""

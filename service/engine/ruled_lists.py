@@ -1,57 +1,32 @@
 """`RuledLists`: lists with boosts, rotation, pins, a limit per tag, or diversity. Belongs to the engine thread.
 
 The rules are applied to the list of all items, in this order: a boost is added to each score, and showings lower it;
-`max_per` walks down the list and skips items with a full value; `diversity` reorders the beginning; pins are put in at
-their places. A page is a slice of the result.
+the list is made place by place, `max_per` skips items with a full value, and places for exploration take items with few
+ratings; `diversity` reorders the others at the beginning; pins are put in at their places. A page is a slice of the
+result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.ranking import diversity
 from gpu.ranking.eligible import Eligible
+from service.engine import boosts
 from service.engine.boosts import BoostClass
+from service.engine.exploration import Exploration, Level
 from service.engine.history import History
 from service.engine.queries import Recommend, ScoredItem
-from service.engine.rotation import NONE_SHOWN, Rotation, Shown
-from service.engine.rules import MAX_LENGTH, length_of, pool_of
+from service.engine.rotation import Rotation
+from service.engine.rule_walk import Line, Ranked, Similarities, Supply, Walk
+from service.engine.rules import MAX_LENGTH, length_of
 from service.engine.selection import Selection
 
 Columns = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
-Similarities = Callable[[NDArray[np.int64]], NDArray[np.float64]]
-NOTHING = Eligible(np.zeros(1, dtype=np.uint32), 0)
 DEEPER = 4  # times as many items are asked for when full values have shortened a list
-
-
-class Ranked(NamedTuple):
-    """Items of one list in order.
-
-    Attributes:
-        rows: int64 (B,).
-        scores: float64 (B,), with boosts.
-        boosts: float64 (B,).
-    """
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    boosts: NDArray[np.float64]
-
-    def part(self, places: NDArray[np.int64] | slice) -> Ranked:
-        """The items at these places."""
-        return Ranked(self.rows[places], self.scores[places], self.boosts[places])
-
-
-class Line(NamedTuple):
-    """An item of a finished list; a pinned one has no score."""
-
-    row: int
-    score: float | None = None
-    boost: float = 0.0
 
 
 class Source(Protocol):
@@ -66,6 +41,10 @@ class Source(Protocol):
             eligible: the only items of each list, instead of those that pass its filter.
             exclude: rows that must not appear, beside those that the query excludes.
         """
+        ...
+
+    def levels(self, one: int) -> Sequence[Level]:
+        """The items that places for exploration may take, by their number of ratings, the fewest first."""
         ...
 
     def may_show(self, one: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -85,8 +64,9 @@ class Source(Protocol):
 class RuledLists:
     """Applies the rules of queries to what a `Source` ranks."""
 
-    def __init__(self, history: History, selection: Selection) -> None:
+    def __init__(self, history: History, selection: Selection, exploration: Exploration) -> None:
         self._history, self._selection, self._rotation = history, selection, Rotation(history)
+        self._exploration = exploration
 
     def lists(
         self, queries: Sequence[Recommend], users: Sequence[str | None], source: Source
@@ -107,6 +87,8 @@ class RuledLists:
                 shown[-1].estimate = estimates[place]
             if query.boosts or query.rotate is not None:
                 shown[-1].boost = line.boost
+            if line.is_explored:
+                shown[-1].source = "explore"
         return shown
 
     def _pages(self, queries: Sequence[Recommend], users: Sequence[str | None], source: Source) -> list[list[Line]]:
@@ -114,8 +96,11 @@ class RuledLists:
         walks = []
         for one, query in enumerate(queries):
             pins = self._pins(query, source, one)
-            walks.append(_Walk(query, classes[id(query)], [row for row, _ in pins], self._values_of(query)))
+            walks.append(Walk(query, classes[id(query)], [row for row, _ in pins], self._values_of(query)))
             walks[-1].pins, walks[-1].shown = pins, self._rotation.shown(query, users[one])
+            if levels := source.levels(one):
+                walks[-1].levels = levels
+                walks[-1].are_free = self._exploration.places(query, users[one], length_of(query))
         self._rank(walks, source)
         return [walk.page(source.similarities) for walk in walks]
 
@@ -133,29 +118,54 @@ class RuledLists:
         tag = query.max_per[0]
         return lambda row: self._history.catalog.features(row)[0].get(tag, ())
 
-    def _rank(self, walks: Sequence[_Walk], source: Source) -> None:
+    def _rank(self, walks: Sequence[Walk], source: Source) -> None:
         """Let every walk take what it needs: at first from the best items, then from those without a full value."""
         left = list(range(len(walks)))
         width = max(walk.first_width for walk in walks)
         while left:
-            found = self._best([walks[one] for one in left], left, width, source)
-            for one, ranked in zip(left, found, strict=True):
-                walks[one].take(ranked, is_all=len(ranked.rows) < width)
+            some = [walks[one] for one in left]
+            found = self._best(some, left, width, source, [self._without_full(walk) for walk in some])
+            few = self._few_rated(some, left, width, source)
+            for walk, ranked, to_explore in zip(some, found, few, strict=True):
+                walk.take(Supply(ranked, len(ranked.rows) < width), to_explore)
             left = [one for one in left if not walks[one].is_done]
             width = min(MAX_LENGTH, DEEPER * width)
 
-    def _best(self, walks: Sequence[_Walk], lists: Sequence[int], n: int, source: Source) -> list[Ranked]:
-        """The `n` best items of each list by score and boost; ties go to the higher score, then to the lower row."""
+    def _few_rated(self, walks: Sequence[Walk], lists: Sequence[int], n: int, source: Source) -> list[Supply]:
+        """The `n` best items of each list for places for exploration."""
+        found: list[list[tuple[int, Ranked]]] = [[] for _ in walks]
+        for place in range(max(len(walk.levels) for walk in walks)):
+            has_level = [place < len(walk.levels) for walk in walks]
+            classes = [
+                boosts.within(self._without_full(walk), walk.levels[place].items) if has else [boosts.NO_CLASS]
+                for walk, has in zip(walks, has_level, strict=True)
+            ]
+            best = self._best(walks, lists, n, source, classes)
+            for own, walk, has, ranked in zip(found, walks, has_level, best, strict=True):
+                if has:
+                    own.append((walk.levels[place].n_ratings, ranked))
+        return [walk.by_bonus(own, n) for walk, own in zip(walks, found, strict=True)]
+
+    def _best(
+        self,
+        walks: Sequence[Walk],
+        lists: Sequence[int],
+        n: int,
+        source: Source,
+        classes: Sequence[list[BoostClass]],
+    ) -> list[Ranked]:
+        """The `n` best items of `classes` for each list, by score and boost; ties go to the higher score, then to the
+        lower row.
+        """
         exclude = [np.array([*walk.pinned, *walk.rows], dtype=np.int64) for walk in walks]
-        classes = [self._without_full(walk) for walk in walks]
         others = [np.append(rows, walk.shown.rows) for rows, walk in zip(exclude, walks, strict=True)]
         parts: list[list[Columns]] = [[] for _ in walks]
         for place in range(max(map(len, classes))):
-            eligible = [own[place].eligible if place < len(own) else NOTHING for own in classes]
+            eligible = [own[place].eligible if place < len(own) else boosts.NO_CLASS.eligible for own in classes]
             for part, own, (rows, scores) in zip(parts, classes, source.best(lists, n, eligible, others), strict=True):
                 if place < len(own):
-                    boosts = np.full(len(rows), own[place].boost)
-                    part.append((rows.astype(np.int64), scores.astype(np.float64), boosts))
+                    added = np.full(len(rows), own[place].boost)
+                    part.append((rows.astype(np.int64), scores.astype(np.float64), added))
         shown = [walk.shown.within(own) for walk, own in zip(walks, classes, strict=True)]
         if width := max(len(one.rows) for one in shown):  # each of them with a boost of its own
             eligible = [one.eligible for one in shown]
@@ -165,96 +175,10 @@ class RuledLists:
                 part.append((rows.astype(np.int64), scores.astype(np.float64), one.boosts_of(rows)))
         return [_merged(part, n) for part in parts]
 
-    def _without_full(self, walk: _Walk) -> list[BoostClass]:
+    def _without_full(self, walk: Walk) -> list[BoostClass]:
         if walk.query.max_per is None or not walk.full:
             return walk.classes
         return self._selection.without_values(walk.classes, walk.query.max_per[0], walk.full)
-
-
-class _Walk:
-    """One list while it is made.
-
-    Attributes:
-        classes: the items that it is made of.
-        pinned: rows of its pins, which are not ranked.
-        pins: (row, place) of each.
-        shown: what the user was shown, which is ranked apart.
-        full: values of the tag of `max_per` that have as many items as they may.
-        rows, is_done: the items taken, and whether there are enough, or no more.
-    """
-
-    def __init__(
-        self,
-        query: Recommend,
-        classes: list[BoostClass],
-        pinned: list[int],
-        values_of: Callable[[int], Sequence[str]],
-    ) -> None:
-        self.query, self.classes, self.pinned = query, classes, pinned
-        self.pins: list[tuple[int, int]] = []
-        self.shown: Shown = NONE_SHOWN
-        self.full: set[str] = set()
-        self.rows: list[int] = []
-        self.is_done = False
-        self._values_of, self._length = values_of, length_of(query)
-        self._taken: list[Ranked] = []
-        self._counts: dict[str, int] = {}
-        for row in pinned:
-            self._count(row)
-
-    @property
-    def first_width(self) -> int:
-        """Items to ask for at first."""
-        return self._length if self.query.max_per is None else min(MAX_LENGTH, 2 * self._length)
-
-    def take(self, ranked: Ranked, *, is_all: bool) -> None:
-        """Take items from the next ones in order; `is_all`: there are no more."""
-        if self.query.max_per is None:
-            places = np.arange(min(self._length, len(ranked.rows)))
-        else:
-            wanted = self._length - len(self.rows)
-            allowed = (place for place, row in enumerate(ranked.rows.tolist()) if self._allows(row))
-            places = np.array([place for place, _ in zip(allowed, range(wanted), strict=False)], dtype=np.int64)
-        taken = ranked.part(places)
-        self._taken.append(taken)
-        self.rows += taken.rows.tolist()
-        is_over = is_all or not len(places) or self.query.max_per is None
-        self.is_done = is_over or len(self.rows) >= self._length
-
-    def page(self, similarities: Similarities | None) -> list[Line]:
-        """The page of the finished list."""
-        ranked = Ranked(*map(np.concatenate, zip(*self._taken, strict=True)))
-        end = self.query.offset + self.query.n
-        if self.query.diversity and similarities is not None:
-            ranked = self._diverse(ranked, similarities, end)
-        columns = (column.tolist() for column in ranked)
-        lines = [Line(*line) for line in zip(*columns, strict=True)]
-        for row, place in self.pins:
-            lines.insert(place - 1, Line(row))
-        return lines[self.query.offset : end]
-
-    def _diverse(self, ranked: Ranked, similarities: Similarities, end: int) -> Ranked:
-        """The items with the first of them in the order of MMR, as far as the page reaches."""
-        pool = ranked.part(slice(pool_of(self.query)))
-        n = min(end, len(pool.rows))
-        order = diversity.reordered(pool.scores, similarities(pool.rows), n, self.query.diversity)
-        rest = np.setdiff1d(np.arange(len(ranked.rows)), order)
-        return ranked.part(np.append(order, rest))
-
-    def _allows(self, row: int) -> bool:
-        """Whether none of the values of `row` is full; then it counts."""
-        if not self.full.isdisjoint(self._values_of(row)):
-            return False
-        self._count(row)
-        return True
-
-    def _count(self, row: int) -> None:
-        if self.query.max_per is None:
-            return
-        for value in self._values_of(row):
-            self._counts[value] = self._counts.get(value, 0) + 1
-            if self._counts[value] >= self.query.max_per[1]:
-                self.full.add(value)
 
 
 def _merged(parts: Sequence[Columns], n: int) -> Ranked:

@@ -13,6 +13,7 @@ import structlog
 
 from gpu.params import params_for
 from service.engine import fairness
+from service.engine.queries import Recommend
 from service.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.jobs.job_trace import FIELD
 from service.jobs.table import Job as Fields
@@ -39,6 +40,7 @@ class Job(msgspec.Struct):
     Attributes:
         kind: `train`, `forget` or `lists`.
         name, shadow: the name of the model, and whether it becomes a shadow.
+        params: hyperparameters over the defaults; of `lists`, the body that was sent.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         metrics: of the last epoch; after the end, of the held-out pairs.
@@ -138,8 +140,14 @@ class Jobs:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
 
-    def submit_lists(self, n: int, filter_: str | None, model: str | None) -> Job:
-        """Queue lists of `n` items for all users, by the live model of that name, or the preferred one.
+    def submit_lists(self, n: int, filter_: str | None = None, model: str | None = None, given: str = "{}") -> Job:
+        """Queue lists for all users.
+
+        Args:
+            n: their length.
+            filter_: canonical text of a filter; default: none.
+            model: name of a live model; default: the preferred one.
+            given: the body that the client has sent, JSON, which the job shows as its `params`.
 
         Raises:
             UnknownModel: no model is live, or none of that name.
@@ -150,8 +158,8 @@ class Jobs:
         if chosen is None or chosen not in live:
             known = ", ".join(live) or "there is none"
             raise UnknownModel(f"Invalid model: expected a live one ({known}), got {chosen!r}")
-        query = {"type": "Recommend", "n": n} | ({} if filter_ is None else {"filter": filter_})
-        fields = {"kind": LISTS, "name": chosen, "params": msgspec.json.encode(query).decode()}
+        query = msgspec.json.encode(Recommend(n=n, filter=filter_))
+        fields = {"kind": LISTS, "name": chosen, "params": given, "query": query.decode()}
         return self._submit(fields, self._stream.last_id(), only_one=False)
 
     def get(self, job_id: str) -> Job:

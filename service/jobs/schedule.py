@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
+from gpu.algorithms import ALGORITHMS
 from gpu.errors import InvalidParams
 from service.errors import CorruptSnapshot, JobRunning, UnknownVersion
 from service.jobs.jobs import Jobs
@@ -82,7 +83,7 @@ class Retraining:
                 return
 
     def _names(self) -> Iterable[str]:
-        """The live models; else the trained ones; else, if a schedule is set, the first default model.
+        """The live models; else the trained ones; else, if a schedule is set, the first algorithm of `default_models`.
 
         None if the last live model was ended: it would come back.
         """
@@ -90,7 +91,8 @@ class Retraining:
         if live.is_written:
             return list(live.versions)
         names = sorted({version_names.name_of(version) for version in snapshot.versions(self._folder)})
-        return names or (self._settings.default_models[:1] if self._has_schedule else [])
+        defaults = [name for name in self._settings.default_models if name in ALGORITHMS]
+        return names or (defaults[:1] if self._has_schedule else [])
 
     def _submit(self, name: str, last: _Last) -> None:
         if name not in self._names():  # it was ended while its ratings were counted

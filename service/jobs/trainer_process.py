@@ -96,7 +96,7 @@ def listing(settings: Settings, job: Job, version: str, lock: FileLock, *, serve
         "job": job["id"],
         "version": version,
         "watermark": job["watermark"],
-        "query": job["params"],
+        "query": job["query"],
         "events": settings.events,
         "half-lives": settings.half_lives,
         "backend": settings.backend,

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.errors import Conflict, CorruptLiveFile, UnknownModel
+from gpu.algorithms import ALGORITHMS
+from service.errors import Conflict, CorruptLiveFile, InvalidSetting, UnknownModel
+from service.model_names import NAME
 from service.storage import files, snapshot, version_names
 
 LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"
@@ -130,6 +132,26 @@ def check_listed(live: Live, name: str) -> None:
         raise UnknownModel(f"Invalid model: expected the name of a live one or a shadow ({known}), got {name[:64]!r}")
 
 
+def check_defaults(data: Path, names: Collection[str]) -> None:
+    """Check the names of `default_models` against the models of a service that has some; a new one has no names yet.
+
+    A name counts that has a snapshot: it may have been ended, and may become live again.
+
+    Raises:
+        InvalidSetting: one is neither that of an algorithm nor that of a model.
+        CorruptLiveFile: see `read_all`.
+    """
+    live = read_all(data)
+    for name in names:
+        is_known = name in ALGORITHMS or name in live.versions or snapshot.versions(data / "snapshots", name)
+        if live.versions and not is_known:
+            own = ", ".join(sorted(live.versions.keys() - live.shadows)) or "there is none"
+            raise InvalidSetting(
+                f"Invalid default_models: expected names of live models ({own}) or algorithms"
+                f" ({', '.join(sorted(ALGORITHMS))}), got {name!r}"
+            )
+
+
 def check_shadow(live: Live, name: str) -> None:
     """Check that a version of `name` may become a shadow.
 
@@ -197,7 +219,7 @@ def _check(live: Live, digest: str | None) -> None:
     if digest is not None and digest != _digest(live):
         raise ValueError(f"its {_DIGEST} is not that of its names and versions")
     for name, version in live.versions.items():
-        if not version_names.NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ValueError(f"{name[:64]!r} is no name of a model")
         if not version_names.is_version(version, name):
             raise ValueError(f"{version[:64]!r} is no version of {name}")

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 
 from gpu.algorithms import ALGORITHMS
 from service.errors import InvalidRequest, UnknownVersion
+from service.model_names import MAX_NAME_LENGTH, RESERVED, may_be_name
 
-MAX_NAME_LENGTH = 40  # characters of the name of a model
-NAME = re.compile(r"[a-z][a-z0-9-]*")  # older files have longer names
-RESERVED = "sha256", "shadows", "popularity"  # keys of live.json, and what models are compared with
 TIME_FORMAT = "%Y%m%dT%H%M%S"
 _VERSION = re.compile(
     r"(?P<shown>(?P<name>[a-z][a-z0-9-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
@@ -24,13 +22,13 @@ def check_name(name: str, algorithm: str) -> str:
     Raises:
         InvalidRequest: it may not.
     """
-    if len(name) > MAX_NAME_LENGTH or not NAME.fullmatch(name) or name.endswith("-"):
+    if name in RESERVED:
+        raise InvalidRequest(f"Invalid name: expected none of {', '.join(RESERVED)}, got {name!r}")
+    if not may_be_name(name):
         raise InvalidRequest(
             "Invalid name: expected a letter, then lower-case letters, digits and hyphens, no hyphen at the end"
             f", at most {MAX_NAME_LENGTH} characters, got {name[: 2 * MAX_NAME_LENGTH]!r}"
         )
-    if name in RESERVED:
-        raise InvalidRequest(f"Invalid name: expected none of {', '.join(RESERVED)}, got {name!r}")
     if name in ALGORITHMS and name != algorithm:
         raise InvalidRequest(
             f"Invalid name: expected another one for a model of {algorithm}, got {name!r}, an algorithm"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -51,10 +52,11 @@ async def export(query: Annotated[ExportQuery, Query()], request: Request, servi
 @router.post(
     "/lists", status_code=202, responses=answers(Job, 202, "Queued", http_404="No live model, or none of that name")
 )
-async def make_lists(body: ListsBody, query: NoQuery, serving: TheService) -> Response:
+async def make_lists(body: ListsBody, query: NoQuery, request: Request, serving: TheService) -> Response:
     """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
     check_n(serving, body.n)
-    return reply(await serving.operate(SubmitLists(body.n, body.filter, body.model)), 202)
+    given = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
+    return reply(await serving.operate(SubmitLists(body.n, body.filter, body.model, given)), 202)
 
 
 @router.get("/exports", responses=answers(ListFiles))

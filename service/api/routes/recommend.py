@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query
 from msgspec import structs
-from pydantic import ValidationError
+from pydantic import Discriminator, Tag, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,6 +36,23 @@ MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
 RARE = frozenset(
     ("min_ratings", "available", "explore", "explore_below", "diversity", "rotate", "scenario", "cursor", "experiment")
 )
+
+
+def _kind_of(body: Any) -> str | None:
+    """Which body was sent, by its fields; None if it could be neither or both. So only the faults of one are told."""
+    kinds = {"users": UsersBody.__name__, "ratings": AnonymousBody.__name__}
+    named = [kinds[name] for name in kinds if isinstance(body, dict) and name in body]
+    return named[0] if len(named) == 1 else None
+
+
+SeveralBody = Annotated[
+    Annotated[UsersBody, Tag(UsersBody.__name__)] | Annotated[AnonymousBody, Tag(AnonymousBody.__name__)],
+    Discriminator(
+        _kind_of,
+        custom_error_type="users_or_ratings",
+        custom_error_message="expected an object with either users or ratings",
+    ),
+]
 
 
 class _Plan(NamedTuple):
@@ -110,7 +127,7 @@ async def recommend_user_filtered(
     "/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER, http_410=GONE)
 )
 async def recommend_several(
-    body: UsersBody | AnonymousBody,
+    body: SeveralBody,
     query: Annotated[NoParameters, Query()],
     serving: TheService,
     scenarios: TheScenarios,

@@ -240,12 +240,12 @@ def test_what_another_replica_ends_ends_here(app: Local, data: Path) -> None:
 def test_named_models_and_shadows_come_back_after_a_restart(app: Local, data: Path, running: ExitStack) -> None:
     version = written(app, "dusk", shadow=True)
     running.close()
-    again = running.enter_context(serving(data, **SETTINGS))
+    again = running.enter_context(serving(data, **{**SETTINGS, "default_models": ["dusk", "home-b2", "als-implicit"]}))
     assert again.runtime.hotswap.served() == live_versions.read(data)
     assert info(again, version)["shadow"]
     assert again.get("/recommend/u1", model="home-b2").json()["model"] == "home-b2"
     assert again.get("/recommend/u1", model="dusk").status_code == 404
-    assert model_of(again) == "als-implicit"
+    assert model_of(again) == "home-b2"  # the first of the setting that answers
 
 
 def test_without_the_last_name_popular_items_answer(data: Path, running: ExitStack) -> None:

@@ -18,7 +18,7 @@ from service.engine.quality_queries import REASONS, GetQuality
 from service.engine.rating_runs import runs_of
 from service.errors import UnknownModel
 from service.metrics import Metrics
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from tests import reference
 from tests.service.engine.test_learned_events import history_of, learn, live, ranking_of, trained
 from tests.service.planted import entries, liking
@@ -35,7 +35,7 @@ def batches(seed: int, n: int = 12) -> list[list[Entry]]:
         for part in range(int(random.integers(1, 4))):
             ids = random.integers(0, 70, (int(random.integers(1, 60)), 2)).tolist()
             pairs = [(f"u{user}", f"i{item % 45}", liking(user, item)) for user, item in ids]
-            stream_id = StreamId(10_000 + 10 * batch, part)
+            stream_id = StreamId(10_000 + 10 * batch + part, part)
             if random.random() < 0.3:
                 types = random.choice(["rate", "purchase", "dislike", "impression"], len(pairs)).tolist()
                 typed = zip(pairs, types, strict=True)
@@ -45,6 +45,11 @@ def batches(seed: int, n: int = 12) -> list[list[Entry]]:
                 ratings = [RatingEvent(*one, 9.0) for one in pairs]
                 ratings.append(RatingEvent("u1", "i1", None, 9.0))
                 given.append(Entry(stream_id, "rating", ratings))
+            if random.random() < 0.5:
+                user, into = (f"u{one}" for one in random.choice(70, 2, replace=False).tolist())
+                then, is_merge = StreamId(10_000 + 10 * batch + 1 + part, 0), random.random() < 0.7
+                merge, forget = Entry(then, "merge", merge=Merge(user, into)), Entry(then, "forget", subject=user)
+                given.append(merge if is_merge else forget)
         made.append(given)
     return made
 
@@ -56,21 +61,22 @@ class Oracle:
         self.history, self.live_model = history, live_model
         self.results: list[tuple[float, float]] = []
         self.untested = {"new_user": 0, "new_item": 0, "repeated": 0, "no_like": 0}
-        self._next = history._next_position
 
     def test(self, given: Sequence[Entry]) -> None:
-        found: list[tuple[int, RatingEvent | TypedEvent]] = []
+        found: list[tuple[int, RatingEvent | TypedEvent, bool]] = []
+        self._next, changed = self.history._next_position, set[str]()
         for entry in given:
+            changed |= {entry.merge.user, entry.merge.into} if entry.merge else {entry.subject or ""}
             rows: list[RatingEvent | TypedEvent] = [*entry.ratings, *entry.events]
             for one in rows:
                 position = max(entry.id.ms * 2**21, self._next)
                 self._next = position + 1
-                found.append((reference.mix_64(position), one))
+                found.append((reference.mix_64(position), one, one.user in changed))
         chosen = sorted(found, key=lambda pair: pair[0])[:N_TESTED]
-        for key, one in sorted(chosen, key=found.index):
-            self._judge(key, one)
+        for key, one, is_changed in sorted(chosen, key=found.index):
+            self._judge(key, one, is_changed)
 
-    def _judge(self, key: int, one: RatingEvent | TypedEvent) -> None:
+    def _judge(self, key: int, one: RatingEvent | TypedEvent, is_changed: bool) -> None:
         history, live_model = self.history, self.live_model
         is_event, model = isinstance(one, TypedEvent), live_model.model
         value = one.value * history._types[one.type] if isinstance(one, TypedEvent) else one.rating
@@ -79,7 +85,7 @@ class Oracle:
         elif model.is_implicit and (value <= 0 if is_event else value < model.middle):
             reason = "no_like"
         else:
-            reason = self._reason(one)
+            reason = "new_user" if is_changed else self._reason(one)
         if reason is not None:
             self.untested[reason] += 1
             return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from service.engine.filter_tree import HasTag, InRange, Node, Not, text_of
 from service.engine.queries import Popular, Recommend, ScoredItem
@@ -19,7 +21,7 @@ from tests.service.engine.test_ranking import ask
 from tests.service.engine.test_selection import EVEN, EVERY, NONE, THIRD, World
 
 NODES: tuple[Node, ...] = (EVEN, THIRD, NONE, EVERY, Not(THIRD), Not(InRange("n", 7.0, 20.0)))
-FALLBACK = "stranger"
+FALLBACK, BELOW = "stranger", 5
 
 
 @pytest.fixture(scope="module", params=["culsh", "als-implicit", "ease"])
@@ -27,6 +29,9 @@ def world(request: pytest.FixtureRequest) -> World:
     made = World(request.param)
     made.put(*(ItemChange(f"i{n}", op="patch", tags={"genre": [f"g{n % 3}", f"h{n % 5}"][: n % 4]}) for n in range(40)))
     made.put(ItemChange("new", tags={"genre": ["g0"]}))
+    few = [(f"few{n}", n) for n in range(15)]
+    made.put(*(ItemChange(item, tags={"a": [("even", "third")[n % 2]], "genre": [f"g{n % 2}"]}) for item, n in few))
+    made.rate(*((f"u{7 * user % 60}", item, 5.0 - user % 3) for item, n in few for user in range(1 + n % 5)))
     made.hide("i5")
     return made
 
@@ -53,10 +58,13 @@ class Rules(NamedTuple):
     pins: list[tuple[str, int]]
     max_per: tuple[str, int] | None
     diversity: float
+    explore: float = 0.0
 
     def fields(self) -> dict[str, Any]:
         boosts = [(text_of(node), add) for node, add in self.boosts]
-        return {"boosts": boosts, "pins": self.pins, "max_per": self.max_per, "diversity": self.diversity}
+        return {"boosts": boosts, "pins": self.pins, "max_per": self.max_per, "diversity": self.diversity} | (
+            {"explore": self.explore, "explore_below": BELOW} if self.explore else {}
+        )
 
 
 def values_of(world: World, item: str) -> list[str]:
@@ -79,8 +87,28 @@ def similarity(world: World, one: str, other: str) -> float:
     return round(float(a @ b / lengths), 6) if lengths else 0.0
 
 
-def expected(world: World, plain: list[Any], rules: Rules, shown: set[str], n: int, offset: int) -> list[Any]:
-    """The page as (item, score, boost, is pin), from the plain list of all items."""
+def to_explore(world: World, lines: list[Any]) -> list[Any]:
+    """Those of (item, score, boost) that places for exploration may take, in order."""
+    history, model = world.history, world.ranking.models()[0].model
+    row, few = history.items.row, []
+    for line in lines:
+        item = row(line[0])
+        assert item is not None
+        is_scored = not model.params.has_item_weights or (item < model.n_items and model.item_trained[item])
+        if is_scored and history.table.item_counts[item] < BELOW:
+            few.append((int(history.table.item_counts[item]), item, line))
+    bests = {count: max(line[1] for one, _, line in few if one == count) for count, _, _ in few}
+    widths = {count: 1 / math.sqrt(1 + count) for count in bests}
+    span = max(widths.values(), default=0) - min(widths.values(), default=0)
+    c = (max(bests.values()) - min(bests.values())) / span if span else 0
+    few.sort(key=lambda one: (-(one[2][1] + c * widths[one[0]]), one[1]))
+    return [line for _, _, line in few]
+
+
+def expected(
+    world: World, plain: list[Any], rules: Rules, shown: set[str], n: int, offset: int, are_free: list[bool]
+) -> list[Any]:
+    """The page as (item, score, boost, source), from the plain list of all items."""
     pins = [(item, place) for item, place in sorted(rules.pins, key=lambda pin: pin[1]) if item in shown]
     boost_of = {one.item: sum(add for node, add in rules.boosts if passes(world, one.item, node)) for one in plain}
     row = world.history.items.row
@@ -89,18 +117,27 @@ def expected(world: World, plain: list[Any], rules: Rules, shown: set[str], n: i
     for value in itertools.chain.from_iterable(values_of(world, item) for item, _ in pins):
         counts[value] += 1
     _, most = rules.max_per or ("", 0)
-    taken: list[Any] = []
-    for one in order:
-        values = values_of(world, one.item) if rules.max_per else []
-        if one.item in dict(pins) or any(counts.get(value, 0) >= most for value in values):
-            continue
-        for value in values:
+
+    def allowed(lines: list[Any]) -> list[Any]:
+        values = [values_of(world, line[0]) if rules.max_per else [] for line in lines]
+        return [line for line, own in zip(lines, values, strict=True) if all(counts.get(one, 0) < most for one in own)]
+
+    boosted = [(one.item, one.score + boost_of[one.item], boost_of[one.item]) for one in order]
+    left = [line for line in boosted if line[0] not in dict(pins)]
+    few, taken = to_explore(world, allowed(left)) if any(are_free) else [], list[Any]()
+    while left := allowed(left):
+        few = [line for line in allowed(few) if line in left]
+        source = "explore" if few and are_free[len(taken)] else None
+        line = few[0] if source else left[0]
+        left.remove(line)
+        for value in values_of(world, line[0]):
             counts[value] = counts.get(value, 0) + 1
-        taken.append((one.item, one.score + boost_of[one.item], boost_of[one.item], False))
+        taken.append((*line, source))
     size = min(MAX_LENGTH, 8 * n) if rules.diversity else 0
-    lines = mmr(world, taken[:size], rules.diversity) + taken[size:]
+    others = iter(mmr(world, [line for line in taken[:size] if not line[3]], rules.diversity))
+    lines = [line if line[3] else next(others) for line in taken[:size]] + taken[size:]
     for item, place in pins:
-        lines.insert(place - 1, (item, None, 0.0, True))
+        lines.insert(place - 1, (item, None, 0.0, "pin"))
     return lines[offset : offset + n]
 
 
@@ -131,6 +168,7 @@ rules_of = st.builds(
     ),
     st.none() | st.tuples(st.just("genre"), st.integers(1, 4)),
     st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+    st.sampled_from([0.0, 0.2, 0.5, 1.0]),
 )
 conditions = st.fixed_dictionaries(
     {},
@@ -155,13 +193,15 @@ def test_lists_are_those_of_the_rules_over_all_items(
     new = Recommend(**whose, **given, n=1, pins=[("new", 1)])
     if [one.source for one in ask(world.ranking, new).items] == ["pin"]:
         seen.add("new")
-    answer = ask(world.ranking, Recommend(**whose, **given, **rules.fields(), n=n, offset=offset))
-    wanted = expected(world, plain, rules, seen, n, offset)
+    query = Recommend(**whose, **given, **rules.fields(), n=n, offset=offset)
+    answer, user = ask(world.ranking, query), whose.get("user")
+    are_free = world.ranking._exploration.places(query, user, 100) if user != FALLBACK else [False] * 100
+    wanted = expected(world, plain, rules, seen, n, offset, are_free)
     assert [one.item for one in answer.items] == [line[0] for line in wanted]
-    for one, (_, score, boost, is_pin) in zip(answer.items, wanted, strict=True):
-        assert one.score == (None if is_pin else pytest.approx(score))
-        assert (one.source == "pin") is is_pin
-        if rules.boosts and not is_pin:
+    for one, (_, score, boost, source) in zip(answer.items, wanted, strict=True):
+        assert one.score == (None if source == "pin" else pytest.approx(score))
+        assert one.source == (source or UNSET)
+        if rules.boosts and source != "pin":
             assert one.boost == pytest.approx(boost)
         assert hasattr(one, "estimate")
 

@@ -55,8 +55,9 @@ def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole
     assert {"new", "u1", "u2"} <= set(users)
     expected = answered(whole, users, n=7)
 
-    done = whole.ended(whole.jobs.submit_lists(7, None, None))
+    done = whole.ended(whole.jobs.submit_lists(7, given='{"n": 7, "users": "all"}'))
     assert (done.kind, done.state, done.error) == ("lists", "succeeded", None)
+    assert done.params == {"n": 7, "users": "all"}
     assert done.metrics == {"users": float(len(users))}
     table = pq.read_table(whole.data / "exports" / f"{done.id}.parquet")
     assert table.schema.metadata[b"nearfield.as_of"].decode() == str(position)
@@ -85,11 +86,11 @@ def test_files_are_pruned_and_leave_with_a_forgotten_user(whole: Whole, tmp_path
     for n in range(6):
         folder.mkdir(exist_ok=True)
         (folder / f"{n:012x}.parquet").write_bytes(b"x")
-    whole.ended(whole.jobs.submit_lists(3, None, "als-implicit"))
+    whole.ended(whole.jobs.submit_lists(3, model="als-implicit"))
     assert len(list(folder.iterdir())) == 5
     done = whole.ended(whole.jobs.submit_forgetting("u3", whole.subject("forget", "u3")))
     assert (done.state, list(folder.iterdir())) == ("succeeded", [])
-    failed = whole.ended(whole.jobs.submit_lists(3, text_of(HasTag("nothing", ("x",))), None))
+    failed = whole.ended(whole.jobs.submit_lists(3, text_of(HasTag("nothing", ("x",)))))
     assert failed.state == "failed"
     assert "nothing" in (failed.error or "")
     assert np.isclose(failed.progress, 0)

@@ -184,5 +184,5 @@ def test_so_many_hours_if_there_is_anything_new(tmp_path: Path, log: RatingLog, 
 
 def test_the_first_default_model_if_none_is_live(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
     rate(log, 10, 5)
-    settings = Settings(data=tmp_path, retrain_every_ratings=5, default_models=["sgd", "culsh"])
+    settings = Settings(data=tmp_path, retrain_every_ratings=5, default_models=["home", "sgd", "culsh"])
     assert submitted(settings, log, jobs) == ["sgd"]

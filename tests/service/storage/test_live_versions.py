@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, CorruptLiveFile, LockTimeout, UnknownModel, UnknownVersion
+from service.errors import Conflict, CorruptLiveFile, InvalidSetting, LockTimeout, UnknownModel, UnknownVersion
 from service.storage import live_versions
 from service.storage.files import FileLock
 
@@ -93,6 +93,17 @@ def test_shadows_are_live_and_told_apart(tmp_path: Path) -> None:
     assert live_versions.read_all(tmp_path).shadows == set(names)
     live_versions.activate(tmp_path, "home-b", f"home-b{SUFFIX}")
     assert live_versions.read_all(tmp_path).shadows == {"c2"}
+
+
+def test_default_models_are_names_of_models(tmp_path: Path) -> None:
+    live_versions.check_defaults(tmp_path, ["home-b"])  # nothing is trained yet, so no name can be wrong
+    for name in ("home-a", "dark", "ended"):
+        (tmp_path / "snapshots" / f"{name}{SUFFIX}").mkdir(parents=True)
+        live_versions.activate(tmp_path, name, f"{name}{SUFFIX}", shadow=name == "dark")
+    live_versions.end(tmp_path, "ended")
+    live_versions.check_defaults(tmp_path, ["als", "home-a", "ended", "dark"])
+    with pytest.raises(InvalidSetting, match=r"expected names of live models \(home-a\) or algorithms .*got 'home-b'"):
+        live_versions.check_defaults(tmp_path, ["als", "home-b"])
 
 
 def test_every_altered_byte_of_a_file_with_shadows_is_noticed(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from service.errors import InvalidRequest, UnknownVersion
+from service.model_names import MAX_NAME_LENGTH
 from service.storage import version_names
-from service.storage.version_names import MAX_NAME_LENGTH, check_name
+from service.storage.version_names import check_name
 
 
 @pytest.mark.parametrize("name", ["als", "home-b", "a", "v2-1", "als-implicit-2", "x" * MAX_NAME_LENGTH])

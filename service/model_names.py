@@ -1,0 +1,15 @@
+"""Names under which models can be live."""
+
+from __future__ import annotations
+
+import re
+
+MAX_NAME_LENGTH = 40  # characters
+NAME = re.compile(r"[a-z][a-z0-9-]*")  # older files have longer names
+RESERVED = "sha256", "shadows", "popularity"  # keys of live.json, and what models are compared with
+
+
+def may_be_name(text: str) -> bool:
+    """Whether some model could be live under `text`."""
+    is_short = len(text) <= MAX_NAME_LENGTH and not text.endswith("-")
+    return is_short and NAME.fullmatch(text) is not None and text not in RESERVED

@@ -20,6 +20,7 @@ from service.http_server import SPARE_FILES
 from service.settings import Settings
 from service.storage.redis_server import RedisServer, find_binary
 from tests.service.waiting import eventually
+from tests.service.webhooks.receiver import receiving
 
 ROOT = Path(__file__).parents[1]
 COMPOSE, GPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.gpu.yml"
@@ -239,20 +240,30 @@ def test_api_and_trainer_work_together_as_compose_starts_them(services, redis_se
         "NEARFIELD_REDIS": redis_server.url,
         "NEARFIELD_DATA": str(tmp_path / "data"),
         "NEARFIELD_PORT": "0",
+        "NEARFIELD_WEBHOOK_NETWORKS": "127.0.0.0/8",
     }
-    with started(services["api"], environment) as api, started(services["trainer"], environment):
+    with (
+        receiving() as receiver,
+        started(services["api"], environment) as api,
+        started(services["trainer"], environment),
+    ):
         headers = {"X-API-Key": "key-of-the-admins"}
         with httpx.Client(base_url=api, headers=headers, timeout=30) as client:
             ratings = [{"user": f"u{n}", "item": f"i{n * m % 7}", "rating": m} for n in range(20) for m in range(1, 5)]
             assert (
                 client.post("/ratings", json=ratings, headers={"X-API-Key": "key-of-every-client"}).status_code == 202
             )
+            webhook = client.post("/admin/webhooks", json={"url": receiver.answer("/jobs")}).json()
             job = client.post("/admin/retrain", json={"algorithm": "sgd", "params": {"n_epochs": 1}}).json()
             while job["state"] in ("queued", "running", "activating"):
                 time.sleep(0.1)
                 job = client.get(f"/admin/jobs/{job['id']}").json()
             assert (job["state"], job["promoted"]) == ("succeeded", True)
             assert client.get("/recommend/u1", params={"n": 1}).json()["model"] == "sgd"
+            (told,) = eventually(lambda: receiver.at["/jobs"], 60)  # by the trainer: api supervises no jobs
+            assert told.is_signed_by(webhook["secret"])
+            assert (told.message["type"], told.message["job"]["id"]) == ("train.succeeded", job["id"])
+            eventually(lambda: client.get("/admin/webhooks").json()["webhooks"][0]["delivered"] == 1)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 
 from service.cli import arguments, kafka_properties
 from service.cli.importer import check_answers
-from service.cli.kafka_bridge import Bridge, BridgeFailed
+from service.cli.kafka_bridge import Bridge, BridgeFailed, judge
 from service.cli.options import DataSet, Url
 from service.client import Client
 from service.data_sets import address_of
@@ -82,7 +82,7 @@ def settings(bootstrap: str, group: str) -> dict[str, Any]:
 def _consumer(library: Any, properties: dict[str, Any], config: Path | None) -> Any:
     """A consumer; `InvalidSetting` with librdkafka's own message if it does not take the properties."""
     try:
-        return library.Consumer(properties)
+        return library.Consumer(properties | {"error_cb": judge})
     except library.KafkaException as error:
         where = "" if config is None else f" of {config}"
         raise InvalidSetting(f"Invalid properties{where}: {error.args[0].str()}") from None

@@ -21,6 +21,11 @@ from service.errors import ServiceError
 READ_S = 1.0  # seconds of a read, in which signals wait
 COMMITTED_S = 30.0  # seconds to ask for committed offsets
 N_REASONS = 10  # refused elements of a batch that are logged
+# Names of errors that last until somebody changes the properties, or the rights of the user.
+LASTING = frozenset((
+    "_AUTHENTICATION", "_SSL",
+    "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
+))  # fmt: skip
 # Of `confluent_kafka`, which not every installation has.
 Consumer = Any
 Message = Any
@@ -72,7 +77,7 @@ class Bridge:
 
         Raises:
             ImportFailed: the service refused a batch.
-            BridgeFailed: Kafka failed for good.
+            BridgeFailed: Kafka failed for good, or refused the login.
         """
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
         while True:
@@ -85,10 +90,9 @@ class Bridge:
             error = message.error()
             if error is None:
                 found.setdefault(Place(message.topic(), message.partition()), []).append(message)
-            elif error.fatal():
-                raise BridgeFailed(f"Kafka failed: {error}")
-            else:  # the library goes on by itself
-                _log.warning("kafka reports an error", error=str(error))
+            else:
+                judge(error)
+                _log.warning("kafka reports an error", error=error.str())
         for place, messages in found.items():
             self._take(place, messages)
 
@@ -134,6 +138,16 @@ class Bridge:
         for one in partitions:
             self._planned.pop(Place(one.topic, one.partition), None)
             self._held.pop(Place(one.topic, one.partition), None)
+
+
+def judge(error: Any) -> None:
+    """End the bridge if an error lasts; else the library goes on. It calls this for errors of connections.
+
+    Raises:
+        BridgeFailed: it lasts: the library would try again for ever, several times a second.
+    """
+    if error.fatal() or error.name() in LASTING:
+        raise BridgeFailed(f"Kafka failed: {error.str()}")
 
 
 def length_of(message: Message) -> int:

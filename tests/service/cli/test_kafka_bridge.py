@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -13,6 +16,7 @@ from service.cli import bridge, importer, kafka_bridge
 from service.cli.__main__ import run
 from service.cli.kafka_bridge import Bridge, BridgeFailed
 from service.client import RequestFailed
+from tests.service.cli import broker
 
 TOPIC = "ratings"
 
@@ -49,9 +53,16 @@ class Message(NamedTuple):
 
 class Fault(NamedTuple):
     is_fatal: bool
+    called: str = "_TRANSPORT"
 
     def fatal(self) -> bool:
         return self.is_fatal
+
+    def name(self) -> str:
+        return self.called
+
+    def str(self) -> str:
+        return "broken"
 
 
 class Kafka:
@@ -244,6 +255,14 @@ def test_kafka_may_err_but_not_for_good() -> None:
         started(kafka).step()
 
 
+@pytest.mark.parametrize("name", sorted(kafka_bridge.LASTING))
+def test_what_only_other_properties_or_rights_can_mend_ends_the_bridge(name: str) -> None:
+    kafka = Kafka()
+    kafka.messages = [Message(0, None, fault=Fault(False, name))]
+    with pytest.raises(BridgeFailed, match="Kafka failed: broken"):
+        started(kafka).step()
+
+
 def test_a_refused_commit_ends_the_bridge() -> None:
     kafka = Kafka()
     kafka.add(1)
@@ -278,7 +297,7 @@ class TakenConsumer:
     def __init__(self, properties: dict[str, Any]) -> None:
         if "ssl.ca" in properties:
             raise KafkaException(SimpleNamespace(str=lambda: 'No such configuration property: "ssl.ca"'))
-        TakenConsumer.taken = properties
+        TakenConsumer.taken = {name: value for name, value in properties.items() if name != "error_cb"}
 
     def subscribe(self, topics: list[str], **_: Any) -> None:
         raise KafkaException("no brokers")
@@ -372,3 +391,65 @@ def test_librdkafka_says_what_is_wrong_with_a_property(
     monkeypatch.setattr(bridge, "check_answers", lambda client: None)
     assert with_config(tmp_path, text) == 2
     assert f"Invalid properties of {tmp_path / 'client.properties'}: {message}" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the certificate and the key of the broker."""
+    folder = tmp_path_factory.mktemp("tls")
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed, which makes the certificate")
+    options = "-x509 -newkey rsa:2048 -nodes -subj /CN=broker -addext subjectAltName=IP:127.0.0.1"
+    files = "-keyout", str(folder / "key.pem"), "-out", str(folder / "ca.pem")
+    command = ["openssl", "req", *options.split(), *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def properties(**own: object) -> str:
+    own = {"sasl.mechanism": "PLAIN", "sasl.username": "nearfield", "sasl.password": "a=b #c"} | own
+    return "".join(f"{name}={value}\n" for name, value in own.items())
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({}, None),
+        ({"sasl.password": "a=b"}, "SASL authentication error: not known"),
+        ({"ssl.ca.location": ""}, "broker certificate could not be verified"),
+    ],
+    ids=["right", "wrong password", "unknown certificate"],
+)
+def test_the_library_logs_in_by_the_file_or_says_once_why_not(
+    own: dict[str, str],
+    message: str | None,
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SASL over TLS with librdkafka, to a broker that knows no more than to log in."""
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: the extra kafka")
+    monkeypatch.setattr(bridge, "check_answers", lambda client: None)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate / "ca.pem", certificate / "key.pem")
+    ca = {"ssl.ca.location": certificate / "ca.pem"} | own
+    path = tmp_path / "client.properties"
+    path.write_text(properties(**{"security.protocol": "SASL_SSL", **{k: v for k, v in ca.items() if v}}), "utf-8")
+    with broker.serving("nearfield", "a=b #c", tls) as one:
+        command = ["bridge", "kafka", "--bootstrap", one.address, "--topic", "t", "--group", "g", "--config", str(path)]
+        if message is None:  # it is in, and would read for ever
+            stepping = Bridge.step
+            monkeypatch.setattr(Bridge, "step", lambda self: raised(KeyboardInterrupt) if one.asked else stepping(self))
+            assert run(command) == 0
+            assert one.n_logins > 0
+            return
+        assert run(command) == 1
+        told = capsys.readouterr().err
+        assert told.count("Kafka failed:") == told.count(message) == 1
+        assert "a=b" not in told
+        assert one.asked == []
+
+
+def raised(error: type[BaseException]) -> None:
+    raise error

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
 import pytest
 
 from service.errors import InvalidRequest
 from service.webhooks import targets
+from service.webhooks.sender import Sender
 
 
 @pytest.mark.parametrize(
@@ -83,6 +89,55 @@ def test_a_name_with_one_inside_address_is_refused():
     targets.check(target, ["8.8.8.8", "2606:4700::1111"], [])
     with pytest.raises(InvalidRequest, match=r"example\.com \(10\.0\.0\.1\), which is inside"):
         targets.check(target, ["8.8.8.8", "10.0.0.1"], [])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "inside"),
+    [
+        (["2606:4700::1111"], None),
+        (["8.8.8.8", "2606:4700::1111"], None),
+        (["::ffff:8.8.8.8"], None),
+        (["::1"], "::1"),
+        (["8.8.8.8", "fd12::9"], "fd12::9"),
+        (["2606:4700::1111", "fe80::1%eth0"], "fe80::1%eth0"),
+        (["::ffff:127.0.0.1"], "::ffff:127.0.0.1"),
+        (["2606:4700::1111", "64:ff9b::a9fe:a9fe"], "64:ff9b::a9fe:a9fe"),
+    ],
+)
+def test_what_a_name_resolves_to_decides(monkeypatch, addresses, inside):
+    def resolved(host, port, **_):
+        assert (host, port) == ("hooks.example", 443)
+        families = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses]
+        return [(family, 1, 6, "", (one, port)) for family, one in zip(families, addresses, strict=True)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    if inside is None:
+        targets.check_now("https://hooks.example/jobs", [])
+        return
+    with pytest.raises(InvalidRequest) as caught:
+        targets.check_now("https://hooks.example/jobs", [])
+    assert f"got hooks.example ({inside}), which is inside" in str(caught.value)
+    assert inside in str(asyncio.run(Sender([]).post("https://hooks.example/jobs", {}, b"{}")))  # and at each attempt
+
+
+def test_a_target_of_ipv6_is_told():
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(204 if self.headers["host"] == f"[::1]:{server.server_port}" else 421)
+            self.end_headers()
+
+    class Server(HTTPServer):
+        address_family = socket.AF_INET6
+
+    try:
+        server = Server(("::1", 0), Handler)
+    except OSError as error:
+        pytest.skip(f"no IPv6 on this machine: {error}")
+    with server:
+        Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://[::1]:{server.server_port}/jobs"
+        assert asyncio.run(Sender(["::1/128"]).post(url, {}, b"{}")) is None
 
 
 def test_a_name_that_nobody_knows_is_told():

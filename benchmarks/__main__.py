@@ -116,6 +116,22 @@ def new_items(
     show(list(table.run(data, options.algorithms(algorithms), seed)), json)
 
 
+@app.command()
+def explore(
+    data: Data,
+    sets: Sets = None,
+    algorithms: Names = "als-implicit,als,culsh,culsh-implicit",
+    seed: Annotated[int, typer.Option(help="Seed of the items with few ratings.")] = 42,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, the machine first.")] = False,
+) -> None:
+    """Hits of the first explored items, by score, with the bonus, and by fewest ratings, on ml-100k and lastfm."""
+    from benchmarks import explore as table
+    from benchmarks.report import show
+
+    _check(sets or [], table.SETS, "--set")
+    show(list(table.run(data, sets or list(table.SETS), options.algorithms(algorithms), seed)), json)
+
+
 class Measurement(Protocol):
     """A module with one row for each set and algorithm."""
 

@@ -103,6 +103,19 @@ def rules(
 
 
 @app.command()
+def events(
+    n_users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 20_000,
+    n_items: Annotated[int, typer.Option(help="Number of items.", min=1)] = 5_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings before.", min=1)] = 1_000_000,
+    json: Json = False,
+) -> None:
+    """Processor milliseconds to parse and to learn a body of 1,000 events, with and without ids, beside ratings."""
+    from benchmarks import events as table
+
+    show(list(table.run(n_users, n_items, n_ratings)), json)
+
+
+@app.command()
 def plant(
     data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
     users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 1_000_000,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 # The extended format alone: digits without hyphens would be taken for a number by people, and for a date by Python.
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII)
 MAX_SHOWN = 80  # characters of a text in a message
+IN_MILLISECONDS = "expected Unix seconds, got {}; divide milliseconds by 1,000"  # of a time beyond any in seconds
 
 
 def unix_seconds(text: str) -> float:

@@ -15,6 +15,7 @@ from service.limits import MAX_RATING
 from service.recommendation_ids import RecommendationIds
 from service.signing import KEY_BYTES, Signer
 from service.storage.events import LATEST_EVENT_S, TypedEvent
+from service.times import IN_MILLISECONDS
 from service.validation import MAX_SHOWN
 
 _typed = Typed(TypedEvent)
@@ -66,8 +67,8 @@ def _check_numbers(element: Any) -> None:
     if _is_number(value) and not -MAX_RATING <= value <= MAX_RATING:
         raise ValueError(f"Invalid value: expected a number from {-MAX_RATING:g} to {MAX_RATING:g}, got {value}")
     if _is_number(timestamp) and not 0 <= timestamp <= LATEST_EVENT_S:
-        wrong = "; divide milliseconds by 1,000" if timestamp > LATEST_EVENT_S else ""
-        raise ValueError(f"Invalid timestamp: expected Unix seconds, got {timestamp}{wrong}")
+        wrong = IN_MILLISECONDS if timestamp > LATEST_EVENT_S else "expected Unix seconds, got {}"
+        raise ValueError(f"Invalid timestamp: {wrong.format(timestamp)}")
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -121,7 +121,21 @@ def _tree(value: Any, depth: int) -> tuple[Node, int]:
         case {"all": [_, *_] as parts, **more} | {"any": [_, *_] as parts, **more} if not more:
             nodes, counts = zip(*(_tree(part, depth + 1) for part in parts), strict=True)
             return (AllOf if "all" in value else AnyOf)(nodes), sum(counts)
-    raise ValueError(f"expected {FORMS}, got {', '.join(map(str, value))[:MAX_SHOWN] or 'nothing'}")
+    raise ValueError(_wrong_form(value))
+
+
+def _wrong_form(value: Mapping[str, Any]) -> str:
+    """What is wrong with an object that is no condition."""
+    for name, content in (("all", "conditions"), ("any", "conditions"), ("in", "texts")):
+        given = value.get(name, [None])
+        if not isinstance(given, list) or not given:
+            return f"expected a list of {content} as {name}, got {'an empty one' if given == [] else _shown(given)}"
+    for name, other in (("tag", "in"), ("number", "min or max")):
+        if not isinstance(value.get(name, ""), str):
+            return f"expected the name of a {name}, got {_shown(value[name])}"
+        if value.keys() == {name}:
+            return f"expected {other} beside {name}, got {name} alone"
+    return f"expected {FORMS}, got {', '.join(map(str, value))[:MAX_SHOWN] or 'nothing'}"
 
 
 def _text(value: Any) -> str:

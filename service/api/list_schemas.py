@@ -25,7 +25,8 @@ from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
 from service.limits import MAX_RATING
-from service.times import unix_seconds
+from service.storage.events import LATEST_EVENT_S
+from service.times import IN_MILLISECONDS, unix_seconds
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
@@ -41,7 +42,19 @@ Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEM
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
 MinRatings = Annotated[int, Field(ge=0, description="Show only items that have at least this many ratings now.")]
-Time = Annotated[float, BeforeValidator(lambda value: unix_seconds(value) if isinstance(value, str) else value)]
+
+
+def _in_seconds(value: float) -> float:
+    if value > LATEST_EVENT_S:
+        raise ValueError(IN_MILLISECONDS.format(f"{value:.15g}"))
+    return value
+
+
+Time = Annotated[
+    float,
+    BeforeValidator(lambda value: unix_seconds(value) if isinstance(value, str) else value),
+    AfterValidator(_in_seconds),
+]
 OrderHalfLife = Annotated[
     float | None,
     Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),

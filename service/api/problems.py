@@ -23,6 +23,8 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
+_OF_FRAMEWORK = "There was an error parsing the body"
+UNREADABLE = "Invalid body: expected JSON in UTF-8, not nested too deep, got something else"
 BODIES = (UsersBody.__name__, AnonymousBody.__name__)  # of POST /recommend
 _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
@@ -64,7 +66,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     known = _KNOWN.get(error.status_code)
     title = known.title if known else HTTPStatus(error.status_code).phrase
     slug = known.slug if known else title.lower().replace(" ", "-")
-    content = body(error.status_code, slug, title, str(error.detail), request.state.request_id)
+    detail = UNREADABLE if error.detail == _OF_FRAMEWORK else str(error.detail)
+    content = body(error.status_code, slug, title, detail, request.state.request_id)
     return Response(content, error.status_code, _with_head(error.headers), MEDIA_TYPE)
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from service.api.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
 from service.limits import MAX_RATING
-from service.storage.events import RatingEvent
+from service.storage.events import LATEST_EVENT_S, RatingEvent
+from service.times import IN_MILLISECONDS
 
 Scale = tuple[float, float]
 ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)
@@ -40,6 +41,8 @@ def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     check_ids(user=rating.user, item=rating.item)
     if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
         raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")
+    if rating.timestamp > LATEST_EVENT_S:
+        raise ValueError(f"Invalid timestamp: {IN_MILLISECONDS.format(element['timestamp'])}")
     return _dated(rating, now_s)
 
 
@@ -56,7 +59,7 @@ def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
     low, high = scale
     for rating in ratings:
         value = rating.rating
-        if value is None or not low <= value <= high:
+        if value is None or not low <= value <= high or rating.timestamp > LATEST_EVENT_S:
             return False
         if not (rating.user.isascii() and rating.item.isascii()) and not are_ids(rating.user, rating.item):
             return False

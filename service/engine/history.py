@@ -161,7 +161,7 @@ class History:
 
     def weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
         """The weight of each type of events; NaN for one that the setting does not name any more."""
-        return np.fromiter(map(self._types.get, types, itertools.repeat(math.nan)), np.float64, len(types))
+        return np.array(list(map(self._types.get, types, itertools.repeat(math.nan))), dtype=np.float64)
 
     def positions_of(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of the next ratings and events, int64 (B,), from the Unix milliseconds of their entries."""

@@ -270,7 +270,7 @@ class Ranking:
         found = self._scored(live_model, users, rows, [query], [query.user], kept_out)[0]
         if query.explain:
             self._explain(live_model, found, read.items, read.values, weights)
-        warnings = extra.warnings + self._selection.warnings(query)
+        warnings = self._selection.unknown("ratings", extra.unknown) + self._selection.warnings(query)
         return self._personal(query, query.user, found, live_model, warnings)
 
     def _without_taste(
@@ -283,7 +283,7 @@ class Ranking:
         else:
             answer = self._fallbacks.of_user(query, query.user, user, live_model, self._as_of, seen)
         if isinstance(answer, Recommendation):
-            answer.warnings += extra.warnings
+            answer.warnings += self._selection.unknown("ratings", extra.unknown)
         return answer
 
     def _personal(

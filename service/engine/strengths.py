@@ -42,6 +42,7 @@ class Strengths:
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
+        self._has_apart = False  # whether there has been such a sum
         self.showings = Showings()
 
     def grow(self, n_users: int, n_items: int) -> None:
@@ -84,7 +85,9 @@ class Strengths:
     def _sums_of(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Sums:
         """The events so far of distinct pairs, (P,)."""
         strengths, strong_s = self.table.looked_up(users, items)
-        apart, apart_s = self._sums.looked_up(users, items)
+        apart, apart_s = np.full_like(strengths, np.nan), np.full_like(strong_s, np.nan)
+        if self._has_apart:
+            apart, apart_s = self._sums.looked_up(users, items)
         ratings, rated_s = np.full_like(strengths, np.nan), np.full_like(strong_s, np.nan)
         may_be_rated = np.flatnonzero(~np.isnan(strengths))  # every rated pair has a strength
         ratings[may_be_rated], rated_s[may_be_rated] = self._ratings.looked_up(users[may_be_rated], items[may_be_rated])
@@ -255,6 +258,7 @@ class Strengths:
             values = np.where(are_apart, sums, np.float32(np.nan))[changed]
             positions = np.full(len(values), position)
             self._sums.apply(users[changed], items[changed], values, latest[changed], positions)
+            self._has_apart = True
 
 
 def _joint(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -51,18 +51,13 @@ class Extra(NamedTuple):
         items: int32 (E,), in order of their ratings.
         ratings: float32 (E,); NaN removes the stored one.
         seconds: float64 (E,), their times.
-        n_unknown: number of further items, which are unknown.
+        unknown: further items.
     """
 
     items: NDArray[np.int32]
     ratings: NDArray[np.float32]
     seconds: NDArray[np.float64]
-    n_unknown: int
-
-    @property
-    def warnings(self) -> list[str]:
-        """A warning if there are unknown items."""
-        return [f"{self.n_unknown} rated items are unknown"] if self.n_unknown else []
+    unknown: list[str]
 
 
 class Imagined(NamedTuple):
@@ -100,7 +95,9 @@ class WhatIf:
         rows = {item: row for item in last if (row := self._history.items.row(item)) is not None}
         items = np.array(list(rows.values()), dtype=np.int32)
         values = np.array([last[item][0] for item in rows], dtype=np.float32)
-        return Extra(items, values, np.array([last[item][1] for item in rows]), len(last) - len(rows))
+        return Extra(
+            items, values, np.array([last[item][1] for item in rows]), [one for one in last if one not in rows]
+        )
 
     def seen(self, user: int | None, extra: Extra) -> NDArray[np.int32]:
         """Items of which the user would have ratings, or events that say more than that they were shown."""

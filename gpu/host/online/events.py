@@ -53,15 +53,19 @@ def take(
     for n in range(first, len(users)):
         user = users[n]
         start, length = starts[user], lengths[user]
-        is_known = False
-        for position in range(start, start + length):
-            is_known |= low[position] == keys[n, 0] and high[position] == keys[n, 1]
+        n_alike, is_known = 0, False
+        for position in range(start, start + length):  # one column and no branch: the compiler compares eight at once
+            n_alike += low[position] == keys[n, 0]
+        if n_alike:
+            for position in range(start, start + length):
+                is_known |= low[position] == keys[n, 0] and high[position] == keys[n, 1]
         are_new[n] = not is_known
         if is_known or (keys[n, 0] == 0 and keys[n, 1] == 0):
             continue
         if length == most:
-            for position in range(start, start + length - 1):
-                low[position], high[position] = low[position + 1], high[position + 1]
+            for column in columns:  # one after the other, so that each is one move of memory
+                for position in range(start, start + length - 1):
+                    column[position] = column[position + 1]
             lengths[user] -= 1
         elif not ensure_room(user, rows, columns):
             return n
@@ -95,8 +99,9 @@ def append(
     for n in range(first, len(users)):
         user = users[n]
         if lengths[user] == most:
-            for position in range(starts[user], starts[user] + most - 1):
-                low[position], high[position] = low[position + 1], high[position + 1]
+            for column in columns:
+                for position in range(starts[user], starts[user] + most - 1):
+                    column[position] = column[position + 1]
             lengths[user] -= 1
         elif not ensure_room(user, rows, columns):
             return n

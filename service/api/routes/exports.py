@@ -15,6 +15,7 @@ from service.api.dependencies import PathName, TheService, answers, check_n, pro
 from service.api.export_response import ExportResponse
 from service.api.listing_schemas import ExportQuery, ListsBody
 from service.api.schemas import NoParameters
+from service.engine.queries import Popular
 from service.jobs.export_formats import MEDIA_TYPES
 from service.jobs.export_process import ExportProcess
 from service.jobs.jobs import Job
@@ -55,6 +56,8 @@ async def export(query: Annotated[ExportQuery, Query()], request: Request, servi
 async def make_lists(body: ListsBody, query: NoQuery, request: Request, serving: TheService) -> Response:
     """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
     check_n(serving, body.n)
+    if body.filter is not None:
+        await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
     given = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
     return reply(await serving.operate(SubmitLists(body.n, body.filter, body.model, given)), 202)
 

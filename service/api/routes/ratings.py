@@ -56,7 +56,7 @@ _RATING: dict[str, Any] = {
         "user": _ID | {"examples": [USER]},
         "item": _ID | {"examples": [ITEM]},
         "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING, "examples": [4.5]},
-        "timestamp": _TIME | {"anyOf": [{"type": "number"}, *_DATES]},
+        "timestamp": _TIME | {"anyOf": [{"type": "number", "maximum": LATEST_EVENT_S}, *_DATES]},
     },
 }
 _EVENT: dict[str, Any] = {

@@ -45,6 +45,7 @@ BAD = {
     "item: lone surrogate": GOOD | {"item": "\ud800"},
     "timestamp: text": GOOD | {"timestamp": "now"},
     "timestamp: NaN": GOOD | {"timestamp": math.nan},
+    "timestamp: divide milliseconds by 1,000": GOOD | {"timestamp": 1_700_000_000_000},
     "rating object: missing field": {"user": "u", "item": "i"},
     "rating object: unknown field": GOOD | {"stars": 5},
     "rating object: number": 7,

@@ -98,7 +98,7 @@ def test_an_anonymous_user_gets_a_personal_list(make: Make, name: str) -> None:
     taste = [(f"i{item}", 5.0 if item % 2 else 1.0) for item in range(20)]
     answer = ask(ranking, Recommend(ratings=[*taste, ("nowhere", 3.0)], n=5, explain=True))
     assert (answer.user, answer.personalized) == (None, True)
-    assert answer.warnings == ["1 rated items are unknown"]
+    assert answer.warnings == ["unknown items in ratings: 'nowhere'"]
     assert not {item for item, _ in taste} & {item.item for item in answer.items}
     if name != "culsh-implicit":
         assert share_of_even(answer) == 0.0

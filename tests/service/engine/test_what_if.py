@@ -92,10 +92,10 @@ def ranking() -> Ranking:
 
 def test_unknown_items_are_named_and_users_without_taste_get_popular_items(ranking: Ranking) -> None:
     answer = asked(ranking, user="u0", ratings=[("i1", 5.0), ("nowhere", 3.0)])
-    assert (answer.personalized, answer.warnings) == (True, ["1 rated items are unknown"])
+    assert (answer.personalized, answer.warnings) == (True, ["unknown items in ratings: 'nowhere'"])
     answer = asked(ranking, user="stranger", ratings=[("nowhere", 3.0), ("i1", None)])
     assert (answer.user, answer.personalized, answer.fallback) == ("stranger", False, "popular")
-    assert "1 rated items are unknown" in answer.warnings
+    assert "unknown items in ratings: 'nowhere'" in answer.warnings
     with pytest.raises(UnknownUser):
         asked(ranking, user="stranger", ratings=[("nowhere", 3.0)], fallback="none")
     of_u0 = [(one.item, None) for one in asked(ranking, user="u0", include_seen=True).items]

@@ -1728,6 +1728,7 @@ export interface components {
          *         Attributes:
          *             kind: `train`, `forget` or `lists`.
          *             name, shadow: the name of the model, and whether it becomes a shadow.
+         *             params: hyperparameters over the defaults; of `lists`, the body that was sent.
          *             state: `activating` while this process does not yet serve the promoted version.
          *             progress: 0 to 1.
          *             metrics: of the last epoch; after the end, of the held-out pairs.

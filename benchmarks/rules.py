@@ -1,4 +1,4 @@
-"""`python -m benchmarks rules`: what rules cost the engine beside a plain list of one user, on the host."""
+"""`python -m benchmarks rules`: what rules and exploration cost the engine beside a plain list, on the host."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ RULES: dict[str, dict[str, Any]] = {
     "max_per": {"max_per": MAX_PER},
     "diversity": {"diversity": DIVERSITY},
     "2 boosts and all others": {"boosts": BOOSTS[:2], "pins": PINS, "max_per": MAX_PER, "diversity": DIVERSITY},
+    "explore": {"explore": 0.1},
+    "explore and 1 boost": {"explore": 0.1, "boosts": BOOSTS[:1]},
 }
 
 

@@ -96,7 +96,7 @@ def rules(
     n_factors: Annotated[int, typer.Option(help="Number of factors F.")] = 64,
     json: Json = False,
 ) -> None:
-    """Milliseconds of a list with boosts, pins, a limit per tag and diversity, beside a plain one, on the host."""
+    """Milliseconds of a list with boosts, pins, max_per, diversity or exploration, beside a plain one, on the host."""
     from benchmarks import rules as table
 
     show(list(table.run(items, n_factors)), json)

@@ -50,9 +50,10 @@ def run(settings: Settings) -> int:
     tuning.limit_arenas()
     tuning.limit_blas()
     n_fronts = parent.n_fronts(settings)
-    for one in settings.each():
-        with contextlib.suppress(CorruptLiveFile):  # the parts that need the file report it
-            live_versions.check_defaults(one.data, one.default_models)
+    data_sets = settings.each()
+    with contextlib.suppress(CorruptLiveFile):  # the parts that need the file report it
+        for one in data_sets:
+            live_versions.check_defaults([each.data for each in data_sets], one.default_models)
     with listening(settings) as listener:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)

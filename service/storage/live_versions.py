@@ -132,20 +132,28 @@ def check_listed(live: Live, name: str) -> None:
         raise UnknownModel(f"Invalid model: expected the name of a live one or a shadow ({known}), got {name[:64]!r}")
 
 
-def check_defaults(data: Path, names: Collection[str]) -> None:
+def check_defaults(folders: Collection[Path], names: Collection[str]) -> None:
     """Check the names of `default_models` against the models of a service that has some; a new one has no names yet.
 
-    A name counts that has a snapshot: it may have been ended, and may become live again.
+    A name counts that has a snapshot: it may have been ended, and may become live again. So does that of another data
+    set, as a setting counts for all of them.
+
+    Args:
+        folders: DATA of each data set.
+        names: the setting of one of them.
 
     Raises:
         InvalidSetting: one is neither that of an algorithm nor that of a model.
         CorruptLiveFile: see `read_all`.
     """
-    live = read_all(data)
+    live = [read_all(data) for data in folders]
+    known = set(ALGORITHMS).union(*(one.versions for one in live))
     for name in names:
-        is_known = name in ALGORITHMS or name in live.versions or snapshot.versions(data / "snapshots", name)
-        if live.versions and not is_known:
-            own = ", ".join(sorted(live.versions.keys() - live.shadows)) or "there is none"
+        is_known = name in known or any(snapshot.versions(data / "snapshots", name) for data in folders)
+        if any(one.versions for one in live) and not is_known:
+            own = (
+                ", ".join(sorted(set().union(*(one.versions.keys() - one.shadows for one in live)))) or "there is none"
+            )
             raise InvalidSetting(
                 f"Invalid default_models: expected names of live models ({own}) or algorithms"
                 f" ({', '.join(sorted(ALGORITHMS))}), got {name!r}"

@@ -96,14 +96,14 @@ def test_shadows_are_live_and_told_apart(tmp_path: Path) -> None:
 
 
 def test_default_models_are_names_of_models(tmp_path: Path) -> None:
-    live_versions.check_defaults(tmp_path, ["home-b"])  # nothing is trained yet, so no name can be wrong
+    live_versions.check_defaults([tmp_path], ["home-b"])  # nothing is trained yet, so no name can be wrong
     for name in ("home-a", "dark", "ended"):
         (tmp_path / "snapshots" / f"{name}{SUFFIX}").mkdir(parents=True)
         live_versions.activate(tmp_path, name, f"{name}{SUFFIX}", shadow=name == "dark")
     live_versions.end(tmp_path, "ended")
-    live_versions.check_defaults(tmp_path, ["als", "home-a", "ended", "dark"])
+    live_versions.check_defaults([tmp_path / "other", tmp_path], ["als", "home-a", "ended", "dark"])
     with pytest.raises(InvalidSetting, match=r"expected names of live models \(home-a\) or algorithms .*got 'home-b'"):
-        live_versions.check_defaults(tmp_path, ["als", "home-b"])
+        live_versions.check_defaults([tmp_path], ["als", "home-b"])
 
 
 def test_every_altered_byte_of_a_file_with_shadows_is_noticed(tmp_path: Path) -> None:

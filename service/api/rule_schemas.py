@@ -16,6 +16,7 @@ from service.errors import InvalidRequest
 from service.half_lives import seconds_of
 from service.limits import MAX_RATING
 
+MAX_LEVELS = 40  # numbers of ratings that `explore` ranks apart, times the classes of boosts: each is a ranking
 BY = 1.0  # how much a showing lowers an item at first, in units of the score
 Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
 
@@ -113,6 +114,12 @@ def check_rules(query: Recommend) -> Recommend:
     if query.cursor is not None and (query.pins or query.max_per is not None or query.diversity):
         # They hold for the list from its beginning, which is not made again for a later page.
         raise InvalidRequest("Invalid cursor: expected none beside pins, max_per or diversity; page by offset instead")
+    most_below = MAX_LEVELS >> len(query.boosts)
+    if query.explore and query.boosts and query.explore_below > most_below:
+        raise InvalidRequest(
+            f"Invalid explore_below: expected at most {most_below} beside {len(query.boosts)} boosts, got"
+            f" {query.explore_below}; each number below is ranked for each combination of boosts"
+        )
     length = query.offset + query.n
     if has_rules(query) and length > MAX_LENGTH:
         raise InvalidRequest(

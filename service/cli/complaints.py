@@ -31,6 +31,8 @@ def exit_code(error: Exception) -> int | None:
 
 def message(error: Exception) -> str:
     """The error as one line for people."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"Invalid {error.filename}: {error.strerror}"
     return "; ".join(map(_refused, error.errors())) if isinstance(error, ValidationError) else str(error)
 
 

@@ -106,7 +106,7 @@ def within(classes: list[BoostClass], base: Eligible) -> list[BoostClass]:
             shared = min(len(eligible.bits), len(base.bits))
             own = _eligible(eligible.bits[:shared] & base.bits[:shared])
         if own.count:
-            found.append(BoostClass(own, boost))
+            found.append(BoostClass(base if own.count == base.count else own, boost))  # a device knows it by object
     return found or [NO_CLASS]
 
 

@@ -87,6 +87,18 @@ def test_a_diverse_list_has_more_genres(service: Service) -> None:
     assert by_query == diverse
 
 
+def test_places_for_exploration_go_with_rules(service: Service) -> None:
+    boost = {"filter": {"tag": "genre", "in": ["western"]}, "add": 0.5}
+    body = {"n": 6, "explore": 0.5, "explore_below": 20, "boosts": [boost], "max_per": {"tag": "genre", "n": 3}}
+    found = lines(service, {**body, "pins": [{"item": "unrated", "at": 1}]})
+    assert [line.get("source") for line in found].count("explore") in (2, 3)
+    assert found[0]["source"] == "pin"
+    assert all(line["boost"] == 0.5 * (genre(line) == "western") for line in found[1:])
+    refused = service.client.post(f"/recommend/{USER}", json={**body, "boosts": [boost] * 2})
+    assert refused.status_code == 422
+    assert "Invalid explore_below: expected at most 10 beside 2 boosts, got 20" in refused.json()["detail"]
+
+
 def test_a_scenario_holds_rules_for_every_user(service: Service) -> None:
     rules = {"n": 5, "pins": [{"item": "unrated", "at": 1}], "max_per": {"tag": "genre", "n": 1}, "diversity": 0.2}
     written = service.client.put("/admin/scenarios/home", json=rules).json()["stream_id"]

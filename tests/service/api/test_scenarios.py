@@ -57,7 +57,7 @@ def test_a_scenario_is_put_replaced_listed_and_removed(app):
         ({"wait_for": "1-0"}, "Invalid body.wait_for: expected no such name"),
         ({"scenario": "other"}, "Invalid body.scenario: expected no such name"),
         ({"users": ["u1"]}, "Invalid body.users: expected no such name"),
-        ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected one of all, any, not"),
+        ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected in beside tag, got tag alone"),
     ],
 )
 def test_a_bad_body_is_refused_when_it_is_put(app, body, detail):
@@ -119,7 +119,10 @@ def test_a_refusal_names_the_scenario(app):
     ("rules", "detail"),
     [
         ({"boosts": [{"add": 1}]}, "body.boosts.0.filter: expected"),
-        ({"boosts": [{"filter": {"tag": "parity", "in": []}, "add": 1}]}, "body.boosts.0.filter: expected one of all"),
+        (
+            {"boosts": [{"filter": {"tag": "parity", "in": []}, "add": 1}]},
+            "body.boosts.0.filter: expected a list of texts as in, got an empty one",
+        ),
         (
             {"boosts": [{"filter": {"tag": "parity", "in": ["odd"]}, "add": "much"}]},
             "body.boosts.0.add: expected a number",
@@ -137,8 +140,12 @@ def test_a_refusal_names_the_scenario(app):
         ({"diversity": 1.5}, "body.diversity: expected at most 1.0, got 1.5"),
         ({"pins": [{"item": "i0", "at": 1}], "cursor": ""}, "cursor: expected none beside pins, max_per or diversity"),
         (
-            {"diversity": 0.5, "explore": 0.1},
-            "explore: expected none beside boosts, rotate, pins, max_per or diversity",
+            {
+                "boosts": [{"filter": {"tag": "parity", "in": ["even"]}, "add": 1}] * 2,
+                "explore": 0.1,
+                "explore_below": 11,
+            },
+            "explore_below: expected at most 10 beside 2 boosts, got 11",
         ),
         (
             {"diversity": 0.5, "offset": 991},

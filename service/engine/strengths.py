@@ -76,7 +76,10 @@ class Strengths:
         pairs = batch.users.astype(np.int64) << 32 | batch.items
         order = np.argsort(pairs)
         ordered = pairs[order]
-        are_new = np.append(True, ordered[1:] != ordered[:-1])[: len(pairs)]
+        are_new = np.ones(len(pairs), dtype=np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=are_new[1:])
+        if are_new.all():
+            return self._sums_of(batch.users, batch.items)
         pair_of, firsts = np.empty(len(pairs), dtype=np.int64), order[are_new]
         pair_of[order] = np.cumsum(are_new) - 1
         users, items = batch.users[firsts], batch.items[firsts]

@@ -96,7 +96,7 @@ def listing(settings: Settings, job: Job, version: str, lock: FileLock, *, serve
         "job": job["id"],
         "version": version,
         "watermark": job["watermark"],
-        "query": job["query"],
+        "query": job.get("query", job["params"]),  # the latter of a job that an older version has queued
         "events": settings.events,
         "half-lives": settings.half_lives,
         "backend": settings.backend,

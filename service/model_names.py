@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpu.algorithms import ALGORITHMS
+
 MAX_NAME_LENGTH = 40  # characters
 NAME = re.compile(r"[a-z][a-z0-9-]*")  # older files have longer names
 RESERVED = "sha256", "shadows", "popularity"  # keys of live.json, and what models are compared with
@@ -13,3 +15,11 @@ def may_be_name(text: str) -> bool:
     """Whether some model could be live under `text`."""
     is_short = len(text) <= MAX_NAME_LENGTH and not text.endswith("-")
     return is_short and NAME.fullmatch(text) is not None and text not in RESERVED
+
+
+def check_model_names(value: list[str]) -> list[str]:
+    """The setting `default_models`, if models can have these names."""
+    for name in value:
+        if name not in ALGORITHMS and not may_be_name(name):
+            raise ValueError(f"Invalid default_models: expected names of models, got {name[:80]!r}")
+    return value

@@ -21,7 +21,6 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gpu.algorithms import ALGORITHMS
 from gpu.backend import BackendName
 from gpu.params import Values
 from service import data_sets, environment
@@ -35,7 +34,7 @@ from service.half_lives import DEFAULT as DEFAULT_HALF_LIVES
 from service.half_lives import parse_half_lives
 from service.key_settings import KEY_NAMES, Keys, check_keys_differ
 from service.keyspace import Keyspace
-from service.model_names import may_be_name
+from service.model_names import check_model_names
 from service.rating_scale import Scale, check_scale, parse_scale
 
 AppendFsync = Literal["always", "everysec"]
@@ -215,6 +214,7 @@ class Settings(BaseSettings):
         return value
 
     _check_redis = field_validator("redis")(check_redis)
+    _check_models = field_validator("default_models")(check_model_names)
     _check_networks = field_validator("trusted_proxies", "webhook_networks")(check_networks)
     _check_origins = field_validator("cors_origins")(check_origins)
     _check_scale = field_validator("rating_scale")(check_scale)
@@ -232,14 +232,6 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
-    @field_validator("default_models")
-    @classmethod
-    def _check_models(cls, value: list[str]) -> list[str]:
-        for name in value:
-            if name not in ALGORITHMS and not may_be_name(name):
-                raise ValueError(f"Invalid default_models: expected names of models, got {name[:80]!r}")
-        return value
 
     def check_exposure(self) -> None:
         """Check that the service may listen on `host`.

@@ -63,8 +63,8 @@ clients: $(VENV)/dev $(VENV)/clients/made clients/typescript/node_modules/made #
 
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv
-	$(LOCK) pyproject.toml --extra traces --output-file locks/cpu.txt
-	$(LOCK) pyproject.toml --extra traces --extra gpu --output-file locks/gpu.txt
+	$(LOCK) pyproject.toml --extra traces --extra registry --output-file locks/cpu.txt
+	$(LOCK) pyproject.toml --extra traces --extra registry --extra gpu --output-file locks/gpu.txt
 	echo hatchling | $(LOCK) - --output-file locks/build.txt
 	printf 'cyclonedx-bom\npip-audit\nsigstore\n' | $(LOCK) - --output-file locks/supply.txt
 	$(BIN)/python -m deploy.licenses

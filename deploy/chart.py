@@ -19,6 +19,7 @@ OF_TEMPLATES = frozenset(
         "port",
         "data",
         "redis",
+        "store",
         "worker",
         "api_key",
         "admin_key",
@@ -70,7 +71,12 @@ VALUES = (
     Value("keys.write", "", "NEARFIELD_WRITE_KEY."),
     Value("settings", {}, "Settings of the service by their names (docs/operations.md), for example `max_n: 50`."),
     Value("dataSetSettings", {}, "Own settings of further data sets, by name of the data set, then of the setting."),
-    Value("api.replicas", 2, "Processes that answer. Several nodes need a volume with ReadWriteMany.", POSITIVE),
+    Value(
+        "api.replicas",
+        2,
+        "Processes that answer. Several nodes need a store, or a volume with ReadWriteMany.",
+        POSITIVE,
+    ),
     Value("api.gpus", 0, "GPUs of each replica.", COUNT),
     Value(
         "api.preStopSeconds", 10, "Seconds for balancers to send elsewhere before the service is told to stop.", COUNT
@@ -103,6 +109,17 @@ VALUES = (
         "ReadWriteOnce",
         "ReadWriteOnce keeps api and trainer on one node. ReadWriteMany needs working flock and rename.",
         {"enum": ["ReadWriteOnce", "ReadWriteMany"]},
+    ),
+    Value(
+        "store.url",
+        "",
+        "NEARFIELD_STORE, such as s3://BUCKET/PREFIX: each replica then has a folder of its own, on any node.",
+        {"pattern": "^((s3|gs|az)://.+)?$"},
+    ),
+    Value(
+        "store.existingSecret",
+        "",
+        "Secret whose entries become variables of api and trainer, such as AWS_ACCESS_KEY_ID and AWS_REGION.",
     ),
     Value(
         "redis.enabled", True, "Whether the chart runs a Redis; else give redis.url, or redis-url in existingSecret."

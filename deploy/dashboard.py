@@ -48,7 +48,7 @@ ROWS = {
         "webhook_attempts",
     ),
     "Data": ("users", "items", "ratings", "users_forgotten", "items_hidden", "items_available"),
-    "Storage": ("archiver_lag_seconds", "archiver_pending_ratings", "rating_log_damaged"),
+    "Storage": ("archiver_lag_seconds", "archiver_pending_ratings", "rating_log_damaged", "store_age_seconds"),
     "Machine": ("device_bytes", "spans_dropped"),
 }
 # Labels by which a series is split; the others are added up.

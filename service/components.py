@@ -7,21 +7,26 @@ import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Protocol
 
 import structlog
 
 from service import data_sets, threads
 from service.engine import compilation
+from service.errors import ServiceError
 from service.jobs.jobs import Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.metrics import Metrics, count_dropped_spans
 from service.settings import Settings
 from service.storage import files, live_versions, sealed_file
+from service.storage.archiver import Archiver
 from service.storage.events import StreamId
+from service.storage.publisher import OWNER_FILE, Publisher
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import url_of
 from service.storage.signing_key import KEY_FILE
+from service.storage.store_head import HEAD_FILE, store_of
 from service.storage.stream import Stream
 from service.webhooks.deliverer import Deliverer
 from service.webhooks.deliveries import Deliveries
@@ -30,12 +35,20 @@ from service.webhooks.webhooks import Webhooks
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
     "ratings", "redis", "snapshots", "work", "exports", ".lock",
-    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE,
+    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, HEAD_FILE, OWNER_FILE,
 ))  # fmt: skip
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds
+RETRY_S = 2.0  # seconds between two attempts to reach the store at the start of a worker
 
 _log = structlog.get_logger(__name__)
+
+
+class _Part(Protocol):
+    """What has a thread."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Components:
@@ -86,6 +99,11 @@ class Components:
         self._loop = asyncio.get_running_loop()
         files.close_to_others(self.settings.data, OURS)
 
+    def _run_part(self, part: _Part) -> None:
+        """Start a part with a thread, which ends with all others."""
+        part.start()
+        self._stop_together(part.stop)
+
     def _stop_together(self, stop: Callable[[], None]) -> None:
         """Register a thread's `stop`. All run at once, because each may wait for Redis, the disk or the engine."""
         self._together.append(stop)
@@ -104,29 +122,69 @@ class Components:
         self._to_stop.callback(self._deliveries.close)
         self.webhooks = Webhooks(self.settings.data, self.settings.webhook_networks, self._deliveries)
 
-    def _start_supervisor(self) -> None:
-        """Start what supervises jobs, and what tells webhooks their ends."""
+    def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
+        """Start what supervises jobs, and what tells webhooks their ends; `settle`: see `Supervisor`."""
         parts = self._table, self._stream, self._rating_log, self.metrics
-        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread, serves=self.serves)
-        supervisor.start()
-        self._stop_together(supervisor.stop)
+        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread, settle, serves=self.serves)
+        self._run_part(supervisor)
         jobs = Jobs(self._table, self._stream, self.settings.data)
         deliverer = Deliverer(self.settings, jobs, self._deliveries, self.metrics, self._fail_from_thread)
-        deliverer.start()
-        self._stop_together(deliverer.stop)
+        self._run_part(deliverer)
 
 
 class Worker(Components):
-    """`nearfield worker`: runs jobs for a service that shares DATA and Redis."""
+    """`nearfield worker`: runs jobs for a service that shares DATA and Redis, or follows the store of this process.
+
+    With a store it archives, too, and publishes DATA.
+    """
 
     serves = False
+    _preparing: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Start to take jobs; Redis may start later."""
+    async def start(self, *, take_over: bool = False) -> None:
+        """Start to take jobs; Redis and store may start later.
+
+        Args:
+            take_over: see `Publisher.prepare`.
+
+        Raises:
+            DataInUse: there is a store, and another process holds DATA.
+        """
         self._prepare_data()
         compilation.check_cache()
+        if self.settings.store is not None:
+            self._to_stop.callback(files.DataLock(self.settings.data).release)
         self._open_stream()
-        self._start_supervisor()
+        if self.settings.store is None:
+            self._start_supervisor()
+        else:
+            parts = self.settings.data, self._stream, self._rating_log, self._fail_from_thread
+            publisher = Publisher(store_of(self.settings), *parts)
+            self._preparing = asyncio.create_task(self._publish(publisher, take_over=take_over))
+
+    async def stop(self) -> None:
+        """See `Components.stop`."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+        await super().stop()
+
+    async def _publish(self, publisher: Publisher, *, take_over: bool) -> None:
+        """Start to archive, publish and take jobs when DATA has all that the store has."""
+        reported = ""
+        while True:
+            try:
+                await asyncio.to_thread(publisher.prepare, take_over=take_over)
+                break
+            except (ServiceError, OSError) as error:
+                if str(error) != reported:
+                    _log.error("the worker waits: it cannot publish", error=str(error))
+                reported = str(error)
+                await asyncio.sleep(RETRY_S)
+        archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread, publisher)
+        self._run_part(archiver)
+        self._run_part(publisher)
+        self._start_supervisor(publisher.settle)
+        _log.info("the worker publishes its folder", store=publisher.url)
 
 
 async def _in_thread(stop: Callable[[], None], timeout_s: float) -> None:

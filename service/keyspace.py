@@ -41,6 +41,11 @@ class Keyspace(NamedTuple):
         return f"{self.prefix}:signing"
 
     @property
+    def publisher(self) -> str:
+        """The folder whose worker publishes the log to a store."""
+        return f"{self.prefix}:publisher"
+
+    @property
     def never(self) -> str:
         """A key that never exists."""
         return f"{self.prefix}:never"

@@ -39,7 +39,7 @@ from service.operations import (
 )
 from service.runtime import Runtime
 from service.scrape import Scrape
-from service.storage import live_versions
+from service.storage import follower, live_versions
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
 
 
@@ -75,6 +75,18 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
     ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
     EndModel: lambda runtime, asked: _end_model(runtime, asked.model),
+}
+
+
+# Operations that change files which a replica that follows a store cannot give to the others, and what to do instead.
+_DEPLOY = "use `nearfield deploy` on the machine of `nearfield worker`, with the worker's folder"
+_WITHOUT = "it is not available with NEARFIELD_STORE"
+_OF_ALL: dict[type, tuple[str, str]] = {
+    ActivateModel: ("another version", _DEPLOY),
+    EndModel: ("the end of a model", _WITHOUT),
+    MakeWebhook: ("a webhook", _WITHOUT),
+    RemoveWebhook: ("the removal of a webhook", _WITHOUT),
+    SubmitLists: ("lists of all users", _WITHOUT),
 }
 
 
@@ -131,6 +143,8 @@ class LocalServing:
         self._runtime.new_ids.check((), set(items))
 
     async def _perform(self, operation: Operation) -> Any:
+        if (refused := _OF_ALL.get(type(operation))) is not None:
+            follower.refuse(self.settings, *refused)
         call = _CALLS.get(type(operation))
         if call is not None:
             return await self._runtime.blocking(call, self._runtime, operation)

@@ -301,6 +301,11 @@ class Metrics:
             "Ratings that were read from the stream and are not in the log yet.",
             registry=registry,
         )
+        self.store_age_seconds = Gauge(
+            "nearfield_store_age_seconds",
+            "Time since DATA was last equal to a store; 0: none.",
+            registry=registry,
+        )
         self.connections = Gauge("nearfield_connections", "Open connections.", registry=registry)
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.spans_dropped = Counter(

@@ -22,7 +22,7 @@ from service.jobs import cluster
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
-from service.storage import live_versions
+from service.storage import follower, live_versions, publisher
 
 SWITCH_INTERVAL_S = 0.0005  # seconds until a waiting thread asks for the GIL; a longer interval delays reads
 PRIVATE = 0o077  # umask: no other user can read or lock files of this process and its children
@@ -34,12 +34,13 @@ def run(settings: Settings) -> int:
     Raises:
         InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files;
             or a data set has a setting that cannot be used; or `default_models` names none of its models; or traces
-            are on and cannot be sent.
+            are on and cannot be sent; or a store is set and cannot be followed.
         DataInUse: another process holds the data folder.
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
+    follower.check(settings)
     if settings.worker:
         cluster.check(settings)
     traces.check(settings)
@@ -62,19 +63,25 @@ def run(settings: Settings) -> int:
             return event_loop.run(_serve(runtime, Server(application(LocalServing(runtime))), listener))
 
 
-def run_worker(settings: Settings) -> int:
+def run_worker(settings: Settings, *, take_over: bool = False) -> int:
     """Supervise the trainings of all data sets until SIGTERM or SIGINT; exit status as for `run`.
 
+    Args:
+        settings: of the worker.
+        take_over: see `Publisher.prepare`; needs a store.
+
     Raises:
-        InvalidSetting, ClusterUnavailable: the cluster, traces, or a setting of a data set cannot be used.
+        InvalidSetting, ClusterUnavailable: the cluster, traces, the store, or a setting of a data set cannot be used.
+        DataInUse: there is a store, and another process holds the data folder.
     """
     cluster.check(settings)
+    publisher.check(settings)
     traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
     with traces.running(settings, "worker"):
-        return event_loop.run(_work(settings.each()))
+        return event_loop.run(_work(settings.each(), take_over))
 
 
 async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> int:
@@ -94,12 +101,12 @@ async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> i
     return _status(runtime)
 
 
-async def _work(data_sets: Sequence[Settings]) -> int:
+async def _work(data_sets: Sequence[Settings], take_over: bool) -> int:
     stopped = asyncio.Event()
     stop = event_loop.on_stop(stopped.set)
     workers = [Worker(settings, stop) for settings in data_sets]
     for worker in workers:
-        await worker.start()
+        await worker.start(take_over=take_over)
     print("nearfield worker is ready", flush=True)  # noqa: T201 (the promised line)
     try:
         await stopped.wait()

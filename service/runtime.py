@@ -12,6 +12,7 @@ import structlog
 from gpu import backend
 from service.blocking_calls import BlockingCalls
 from service.components import Components
+from service.engine import following
 from service.engine.engine import Engine
 from service.engine.fairness import Client
 from service.engine.history import History
@@ -33,12 +34,13 @@ from service.errors import (
 from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.settings import Settings
-from service.statistics import Statistics, watch, watch_device
+from service.statistics import Statistics, watch, watch_archiver, watch_device
 from service.storage import live_versions, signing_key
 from service.storage.archiver import Archiver
 from service.storage.catching_up import archive_up_to
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
+from service.storage.follower import Follower
 from service.storage.redis_server import RedisServer
 from service.storage.remote_archiver import RemoteArchiver
 from service.writes import Writes
@@ -86,8 +88,9 @@ class Runtime(Components):
         settings = self.settings
         self._prepare_data()
         server = None
-        if settings.redis is None and not settings.data_set:  # replicas with a configured Redis may share the folder
+        if settings.store or (settings.redis is None and not settings.data_set):  # else replicas may share the folder
             self._to_stop.callback(DataLock(settings.data).release)
+        if settings.redis is None and not settings.data_set:
             server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
             self._stop_later(server.stop)
         self._server = server
@@ -123,12 +126,8 @@ class Runtime(Components):
         obstacle, damage = self._archiver.obstacle, self._archiver.damage
         if not readiness.ready or (obstacle is None and damage is None):
             return readiness
-        reason = (
-            f"the rating log is damaged: {damage}"
-            if obstacle is None
-            else f"the rating log cannot be written: {obstacle}"
-        )
-        return Readiness(False, reason, readiness.fraction)
+        reason = f"is damaged: {damage}" if obstacle is None else f"cannot be written: {obstacle}"
+        return Readiness(False, f"the rating log {reason}", readiness.fraction)
 
     @property
     def _can_answer(self) -> Readiness:
@@ -241,21 +240,26 @@ class Runtime(Components):
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
         self._stop_together(engine.stop)
-        learner = Learner(engine, self._stream, self._rating_log)
-        learner.start()
-        self._stop_together(learner.stop)
-        self._archiver = self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
+        self._archiver = self._archiver_of(engine)
+        self._run_part(Learner(engine, self._stream, self._rating_log, self._archiver.wait))
         self.traces = engine.traces
         self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
-        self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
-        self.metrics.rating_log_damaged.set_function(lambda: float(self._archiver.damage is not None))
-        self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
+        watch_archiver(self._archiver, self.metrics)
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
         self.hotswap.trace.cause = self.jobs.trace_of
+
+    def _archiver_of(self, engine: Engine) -> Archiver | RemoteArchiver | Follower:
+        """What archives, or copies the log of the process that does."""
+        if self.settings.store is None:
+            return self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
+        parts = self._rating_log, engine, self.metrics, self._fail_from_thread
+        follower = following.start(self.settings, *parts)
+        self._stop_together(follower.stop)
+        return follower
 
     async def _boot(self, server: RedisServer | None) -> None:
         try:
@@ -319,10 +323,8 @@ class Runtime(Components):
 
     def _start_writers(self) -> None:
         """Start hot swap; and archiver and supervisor, if no other process has them."""
-        self.hotswap.start()
-        self._stop_together(self.hotswap.stop)
+        self._run_part(self.hotswap)
         if isinstance(self._archiver, Archiver):
-            self._archiver.start()
-            self._stop_together(self._archiver.stop)
+            self._run_part(self._archiver)
             if self.settings.worker:
                 self._start_supervisor()

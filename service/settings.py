@@ -55,6 +55,9 @@ class Settings(BaseSettings):
         description="Names of further data sets, comma-separated, each with all routes behind /d/NAME/.",
     )
     redis: str | None = Field(None, description="Redis URL (redis://, rediss://, unix://). Unset: an embedded server.")
+    store: str | None = Field(
+        None, description="URL (s3://…, gs://…, file:///…) of a store that `worker` fills and `serve` follows."
+    )
     appendfsync: AppendFsync = Field(
         "always", description="Weakest fsync policy at which a rating is acknowledged; everysec can lose one second."
     )

@@ -16,9 +16,12 @@ from service.engine.history import History
 from service.engine.shelf import n_available
 from service.metrics import Metrics
 from service.storage import version_names
+from service.storage.archiver import Archiver
 from service.storage.events import StreamId
+from service.storage.follower import Follower
 from service.storage.log_size import LogSize
 from service.storage.rating_log import RatingLog
+from service.storage.remote_archiver import RemoteArchiver
 from service.storage.stream import Stream
 
 
@@ -140,6 +143,13 @@ def watch(history: History, metrics: Metrics) -> None:
     metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
     metrics.items_available.set_function(lambda: n_available(history))
     metrics.ratings.set_function(lambda: history.table.n_ratings)
+
+
+def watch_archiver(archiver: Archiver | RemoteArchiver | Follower, metrics: Metrics) -> None:
+    """Show the state of what archives, or copies the log, as metrics."""
+    metrics.archiver_lag_seconds.set_function(lambda: archiver.lag_s)
+    metrics.rating_log_damaged.set_function(lambda: float(archiver.damage is not None))
+    metrics.archiver_pending_ratings.set_function(lambda: archiver.n_pending)
 
 
 def watch_device(backend: Backend, metrics: Metrics) -> None:

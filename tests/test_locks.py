@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 WANTED = {
     "build": PROJECT["build-system"]["requires"],
-    "cpu": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["traces"]],
+    "cpu": [*PROJECT["project"]["dependencies"], *EXTRAS["traces"], *EXTRAS["registry"]],
     "supply": ["cyclonedx-bom", "pip-audit", "sigstore"],
 }
-WANTED["gpu"] = [*WANTED["cpu"], *PROJECT["project"]["optional-dependencies"]["gpu"]]
+WANTED["gpu"] = [*WANTED["cpu"], *EXTRAS["gpu"]]
 INSTALLED = pytest.mark.skipif(
     importlib.util.find_spec("opentelemetry") is None or importlib.util.find_spec("opentelemetry.sdk") is None,
     reason="the extra traces, which the images have, is not installed",

@@ -86,12 +86,19 @@ def serve(
 
 
 @app.command(short_help="Run trainings for a service.")
-def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
-    """Run the trainings of a service in separate processes; needs the same DIR and Redis."""
+def worker(
+    data: Data = None,
+    redis: Redis = None,
+    backend: Place = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With a store: the folder that was published before is lost.")
+    ] = False,
+) -> int:
+    """Run the trainings of a service in separate processes; needs the same Redis, and the same DIR or store."""
     settings = arguments.settings({"data": data, "redis": redis, "backend": backend})
     from service.process import run_worker
 
-    return run_worker(settings)
+    return run_worker(settings, take_over=take_over)
 
 
 @app.command(

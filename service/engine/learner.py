@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -29,9 +30,16 @@ class Learner:
         failure: the error that ended the thread, if not `stop`.
     """
 
-    def __init__(self, engine: Engine, stream: Stream, log: RatingLog) -> None:
-        """Prepare; `start` starts the thread. The engine must be running by then."""
-        self._engine, self._stream, self._rating_log = engine, stream, log
+    def __init__(
+        self, engine: Engine, stream: Stream, log: RatingLog, wait: Callable[[threading.Event], None] = lambda _: None
+    ) -> None:
+        """Prepare; `start` starts the thread. The engine must be running by then.
+
+        Args:
+            engine, stream, log: of the service.
+            wait: returns when the log can be read, or when the event is set.
+        """
+        self._engine, self._stream, self._rating_log, self._wait = engine, stream, log, wait
         self._replay_end: StreamId | None = None
         self._stopping = threading.Event()
         self._thread = PartThread("learner", self._run, engine.fail)
@@ -49,6 +57,7 @@ class Learner:
         try:
             rehearse_history()  # compile here and not on the engine thread
             self._engine.stages.report("kernels")
+            self._wait(self._stopping)
             self._engine.load(self._rating_log).result()
             self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
         except NotReady:

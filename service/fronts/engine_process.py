@@ -104,7 +104,7 @@ async def _announce(runtime: Runtime, endpoint: Endpoint, announcement: Announce
     """Print the line, after all data sets; of a further one, only prepare the process for its work."""
     while not (runtime.readiness.ready or runtime.failure):
         await asyncio.sleep(POLL_S)
-    while endpoint.n_connected < announcement.n_fronts + 1:  # and the archiver
+    while endpoint.n_connected < announcement.n_fronts + (runtime.settings.store is None):  # and the archiver
         await asyncio.sleep(POLL_S)
     await endpoint.ready()
     tuning.settle()

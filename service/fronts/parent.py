@@ -69,8 +69,9 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     for one, path in places:
         role = _without(listener, engine_process.run, one, path, announcement)
         engines.append(Child(_name("engine", one), one, role))
-        role = _without(listener, archiver_process.run, one, path)
-        archivers.append(Child(_name(archiver_process.NAME, one), one, role))
+        if settings.store is None:  # else the worker archives
+            role = _without(listener, archiver_process.run, one, path)
+            archivers.append(Child(_name(archiver_process.NAME, one), one, role))
     for number in range(n_fronts):
         role = functools.partial(front_process.run, of_front, listener, shared, number)
         fronts.append(Child(front_process.name_of(number), settings, role))

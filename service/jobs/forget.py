@@ -8,7 +8,7 @@ item factors stays until the next training, and the answer states this. The call
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ class Places(NamedTuple):
     log: RatingLog
     stream: Stream
     jobs: JobTable
+    settle: Callable[[], None]  # returns when the store, if there is one, has what the folder has, and no more
 
 
 def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterator[float]:
@@ -44,6 +45,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
             be rewritten.
         LockTimeout: another process holds the lock of a file.
         StreamUnavailable, LogUnavailable: Redis is gone, or no process archives the stream.
+        StoreUnavailable: the store is away.
     """
     if user:
         for one in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
@@ -53,6 +55,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         yield 0.2
         places.log.rewrite_without(user, position)
         places.log.remove_temporaries()
+        places.settle()
         yield 0.6
         places.jobs.drop_name(job_id, user)
     places.stream.clear_rejected()
@@ -68,6 +71,7 @@ def _trim(places: Places, position: StreamId) -> None:
     if (further := places.stream.repack()) is None:
         return
     archive_up_to(places.stream, places.log, further)
+    places.settle()
     places.stream.trim(further)
 
 

@@ -64,13 +64,14 @@ class Supervisor:
         log: RatingLog,
         metrics: Metrics,
         on_failure: Callable[[BaseException], None] = unheard,
+        settle: Callable[[], None] = lambda: None,
         *,
         serves: bool = False,
     ) -> None:
-        """Prepare; `start` starts the thread. See `PartThread` for `on_failure`, `training` for `serves`."""
+        """Prepare; `start` starts the thread. See `PartThread`, `forget.Places` and `training` for the last three."""
         self._serves = serves
         self._settings, self._table, self._stream, self._rating_log = settings, table, stream, log
-        self._metrics = metrics
+        self._metrics, self._settle = metrics, settle
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._retraining = Retraining(settings, log, Jobs(table, stream, settings.data))
         self._renewed_s = 0.0
@@ -273,7 +274,8 @@ class Supervisor:
     def _forget(self, job: Job) -> dict[str, str]:
         self._await_log(job)
         lock = self._lock(job, shared=False)
-        places = Places(self._settings.data, self._settings.root / "redis", self._rating_log, self._stream, self._table)
+        data, parts = self._settings.data, (self._rating_log, self._stream, self._table, self._settle)
+        places = Places(data, self._settings.root / "redis", *parts)
         steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
         helper("forget", functools.partial(_drain, steps, progress, lock))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import pyarrow as pa
 import structlog
 
 from service.backoff import Backoff
-from service.errors import CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
+from service.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
 from service.storage.events import BATCH_RATINGS, ZERO, Entry, StreamId, portions
 from service.storage.files import FileLock
 from service.storage.rating_log import RatingLog
@@ -34,6 +35,37 @@ LOCK = ".lock"
 _log = structlog.get_logger(__name__)
 
 
+class Keeper(Protocol):
+    """Knows from when on an entry may leave the stream."""
+
+    def check(self) -> None:
+        """Raise `Conflict` if this process must not archive."""
+        ...
+
+    def upto(self) -> StreamId:
+        """All entries up to this one may leave the stream. Raises what `check` raises."""
+        ...
+
+
+class OwnLog:
+    """A keeper without a store: what the log has may leave the stream."""
+
+    def __init__(self, stream: Stream, log: RatingLog) -> None:
+        self._stream, self._rating_log = stream, log
+
+    def check(self) -> None:
+        """See `Keeper.check`: if a worker publishes to a store, nobody else may archive."""
+        if self._stream.publisher() is not None:
+            raise Conflict(
+                "the worker that publishes to a store archives the ratings of this Redis; set NEARFIELD_STORE here too,"
+                " or, if no replica follows a store any more, delete nearfield:publisher"
+            )
+
+    def upto(self) -> StreamId:
+        """See `Keeper.upto`."""
+        return self._rating_log.last_id()
+
+
 class Archiver:
     """Reads entries that the log lacks, commits them in segments, then trims the stream and merges segments.
 
@@ -48,8 +80,16 @@ class Archiver:
         n_pending: ratings and items that were read from the stream and are not in the log yet.
     """
 
-    def __init__(self, stream: Stream, log: RatingLog, on_failure: Callable[[BaseException], None] = unheard) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        log: RatingLog,
+        on_failure: Callable[[BaseException], None] = unheard,
+        keeper: Keeper | None = None,
+    ) -> None:
+        """Prepare; `start` starts the thread. `on_failure`: see `PartThread`; `keeper`: default `OwnLog`."""
         self._stream, self._rating_log = stream, log
+        self._keeper = keeper or OwnLog(stream, log)
         self._reader: StreamReader | None = None
         self._is_verified = False
         self._lock: FileLock | None = None
@@ -69,6 +109,9 @@ class Archiver:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Return when the log can be read, or when `stopping` is set: at once."""
 
     def stop(self) -> None:
         """Commit the rest of the stream if Redis and the disk work, and end."""
@@ -129,6 +172,8 @@ class Archiver:
 
     def _connected(self) -> StreamReader:
         """The reader; verifies the server before the first read and after every failure of Redis."""
+        if not self._is_verified:
+            self._keeper.check()
         if self._reader is None:
             self._rating_log.clean()
             self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
@@ -185,7 +230,7 @@ class Archiver:
         self._tidied_s = time.monotonic()
         if self._is_intact(merge=True):
             kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
-            self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
+            self._stream.trim(min(self._keeper.upto(), StreamId(max(kept_from_ms, 0), 0)))
 
     def _relieve(self) -> None:
         """Commit, and trim all that the log has, while Redis is close to its memory limit."""
@@ -196,7 +241,7 @@ class Archiver:
         if share >= HIGH_MEMORY_SHARE and self._stream.newest() > ZERO and self._is_intact(merge=False):
             self._commit()
             _log.warning("redis is close to its maxmemory: trimming all that the log has", share=round(share, 3))
-            self._stream.trim(self._rating_log.last_id())
+            self._stream.trim(self._keeper.upto())
 
     def _is_intact(self, *, merge: bool) -> bool:
         """Whether a check finds the log complete; merges segments if `merge`."""
@@ -233,7 +278,7 @@ class Archiver:
                 # answers 503.
                 if not isinstance(error, StreamUnavailable | VolatileServer):
                     self.obstacle = _message(error)
-                if isinstance(error, NewerEntry):  # release the lock: an upgraded process may be waiting for it
+                if isinstance(error, NewerEntry | Conflict):  # release the lock: the right process may wait for it
                     self._reader = None
                     self._release()
                 backoff.failed(error)

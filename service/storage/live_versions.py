@@ -111,6 +111,12 @@ def activate(
         _write(data, _with(live, name, version, shadow=shadow))
 
 
+def replace(data: Path, live: Live) -> None:
+    """Make these versions live and no others; raises `LockTimeout`, see `set_version`."""
+    with _locked(data):
+        _write(data, live)
+
+
 def end(data: Path, name: str) -> None:
     """Make no version live under `name`; its snapshots stay. It is on disk on return.
 

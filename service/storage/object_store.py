@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -105,6 +105,13 @@ class ObjectStore:
         folder = self._folder()
         return stores.LocalStore(folder) if folder.is_dir() else None
 
+    @property
+    def _has_store(self) -> bool:
+        """Whether there is one: not while the folder is missing, which somebody may make at any time."""
+        if self._store is None:
+            self._store = self._local(_library("obstore.store"))
+        return self._store is not None
+
     def _folder(self) -> Path:
         return Path(unquote(urlsplit(self.url).path))
 
@@ -150,9 +157,30 @@ class ObjectStore:
             self._put(name, parts(), chunk_size=part_bytes, use_multipart=n_bytes > part_bytes)
         return digest.hexdigest()
 
+    def names(self, prefix: str) -> list[str]:
+        """All files below `prefix`, in no order. Raises `StoreRefused` or `StoreUnavailable`."""
+        if not self._has_store:
+            return []
+        found: list[str] = []
+        with self._explained(prefix, "list"):
+            for part in self._library.list(self._store, prefix):
+                found += [one["path"] for one in part]
+        return found
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files, of which some may have gone already. Raises what `names` raises."""
+        for name in names:
+            with self._explained(name, "remove"), contextlib.suppress(FileNotFoundError):
+                self._library.delete(self._store, name)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether its folder exists; a store of another kind is reachable as far as is known here."""
+        return self._scheme != "file" or self._folder().is_dir()
+
     def _parts(self, name: str) -> Iterator[memoryview] | None:
         """The content of a file in parts; None if there is none."""
-        if self._store is None:
+        if not self._has_store:
             return None
         with self._explained(name, "read"):
             try:

@@ -66,6 +66,11 @@ class RatingLog:
         """Write a segment, see `SegmentFolder.write`; it is durable and listed on return."""
         return self._files.write(first, last, groups)
 
+    @property
+    def copying(self) -> SegmentFolder:
+        """For a folder that copies another one's segments: `take`, `keep_only` and `holds`."""
+        return self._files
+
     # --- reading
 
     def read(self, after: StreamId = ZERO, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 SILENT_S = 10.0  # seconds without a report after which no rating is acknowledged; a restart takes one
@@ -21,6 +22,9 @@ class RemoteArchiver:
         self._obstacle: str | None = None
         self._lag_s = 0.0
         self._heard_s = time.monotonic()
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Return when the log can be read, or when `stopping` is set: at once."""
 
     def report(self, obstacle: str | None, damage: str | None, lag_s: float, n_pending: int) -> None:
         """Take the present state."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 
@@ -51,7 +51,7 @@ class SegmentFolder:
         """All segments in order of first id; of two with the same first id the longer comes first."""
         segments = []
         for path in self.path.iterdir():
-            if span := _span_of(path.name):
+            if span := span_of(path.name):
                 segments.append(Segment(*span, path))
         return sorted(segments, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
 
@@ -164,24 +164,58 @@ class SegmentFolder:
             CorruptLog: the manifest is torn or altered; nothing was written.
         """
         name = f"{first.ms:016d}.{first.seq:08d}_{last.ms}.{last.seq}.parquet"
+        with self._written(name, lambda file: write_groups(file, groups)) as (temporary, written):
+            self._publish(temporary, name, written, replaced)
+        return Segment(first, last, self.path / name)
+
+    def take(self, name: str, expected: Sum, fetch: Callable[[IO[bytes]], object]) -> None:
+        """Add a segment of another copy of this log, or replace it by that copy's; it is durable on return.
+
+        Args:
+            name: of the segment.
+            expected: its sum.
+            fetch: writes its content to a file.
+
+        Raises:
+            CorruptLog: the content has another sum; nothing has changed.
+            OSError: the disk is full or broken; nothing has changed.
+        """
+        with self._written(name, fetch) as (temporary, written):
+            if written != expected:
+                raise _altered(Path(name), [expected], str(written))
+            self._publish(temporary, name, written, ())
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove the segments of other names: another copy of this log has not got them any more."""
+        self.remove([segment for segment in self.segments() if segment.path.name not in names])
+
+    def holds(self, name: str, expected: Sum, *, reads: bool) -> bool:
+        """Whether the file of a segment is there, as far as its size tells; `reads` compares its content, too."""
+        try:
+            with files.open_regular(self.path / name) as file:
+                return os.fstat(file.fileno()).st_size == expected.n_bytes and (not reads or Sum.of(file) == expected)
+        except FileNotFoundError:
+            return False
+
+    @contextlib.contextmanager
+    def _written(self, name: str, write: Callable[[IO[bytes]], object]) -> Iterator[tuple[Path, Sum]]:
+        """A new file on disk and its sum, for `_publish`; if the block fails, nothing is left of it."""
         temporary = self.path / f"{_TEMPORARY}{os.getpid()}-{name}"
         with FileLock.take(self.path / _LOCK, _LOCK_TIMEOUT_S, shared=True):
             try:
                 with temporary.open("wb") as file:
-                    write_groups(file, groups)
+                    write(file)
                     file.flush()
                     files.fsync(file.fileno())
-                self._publish(temporary, name, replaced)
+                with files.open_regular(temporary) as written:
+                    yield temporary, Sum.of(written)
             except BaseException:
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise
-        return Segment(first, last, self.path / name)
 
-    def _publish(self, temporary: Path, name: str, replaced: Iterable[str]) -> None:
+    def _publish(self, temporary: Path, name: str, written: Sum, replaced: Iterable[str]) -> None:
         """Rename the file to `name`, and list it instead of those that it replaces."""
-        with files.open_regular(temporary) as file:
-            written = Sum.of(file)
         with self._manifest.changing() as sums:
             if name in sums:
                 self._manifest.store({**sums, name: [*sums[name], written]})
@@ -208,11 +242,11 @@ class SegmentFolder:
 
 def _is_covered(name: str, segments: list[Segment]) -> bool:
     """Whether another segment spans `name`, which was merged into it."""
-    first, last = _span_of(name) or (ZERO, ZERO)
+    first, last = span_of(name) or (ZERO, ZERO)
     return any(segment.first <= first and segment.last >= last for segment in segments)
 
 
-def _span_of(name: str) -> tuple[StreamId, StreamId] | None:
+def span_of(name: str) -> tuple[StreamId, StreamId] | None:
     """First and last id in the name of a segment; None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:

@@ -5,6 +5,7 @@ nearfield:trimmed    string, the highest id that trimming has removed; written b
 nearfield:rejected   stream, bad entries under their original id, with the reason
 nearfield:commit     string, a position that a process has asked the archiver to commit
 nearfield:signing    string, the key that signs, see `service.storage.signing_key`
+nearfield:publisher  string, the folder whose worker publishes the log, see `service.storage.publisher`
 nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
 
 These are the names of the default data set (`service.keyspace`).
@@ -130,6 +131,14 @@ class Stream:
             key: bytes = self._client.get(self._keys.signing)
             return key
 
+    def publisher(self, proposed: str | None = None, *, replace: bool = False) -> str | None:
+        """The folder that publishes the log: `proposed`, if none does or with `replace`. Raises `StreamUnavailable`."""
+        with translated():
+            if proposed is not None:
+                self._client.set(self._keys.publisher, proposed, nx=not replace)
+            value = self._client.get(self._keys.publisher)
+        return None if value is None else text_of(value)
+
     def verify_run(self, run_id: str) -> None:
         """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).
 
@@ -232,15 +241,8 @@ class Stream:
         if upto <= self.trimmed_id():
             return
         with translated():
-            self._client.eval(
-                TRIM,
-                3,
-                self._keys.ratings,
-                self._keys.trimmed,
-                self._keys.never,
-                str(upto),
-                str(StreamId(upto.ms, upto.seq + 1)),
-            )
+            keys = self._keys.ratings, self._keys.trimmed, self._keys.never
+            self._client.eval(TRIM, len(keys), *keys, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
 
     def memory_share(self) -> float:
         """Share of its `maxmemory` that the server uses, 0 to 1 or slightly more; 0 without such a limit."""

@@ -44,6 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gpu": {**KEYS, "image": {"tag": "gpu"}, "api": {"gpus": 1, "replicas": 1}, "trainer": {"gpus": 2}},
     "own redis": KEYS | OWN_REDIS,
     "replicas": {**KEYS, "api": {"replicas": 5, "preStopSeconds": 30}, "data": {"accessMode": "ReadWriteMany"}},
+    "store": {**KEYS, "store": {"url": "s3://bucket/prefix", "existingSecret": "aws"}},
     "secret": {"existingSecret": "mine", "data": {"existingClaim": "mine"}},
     "all": {
         **KEYS,
@@ -91,6 +92,7 @@ def test_values_obey_the_schema_and_the_schema_is_one():
         {"api": {"replicas": 0}},
         {"redis": {"password": "with/slash"}},
         {"replicas": 3},
+        {"store": {"url": "file:///a/folder/of/one/pod"}},
     ],
     ids=json.dumps,
 )
@@ -209,6 +211,12 @@ def test_helm_renders_what_kubernetes_takes(case: str, tmp_path: Path):
     assert api["terminationGracePeriodSeconds"] >= delay + STOP_S + 5
     if case == "gpu":
         assert api["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
+    volumes = {pod["containers"][0]["name"]: pod["volumes"][0] for pod in pods if "volumes" in pod}
+    assert ("emptyDir" in volumes["api"]) is (case == "store")
+    assert "persistentVolumeClaim" in volumes["trainer"]
+    if case == "store":
+        assert api["containers"][0]["envFrom"] == [{"secretRef": {"name": "aws"}}]
+        assert "affinity" not in api
     if case == "all":
         variables = {one["name"]: one.get("value") for one in api["containers"][0]["env"]}
         assert variables["NEARFIELD_MAX_BODY_BYTES"] == str(4 << 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -69,12 +70,19 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        if not self._is_refused() and (content := self.server.objects.get(self._path)) is not None:
+        if "list-type" in parse_qs(urlsplit(self.path).query):
+            self._list()
+        elif not self._is_refused() and (content := self.server.objects.get(self._path)) is not None:
             first = self.headers.get("range", "bytes=0-").removeprefix("bytes=").split("-")[0]
             start = int(first) if "range" in self.headers else 0
             self._answer(206 if start else 200, content[start:])
         elif not self.wfile.closed and not self._answered:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+    def do_DELETE(self) -> None:
+        if not self._is_refused():
+            self.server.objects.pop(self._path, None)
+            self._answer(204, b"")
 
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"]))
@@ -87,11 +95,30 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.objects[self._path] = content
         self._answer(200, b"")
 
+    def _list(self) -> None:
+        """The objects of a bucket below a prefix; their names need no escapes."""
+        above = f"{self._path.rstrip('/')}/"
+        prefix = above + parse_qs(urlsplit(self.path).query).get("prefix", [""])[0]
+        found = "".join(
+            f"<Contents><Key>{path.removeprefix(above)}</Key><Size>{len(content)}</Size><ETag>e</ETag>"
+            "<LastModified>2024-01-01T00:00:00.000Z</LastModified></Contents>"
+            for path, content in list(self.server.objects.items())
+            if path.startswith(prefix)
+        )
+        if not self._is_refused():
+            self._answer(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>".encode())
+
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
+        sent = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self._is_refused():
             return
-        if "uploadId" in parse_qs(urlsplit(self.path).query):
+        if "delete" in parse_qs(urlsplit(self.path).query, keep_blank_values=True):
+            names = re.findall(r"<Key>(.*?)</Key>", sent.decode())
+            for name in names:
+                self.server.objects.pop(f"{self._path.rstrip('/')}/{name}", None)
+            deleted = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+            body = f"<DeleteResult>{deleted}</DeleteResult>"
+        elif "uploadId" in parse_qs(urlsplit(self.path).query):
             parts = self.server.parts.pop(self._path)
             self.server.objects[self._path] = b"".join(parts[n] for n in sorted(parts))
             body = "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"

@@ -17,13 +17,15 @@ from service.api.key_schemas import KeyBody, KeyList, MadeKey
 from service.api.schemas import NoParameters
 from service.errors import Conflict, InvalidRequest
 from service.settings import Settings
-from service.storage import key_file
+from service.storage import follower, key_file
 from service.storage.key_file import ListedKey
 
 CLOSED = (
     "from now on every path needs a key, except /health/*, /metrics, /docs and /openapi.json; this stays so when all"
     " keys that were made are revoked"
 )
+
+KEYS = "set NEARFIELD_API_KEY and the other keys of the settings instead, two of which may be valid at a time"
 
 router = APIRouter(prefix="/admin/keys", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
@@ -43,6 +45,7 @@ class NoAdminKey(Conflict):
 async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
     """Make a key. The service stores its hash alone: keep the key."""
     _check_guarded(keys)
+    follower.refuse(serving.settings, "a key", KEYS)
     _check_data_sets(body.data_sets or (), serving.settings)
     note = CLOSED if keys.is_open(b"/") else None
     data_sets = None if body.data_sets is None else sorted(set(body.data_sets))
@@ -65,6 +68,7 @@ async def list_keys(query: NoQuery, serving: TheService) -> Response:
 )
 async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
     """Revoke a key by its id: at once in this process, within a quarter of a second in all that share the folder."""
+    follower.refuse(serving.settings, "the end of a key", KEYS)
     revoked = await asyncio.to_thread(
         key_file.revoke, serving.settings.root, key, others_are_admins=keys.admin_of_settings
     )

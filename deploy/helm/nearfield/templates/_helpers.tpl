@@ -61,7 +61,7 @@ securityContext:
 
 {{/* A volume that one node mounts: api and trainer must run there together. */}}
 {{- define "nearfield.affinity" -}}
-{{- if eq .Values.data.accessMode "ReadWriteOnce" }}
+{{- if and (eq .Values.data.accessMode "ReadWriteOnce") (not .Values.store.url) }}
 affinity:
   podAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:
@@ -83,19 +83,32 @@ volumeMounts:
     mountPath: /dev/shm
 {{- end }}
 
+{{/* Of the trainer, and of replicas that share its folder. */}}
 {{- define "nearfield.volumes" -}}
 volumes:
   - name: data
     persistentVolumeClaim:
       claimName: {{ include "nearfield.claim" . }}
-  - name: tmp
-    emptyDir:
-      medium: Memory
-      sizeLimit: 64Mi
-  - name: shm
-    emptyDir:
-      medium: Memory
-      sizeLimit: {{ .Values.sharedMemory }}
+  {{- include "nearfield.memory" . | nindent 2 }}
+{{- end }}
+
+{{/* Of replicas that follow a store: what they have is a copy. */}}
+{{- define "nearfield.copy" -}}
+volumes:
+  - name: data
+    emptyDir: {}
+  {{- include "nearfield.memory" . | nindent 2 }}
+{{- end }}
+
+{{- define "nearfield.memory" -}}
+- name: tmp
+  emptyDir:
+    medium: Memory
+    sizeLimit: 64Mi
+- name: shm
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .Values.sharedMemory }}
 {{- end }}
 
 {{/* Resources with GPUs: (dict "resources" … "gpus" … "root" $) */}}
@@ -112,6 +125,15 @@ resources:
 {{/* The text of a setting. Helm reads numbers as floats, which `quote` would write with an exponent. */}}
 {{- define "nearfield.text" -}}
 {{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{/* Credentials of the store. */}}
+{{- define "nearfield.credentials" -}}
+{{- with .Values.store.existingSecret }}
+envFrom:
+  - secretRef:
+      name: {{ . }}
+{{- end }}
 {{- end }}
 
 {{/* Variables of api and trainer, without keys. */}}
@@ -136,6 +158,10 @@ resources:
     secretKeyRef:
       name: {{ include "nearfield.secret" . }}
       key: redis-url
+{{- end }}
+{{- with .Values.store.url }}
+- name: NEARFIELD_STORE
+  value: {{ . | quote }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: NEARFIELD_{{ upper $name }}

@@ -76,7 +76,7 @@ class AlsImplicitParams(FactorParams):
             than those of random data stay zero.
         alpha: α, the average weight of a rated pair. A larger α gives rated pairs more weight against unrated ones.
             None: computed from the density of the data.
-        regularization_exponent: ν.
+        regularization_exponent: ν; 0 gives all rows the same ridge, 1 one in proportion to the confidence of the row.
         values: `ratings` on a scale, where those below the middle are dislikes, or `counts`, where a click is a count
             of 1. `auto` decides by the values.
         confidence: how it grows with a count: `linear`, or `log` for 1 + ln(count / lowest count). `auto` takes `log`
@@ -124,7 +124,8 @@ class SgdParams(GradientParams):
     """CUSGD++ ([004] Alg. 2): learns factors and biases by stochastic gradient descent, eq. 5 without neighbors.
 
     Attributes (beyond `GradientParams`):
-        learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7); t is the epoch, from 0.
+        learning_rate: α, the step of the first epoch; in epoch t, from 0, it is γ_t = α / (1 + β·t^1.5) (eq. 7).
+        learning_rate_decay: β; a larger one shortens the steps of later epochs more.
         bias_regularization: λ of the biases.
         precision: number format of the users' factors while a device trains. The host always uses float32.
         deterministic: whether a device visits ratings in a fixed order. Then equal seeds give equal models, but
@@ -155,7 +156,8 @@ class CulshParams(SgdParams):
 
     Attributes (beyond `SgdParams`):
         n_neighbors: K, neighbors of each item. 0 gives the model of CUSGD++.
-        weight_learning_rate, weight_regularization: α and λ of W and C.
+        weight_learning_rate: α of W and C, the weights of neighbors.
+        weight_regularization: λ of W and C.
         similarity: how neighbors are chosen. All values but `simlsh` exist for comparison.
         n_bits: H, length of the simLSH signature. A longer one ranks neighbors better, and takes more time and memory.
         psi: weight of a rating in the hash. `power` (r², as in the paper) finds items that the same users rate.

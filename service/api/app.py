@@ -26,7 +26,7 @@ from service.api.fast_reads import FastReads, PlainReads, ReadsByDataSet
 from service.api.gateway import FastRoute, Gateway
 from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.api.routes import (
     admin,
     docs,
@@ -74,7 +74,7 @@ a `stream_id`; a read with `wait_for` that id has seen it. Errors are `applicati
 class Application(FastAPI):
     """FastAPI behind our `Gateway`: the routes of a data set, and in that of the default one the way to the others."""
 
-    def __init__(self, serving: Serving, rate: RateLimit, further: Mapping[str, Application], **options: Any) -> None:
+    def __init__(self, serving: Serving, limits: Limits, further: Mapping[str, Application], **options: Any) -> None:
         super().__init__(**options)
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
@@ -82,10 +82,10 @@ class Application(FastAPI):
         self.state.is_stopping = False
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
-        self._rate = rate
+        self._rate, self.state.logins = limits
         settings = serving.settings
-        limits = ConnectionLimits(settings.max_connections)
-        self._connections = ConnectionTable(limits, ClientAddresses(settings.trusted_proxies).group)
+        most = ConnectionLimits(settings.max_connections)
+        self._connections = ConnectionTable(most, ClientAddresses(settings.trusted_proxies).group)
         serving.metrics.connections.set_function(lambda: self.n_connections)
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -156,18 +156,18 @@ class Application(FastAPI):
 
 
 def application(
-    serving: Serving, rate: RateLimit | None = None, further: Mapping[str, Application] = MappingProxyType({})
+    serving: Serving, limits: Limits | None = None, further: Mapping[str, Application] = MappingProxyType({})
 ) -> Application:
     """The application that answers for `serving`.
 
     Args:
         serving: of one data set.
-        rate: of this data set, which processes of one service share.
+        limits: of this data set, which processes of one service share.
         further: the applications of further data sets by name, if `serving` is that of the default one.
     """
     app = Application(
         serving,
-        rate or RateLimit(serving.settings.rate_limit_per_s),
+        limits or Limits.of(serving.settings),
         further,
         title="Nearfield",
         version=metadata.version("nearfield"),

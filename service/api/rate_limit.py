@@ -1,4 +1,4 @@
-"""`RateLimit`: requests per second and client address, over all processes of a service."""
+"""`RateLimit`: how often a client address may do something, over all processes of a service."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import math
 import mmap
 import secrets
 import time
+from typing import NamedTuple, Self
 
 from service.api.auth import is_open
 from service.errors import TooManyRequests
+from service.settings import Settings
 
 BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
 N_SLOTS = 1 << 14  # addresses that can be counted at the same time
 N_PROBES = 8  # slots in which an address may be
+N_LOGINS, LOGIN_EVERY_S = 10, 6.0  # failed logins of an address at once, and seconds after which it may fail again
 _SLOT_BYTES = 16
 
 
@@ -26,31 +29,52 @@ class RateLimit:
     full soonest.
     """
 
-    def __init__(self, per_s: float | None) -> None:
-        """Allow `per_s` requests per second; None allows all."""
+    def __init__(self, per_s: float | None, most: float | None = None, what: str = "requests") -> None:
+        """Allow `per_s` per second; None allows all.
+
+        Args:
+            per_s: see above.
+            most: that are allowed at once; default: as many as in `BURST_S`, at least one.
+            what: is counted, for the error.
+        """
         self.is_on = per_s is not None
-        self._per_s = per_s
-        self._size = max(1.0, (per_s or 0.0) * BURST_S)
+        self._per_s, self._what = per_s, what
+        self._size = max(1.0, (per_s or 0.0) * BURST_S) if most is None else most
         self._salt = secrets.token_bytes(16)  # so that no client can choose the slots of its address
         memory = memoryview(mmap.mmap(-1, _SLOT_BYTES * N_SLOTS))
         self._addresses = memory[: 8 * N_SLOTS].cast("Q")
         self._full_at = memory[8 * N_SLOTS :].cast("d")
 
     def check(self, path: bytes, address: str) -> None:
-        """Take one token.
+        """Take one token, unless the path is open to everybody.
 
         Raises:
             TooManyRequests: there is no token; carries the seconds until there is one.
         """
         if self._per_s is None or is_open(path):
             return
+        slot, full_at = self._token(address, self._per_s)
+        self._full_at[slot] = full_at + 1 / self._per_s
+
+    def require(self, address: str) -> None:
+        """Check that there is a token, for what is counted only if it fails; raises what `check` raises."""
+        if self._per_s is not None:
+            self._token(address, self._per_s)
+
+    def count(self, address: str) -> None:
+        """Take one token, even if there is none."""
+        if self._per_s is not None:
+            slot, full_at = self._slot(address, time.monotonic())
+            self._full_at[slot] = full_at + 1 / self._per_s
+
+    def _token(self, address: str, per_s: float) -> tuple[int, float]:
         now = time.monotonic()
         slot, full_at = self._slot(address, now)
-        tokens = self._size - (full_at - now) * self._per_s
+        tokens = self._size - (full_at - now) * per_s
         if tokens < 1:
-            wait_s = math.ceil((1 - tokens) / self._per_s)
-            raise TooManyRequests(f"Over {self._per_s:g} requests per second; try again in {wait_s} s", wait_s)
-        self._full_at[slot] = full_at + 1 / self._per_s
+            wait_s = math.ceil((1 - tokens) / per_s)
+            raise TooManyRequests(f"Over {per_s:.3g} {self._what} per second; try again in {wait_s} s", wait_s)
+        return slot, full_at
 
     def _slot(self, address: str, now: float) -> tuple[int, float]:
         """The slot of `address`, and when its bucket is full, at the earliest now."""
@@ -63,3 +87,20 @@ class RateLimit:
         slot = min(slots, key=self._full_at.__getitem__)
         self._addresses[slot] = number
         return slot, now
+
+
+class Limits(NamedTuple):
+    """The limits of a data set, made before processes are forked that share them.
+
+    Attributes:
+        requests: all of a client, as set.
+        logins: those to the console that failed.
+    """
+
+    requests: RateLimit
+    logins: RateLimit
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The limits of a data set with these settings."""
+        return cls(RateLimit(settings.rate_limit_per_s), RateLimit(1 / LOGIN_EVERY_S, N_LOGINS, "failed logins"))

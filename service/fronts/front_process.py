@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from service import event_loop, tuning
 from service.api.app import application
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.fronts.acceptor import Acceptor, OpenConnections
 from service.fronts.remote_serving import RemoteServing
 from service.http_server import Server
@@ -22,11 +22,11 @@ class Shared(NamedTuple):
     """Memory that all fronts share; made before they are forked.
 
     Attributes:
-        rates: of each data set.
+        limits: of each data set.
         connections: open ones of each front.
     """
 
-    rates: Sequence[RateLimit]
+    limits: Sequence[Limits]
     connections: OpenConnections
 
 
@@ -53,9 +53,9 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
     """
     servings = [RemoteServing(place.settings, place.path, name_of(number)) for place in places]
     count_dropped_spans(servings[0].metrics)
-    apps = [application(*of_one) for of_one in zip(servings[1:], shared.rates[1:], strict=True)]
+    apps = [application(*of_one) for of_one in zip(servings[1:], shared.limits[1:], strict=True)]
     further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
-    app = application(servings[0], shared.rates[0], further)
+    app = application(servings[0], shared.limits[0], further)
 
     def accept(listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> Acceptor:
         return Acceptor(listener, protocol, number, shared.connections, lambda: app.n_connections)

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from service import logs, tuning
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
@@ -61,7 +61,7 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     logs.configure(settings.log_level, settings.log_format, "parent")
     folder = runtime_folder(settings.data)
     places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
-    shared = Shared([RateLimit(one.rate_limit_per_s) for one, _ in places], OpenConnections(n_fronts))
+    shared = Shared([Limits.of(one) for one, _ in places], OpenConnections(n_fronts))
     share = {"max_connections": -(-settings.max_connections // n_fronts)}
     of_front = [Place(one.model_copy(update=share), path) for one, path in places]
     announcement = Announcement(url_of(listener), n_fronts, {one.data_set: path for one, path in places[1:]})

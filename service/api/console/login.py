@@ -11,7 +11,9 @@ from service.api.console import visit
 from service.api.console.pages import page, to
 from service.api.console.visit import console_router
 from service.api.dependencies import TheKeys
-from service.errors import Forbidden, NotAuthorized
+from service.api.rate_limit import RateLimit
+from service.engine import fairness
+from service.errors import Forbidden, NotAuthorized, TooManyRequests
 
 START = "overview"
 entry = APIRouter(include_in_schema=False)
@@ -38,13 +40,24 @@ async def get_login(request: Request, keys: TheKeys) -> Response:
 
 @router.post("/login")
 async def log_in(request: Request, keys: TheKeys) -> Response:
-    """Begin a session, if the key is one that the admin routes would take."""
+    """Begin a session, if the key is one that the admin routes would take.
+
+    An address whose keys were wrong too often has to wait, even with the right one: else guesses would go on.
+    """
     key = request.state.form.get("key", "").encode()
+    failed: RateLimit = request.app.state.logins
+    address = fairness.current.get().address
     try:
+        failed.require(address)
         keys.check("POST", ADMIN_PREFIX, key)
-    except (NotAuthorized, Forbidden) as error:
+    except (NotAuthorized, Forbidden, TooManyRequests) as error:
         text = str(error).replace("X-API-Key", "key")
-        return page(request, "login.html", error.status, error=f"{error.title}: {text}")
+        response = page(request, "login.html", error.status, error=f"{error.title}: {text}")
+        if isinstance(error, TooManyRequests):
+            response.headers["retry-after"] = str(error.retry_after_s)
+        else:
+            failed.count(address)
+        return response
     response = to(START)
     visit.begin(request, response, request.app.state.sessions.begin(key))
     return response

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from gpu import param_ranges
+from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
 from service.api.schemas import Retrain
 from service.operations import SubmitTraining
@@ -29,6 +29,7 @@ class Field(NamedTuple):
         otherwise: what holds without a value and a default.
         low, high: its range; None if it has choices.
         choices: the only values, as text; empty if it has a range.
+        meaning: what it does, from the documentation of the algorithm; may be empty.
     """
 
     name: str
@@ -37,12 +38,15 @@ class Field(NamedTuple):
     low: float | None
     high: float | None
     choices: tuple[str, ...]
+    meaning: str
 
 
 def fields_of(algorithm: str) -> list[Field]:
     """The parameters of an algorithm, in the order of its table; none of an unknown one."""
-    kind = PARAMETERS.get(algorithm)
-    return [] if kind is None else [_field(kind, field) for field in dataclasses.fields(kind)]
+    if (kind := PARAMETERS.get(algorithm)) is None:
+        return []
+    meanings = param_docs.meanings(kind)
+    return [_field(kind, field, meanings.get(field.name, "")) for field in dataclasses.fields(kind)]
 
 
 def training_of(form: Mapping[str, str]) -> SubmitTraining:
@@ -66,12 +70,13 @@ def training_of(form: Mapping[str, str]) -> SubmitTraining:
     return SubmitTraining(asked.algorithm, json.dumps(asked.params), *flags)
 
 
-def _field(kind: Any, field: dataclasses.Field[Any]) -> Field:
+def _field(kind: Any, field: dataclasses.Field[Any], meaning: str) -> Field:
     default = "" if field.default is None else _text(field.default)
     choices = param_ranges.choices_of(kind, field.name)
     low, high = param_ranges.range_of(kind, field.name) or (None, None)
     otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
-    return Field(field.name, default, otherwise, low, high, tuple(_text(choice) for choice in choices))
+    meaning = meaning[:1].upper() + meaning[1:] if meaning[:1].isascii() else meaning
+    return Field(field.name, default, otherwise, low, high, tuple(_text(choice) for choice in choices), meaning)
 
 
 def _text(value: Any) -> str:

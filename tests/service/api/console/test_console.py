@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from service.api.rate_limit import LOGIN_EVERY_S, N_LOGINS
 from service.client import Client
 from tests import browser
 from tests.browser import Browser
@@ -34,7 +35,8 @@ SMALL = {"algorithm": "esgd", "params": {"n_factors": 4, "n_epochs": 2}, "force"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = tmp_path_factory.mktemp("console") / "data"
-    service = Service(data, fronts=1, admin_key=ADMIN_KEY, data_sets="films", backend="host", retrain_share=0)
+    settings = {"admin_key": ADMIN_KEY, "data_sets": "films", "backend": "host", "retrain_share": 0}
+    service = Service(data, fronts=1, trusted_proxies="127.0.0.0/8", **settings)
     service.rate(*[(one.user, one.item, liking(int(one.user[1:]), int(one.item[1:]))) for one in events(24, 30)])
     service.rate((HOSTILE, HOSTILE, 5.0), (HOSTILE, "i1", 1.0), ("u1", HOSTILE, 4.0), ("both", "both", 2.0))
     attributes = {"item": HOSTILE, "tags": {HOSTILE: [HOSTILE]}, "numbers": {"price": 9.99}, "until": 1e10}
@@ -110,6 +112,20 @@ def test_a_wrong_key_is_refused_as_text(stranger, key):
     assert refused.status_code == 401
     assert "Invalid key: expected a key of this service" in text_of(refused)
     assert stranger.open("overview").status_code == 303
+
+
+def test_who_fails_too_often_has_to_wait_and_nobody_else(stranger):
+    """The address counts, in a session of its own or not; the right key does not help meanwhile."""
+    guesser = {"x-forwarded-for": "192.0.2.7"}
+    stranger.headers.update(guesser)
+    statuses = [stranger.sign_in(f"a-wrong-key-{number}").status_code for number in range(N_LOGINS)]
+    assert statuses == [401] * N_LOGINS
+    stranger.cookies.clear()
+    refused = stranger.sign_in()
+    assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= LOGIN_EVERY_S) == (429, True)
+    assert "failed logins per second; try again in" in text_of(refused)
+    stranger.headers["x-forwarded-for"] = "192.0.2.8"
+    assert stranger.sign_in().status_code == 303
 
 
 def test_made_keys_of_admins_open_it_until_they_are_revoked(stranger, api):

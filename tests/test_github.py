@@ -30,7 +30,7 @@ SCHEMAS = {
 }
 
 MADE_BY_A_STEP = "tools/bin/"
-MAY_WRITE = {"release"}  # job that publishes and signs, for tags alone
+MAY_WRITE = {"release", "images"}  # jobs that publish and sign, for tags alone
 
 
 def parsed(path: Path) -> dict:
@@ -107,7 +107,28 @@ def test_a_checkout_keeps_no_credentials():
 def test_only_a_tag_makes_a_release():
     release = parsed(GITHUB / "workflows" / "release.yml")
     assert release[True] == {"push": {"tags": ["v*"]}}  # YAML 1.1 reads `on` as true
-    assert release["jobs"]["release"]["permissions"] == {"contents": "write", "id-token": "write"}
+    signing = {"id-token": "write", "attestations": "write"}
+    assert release["jobs"]["release"]["permissions"] == {"contents": "write", **signing}
+    assert release["jobs"]["images"]["permissions"] == {"contents": "read", "packages": "write", **signing}
+
+
+def test_a_release_attests_what_is_in_the_wheel_and_in_each_image():
+    """Each bill is of the very digest that was pushed, and is attested for it, before the release appears."""
+    jobs = parsed(GITHUB / "workflows" / "release.yml")["jobs"]
+    targets = re.findall(r"^FROM runtime AS (\w+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    assert sorted(jobs["images"]["strategy"]["matrix"]["target"]) == sorted(targets)
+    assert jobs["release"]["needs"] == "images"
+    build, describe, attest = jobs["images"]["steps"][1:]
+    name, digest = (f"${{{{ steps.{build['id']}.outputs.{one} }}}}" for one in ("name", "digest"))
+    assert (describe["with"]["image"], describe["with"]["format"]) == (f"{name}@{digest}", "cyclonedx-json")
+    assert (attest["with"]["subject-name"], attest["with"]["subject-digest"]) == (name, digest)
+    assert attest["with"]["sbom-path"] == describe["with"]["output-file"]
+    assert attest["with"]["push-to-registry"] is True
+    (of_wheel,) = [step for step in jobs["release"]["steps"] if "attest-sbom" in step.get("uses", "")]
+    (bills,) = [step["run"] for step in jobs["release"]["steps"] if "cyclonedx-py" in step.get("run", "")]
+    assert of_wheel["with"] == {"subject-path": "dist/*.whl", "sbom-path": "dist/nearfield-cpu.cdx.json"}
+    assert "for lock in cpu gpu" in bills
+    assert "dist/nearfield-$lock.cdx.json" in bills
 
 
 def test_the_image_workflow_sets_all_that_compose_requires():

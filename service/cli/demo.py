@@ -95,7 +95,8 @@ def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
         ServiceProcess(DATA, port, log=log, own_session=True) as service,
     ):
         _wait_until_ready(service, client)
-        out.print(f"   ready on [bold]{client.address}[/]; see also /docs and /console", soft_wrap=True)
+        out.print(f"   ready on [bold]{client.address}[/]; see also /docs", soft_wrap=True)
+        out.print(f"   watch it from now on: [bold]{client.address}/console[/]", soft_wrap=True)
         yield service, client
 
 
@@ -204,6 +205,8 @@ def _print_lists(*lists: Shown) -> None:
 def _closing_words(url: str) -> None:
     out.print(f"\nThe service runs on [bold]{url}[/] until you press Ctrl-C. Try:")
     out.print(f"   curl '{url}/recommend/{NEWCOMER}?n={N_SHOWN}&explain=true'", soft_wrap=True)
+    out.print(f"and, for curves in {url}/console:", soft_wrap=True)
+    out.print(f"   while sleep 0.1; do curl -so /dev/null '{url}/recommend/{NEWCOMER}'; done", soft_wrap=True)
 
 
 def _step(number: int, text: str) -> None:

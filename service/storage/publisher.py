@@ -158,7 +158,7 @@ class Publisher:
         """
         asked_s = time.monotonic()
         while self._settled_s < asked_s:
-            if self._stopping.is_set() or time.monotonic() > asked_s + SETTLE_S:
+            if time.monotonic() > asked_s + SETTLE_S:  # not at a stop: who waits then goes on after the next start
                 raise StoreUnavailable(f"{self._store.url} has not taken the present state of {self._data}")
             self._poked.set()
             time.sleep(POLL_S / 10)

@@ -85,12 +85,12 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
     store = tmp_path / "store"
     store.mkdir()
     files, url = Served(store), f"file://{store}"
-    settings = {"redis": redis_url, "worker": False, "fronts": 0, "log_level": "warning", "retrain_share": 0}
+    settings = {"redis": redis_url, "worker": False, "log_level": "warning", "retrain_share": 0}
     worker = Worker(tmp_path / "w1", redis_url, url)
     first = second = None
     try:
-        first = Service(tmp_path / "a", store=url, **settings)
-        second = Service(tmp_path / "b", store=files.url, **settings)
+        first = Service(tmp_path / "a", store=url, fronts=1, **settings)
+        second = Service(tmp_path / "b", store=files.url, fronts=0, **settings)
         first.rate((FORGOTTEN, drawn.item_id(1), 5.0), (FORGOTTEN, drawn.item_id(2), 4.0))
         first.rate(*ratings)
         job = first.retrain("ease")

@@ -52,12 +52,12 @@ async def log_in(request: Request, keys: TheKeys) -> Response:
         keys.check("POST", ADMIN_PREFIX, key)
     except (NotAuthorized, Forbidden, TooManyRequests) as error:
         text = str(error).replace("X-API-Key", "key")
-        response = page(request, "login.html", error.status, error=f"{error.title}: {text}")
+        refused = page(request, "login.html", error.status, error=f"{error.title}: {text}")
         if isinstance(error, TooManyRequests):
-            response.headers["retry-after"] = str(error.retry_after_s)
+            refused.headers["retry-after"] = str(error.retry_after_s)
         else:
             failed.count(address)
-        return response
+        return refused
     response = to(START)
     visit.begin(request, response, request.app.state.sessions.begin(key))
     return response

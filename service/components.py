@@ -15,6 +15,7 @@ from service import data_sets, threads
 from service.engine import compilation
 from service.errors import ServiceError
 from service.jobs.jobs import Jobs
+from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.metrics import Metrics, count_dropped_spans
@@ -183,6 +184,7 @@ class Worker(Components):
         archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread, publisher)
         self._run_part(archiver)
         self._run_part(publisher)
+        self._run_part(Orders(self._table, self.settings.data, self._fail_from_thread))
         self._start_supervisor(publisher.settle)
         _log.info("the worker publishes its folder", store=publisher.url)
 

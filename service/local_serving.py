@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from service.engine.encoding import encoded, json_of
+from service.engine.model_info import ModelInfo
 from service.engine.queries import Query, Recommend
 from service.errors import NotReady
 from service.jobs.forget import REMAINS
+from service.jobs.orders import ACTIVATE, END
 from service.metrics_sum import MetricsSum
 from service.operations import (
     ActivateModel,
@@ -39,7 +41,7 @@ from service.operations import (
 )
 from service.runtime import Runtime
 from service.scrape import Scrape
-from service.storage import follower, live_versions
+from service.storage import follower, live_versions, snapshot, version_names
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
 
 
@@ -47,9 +49,22 @@ def _end_model(runtime: Runtime, name: str) -> EndedModel:
     """End a model; no training makes it live again."""
     live_versions.check_listed(live_versions.read_all(runtime.settings.data), name)
     cancelled = set(runtime.jobs.cancel_trainings(name))
-    runtime.hotswap.end(name)
+    if runtime.settings.store is None:
+        runtime.hotswap.end(name)
+    else:
+        runtime.jobs.order(END, name)
     cancelled |= set(runtime.jobs.cancel_trainings(name))  # one that was submitted meanwhile
     return EndedModel(name, sorted(cancelled))
+
+
+def _activate(runtime: Runtime, version: str) -> ModelInfo:
+    """Make a version live; a replica that follows a store asks the worker to do it."""
+    if runtime.settings.store is None:
+        return runtime.hotswap.activate(version)
+    folder = runtime.settings.data / "snapshots"
+    snapshot.verify(folder, snapshot.latest_revision(folder, version))
+    runtime.jobs.order(ACTIVATE, version)
+    return next(one for one in runtime.hotswap.models() if one.version == version_names.shown(version))
 
 
 # Operations that wait for Redis or the disk.
@@ -73,17 +88,14 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     MakeWebhook: lambda runtime, asked: runtime.webhooks.make(asked.url, asked.events),
     ListWebhooks: lambda runtime, _: runtime.webhooks.list(),
     RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
-    ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
+    ActivateModel: lambda runtime, asked: _activate(runtime, asked.version),
     EndModel: lambda runtime, asked: _end_model(runtime, asked.model),
 }
 
 
-# Operations that change files which a replica that follows a store cannot give to the others, and what to do instead.
-_DEPLOY = "use `nearfield deploy` on the machine of `nearfield worker`, with the worker's folder"
+# Operations that change files which a replica that follows a store cannot give to the others.
 _WITHOUT = "it is not available with NEARFIELD_STORE"
 _OF_ALL: dict[type, tuple[str, str]] = {
-    ActivateModel: ("another version", _DEPLOY),
-    EndModel: ("the end of a model", _WITHOUT),
     MakeWebhook: ("a webhook", _WITHOUT),
     RemoveWebhook: ("the removal of a webhook", _WITHOUT),
     SubmitLists: ("lists of all users", _WITHOUT),

@@ -189,6 +189,10 @@ class Jobs:
         """
         return self._shown(self._table.cancel(job_id))
 
+    def order(self, kind: str, name: str) -> None:
+        """Ask the worker to activate a version or end a model, see `service.jobs.orders`; `StreamUnavailable`."""
+        self._table.order(f"{kind} {name}")
+
     def cancel_trainings(self, name: str) -> Sequence[str]:
         """Cancel the queued and running trainings of the model `name`; returns their ids."""
         trainings = [job for job in self._table.all() if job["kind"] == TRAIN and name_of(job) == name]

@@ -7,6 +7,7 @@ nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
 nearfield:jobs:ended         list of ids of jobs that have ended, which `service.webhooks.deliveries` takes
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
+nearfield:jobs:orders        list of what replicas that follow a store want of the worker, see `service.jobs.orders`
 nearfield:jobs:worker     string with expiry, the worker that last asked for a job or went on with one
 
 These are the names of the default data set (`service.keyspace`).
@@ -236,6 +237,22 @@ class JobTable:
             for raw in self._list(keys=[self._prefix]):
                 pipeline.hgetall(f"{self._prefix}:{raw.decode()}")
             return [_job(fields) for fields in pipeline.execute() if fields]
+
+    def order(self, text: str) -> None:
+        """Leave an order for the worker. Raises `StreamUnavailable`."""
+        with translated():
+            self._client.rpush(f"{self._prefix}s:orders", text)
+
+    def next_order(self) -> str | None:
+        """The oldest order, which stays until `drop_order`; None if there is none. Raises `StreamUnavailable`."""
+        with translated():
+            found = self._client.lindex(f"{self._prefix}s:orders", 0)
+        return None if found is None else found.decode()
+
+    def drop_order(self, text: str) -> None:
+        """Remove an order that is done. Raises `StreamUnavailable`."""
+        with translated():
+            self._client.lrem(f"{self._prefix}s:orders", 1, text)
 
     def close(self) -> None:
         """Close the connections."""

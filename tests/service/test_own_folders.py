@@ -104,8 +104,11 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
         eventually(lambda: {version for one in (first, second) for version, _ in lists(one)} == {job["version"]}, 60)
         seen = second.rate((users[0], "new", 5.0))
         assert lists(first, wait_for=seen) == lists(second, wait_for=seen)
-        refused = second.client.post(f"/admin/models/{job['version']}/activate")
-        assert (refused.status_code, "nearfield deploy" in refused.json()["detail"]) == (409, True)
+        assert second.client.post("/admin/webhooks", json={"url": "https://example.com"}).status_code == 409
+        assert second.client.delete("/admin/models/ease").status_code == 202
+        eventually(lambda: {version for one in (first, second) for version, _ in lists(one)} == {None}, 60)
+        assert first.client.post(f"/admin/models/{job['version']}/activate").status_code == 202
+        eventually(lambda: {version for one in (first, second) for version, _ in lists(one)} == {job["version"]}, 60)
 
         second.stop(signal.SIGKILL)
         assert FORGOTTEN in names_of(tmp_path / "b")

@@ -31,6 +31,7 @@ import cupy
 import numpy as np
 from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
+from numpy.typing import NDArray
 
 from gpu.device import hals_gather, shared_memory
 from gpu.device.als import WORKSPACE, finish
@@ -169,6 +170,12 @@ def gram(side: Side) -> Any:
         one.ctypes.data, *rows, *rows, zero.ctypes.data, parts.data.ptr, k, k * k, len(parts),
     )  # fmt: skip
     return parts.sum(axis=0, dtype=np.float64).astype(dtype)
+
+
+def lengths(gram: Any) -> NDArray[np.float64]:
+    """The lengths of the columns (K,) whose Gram matrix is `gram`, on the host; waits for the device."""
+    diagonal: Floats = gram.diagonal().get()
+    return np.sqrt(diagonal.astype(np.float64))
 
 
 def squares(matrix: Matrix) -> float:

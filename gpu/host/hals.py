@@ -164,6 +164,11 @@ def gram(side: Side) -> Floats:
     return gram_of(side.blocks, side.split.exchange)
 
 
+def lengths(gram: Floats) -> NDArray[np.float64]:
+    """The lengths of the columns (K,) whose Gram matrix is `gram`."""
+    return np.sqrt(gram.diagonal().astype(np.float64))
+
+
 def squares(matrix: Matrix) -> float:
     """Σ A² of the whole matrix."""
     return float(np.einsum("i,i->", matrix.values, matrix.values, dtype=np.float64))

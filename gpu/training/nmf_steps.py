@@ -19,6 +19,8 @@ Floats = NDArray[Any]
 GROWTH, LIMIT_GROWTH, SHRINKAGE = 1.05, 1.01, 1.5  # γ, γ̄ and η of Ang & Gillis 2019, section 3.2
 FIRST_SHARE = 0.5  # β of their first epoch
 LEAST_SHARE = 0.01  # with a smaller β an epoch is a plain one
+FARTHEST = 1e8  # between the lengths of two columns that belong together
+LEAST_SIZE = 1e-6  # of the largest product of two such lengths; smaller ones stand for 0
 
 
 class Problem(NamedTuple):
@@ -53,6 +55,7 @@ class Steps:
         """Take both factors as they are."""
         self._problem, self._hals = problem, problem.hals
         self._rows, self._columns = problem.rows, problem.columns
+        self._gram_of_W: Any = None
         self._gram_of_H: Any = None
         self.error, self.gain = math.nan, math.nan
 
@@ -87,10 +90,10 @@ class Steps:
 
     def _solve_columns(self) -> float:
         """Do an H step; the relative error after it, from its products. Waits for the device."""
-        S = self._hals.gram(self._rows)
-        self._solve(self._columns, self._rows, S, is_W=False)
+        self._gram_of_W = self._hals.gram(self._rows)
+        self._solve(self._columns, self._rows, self._gram_of_W, is_W=False)
         self._gram_of_H = self._hals.gram(self._columns)
-        error = self._error_of(S, self._gram_of_H)
+        error = self._error_of(self._gram_of_W, self._gram_of_H)
         self._hals.finish()
         return error
 
@@ -140,6 +143,7 @@ class ExtrapolatedSteps(Steps):
             self._take_back()
         else:  # also one that is not a number, so that training ends
             self._accept(error)
+            self._balance()
 
     def factors(self) -> tuple[Floats, Floats]:
         """W (V, K), columns of length 1, and Hᵀ (D, K), on the host."""
@@ -173,6 +177,25 @@ class ExtrapolatedSteps(Steps):
         self._hals.extrapolate(self._columns, self._best_H, self._share)
         self._share = min(self._limit, GROWTH * self._share)
         self._limit = min(1.0, LIMIT_GROWTH * self._limit)
+
+    def _balance(self) -> None:
+        """Make columns of W and H equally long if one is so short that its entries are close to ε.
+
+        A column whose entries are all ε says nothing about them. The next step gives the other one its length.
+        """
+        if not math.isfinite(self.error):
+            return
+        lengths = self._hals.lengths(self._gram_of_W), self._hals.lengths(self._gram_of_H)
+        sizes, ratios = lengths[0] * lengths[1], lengths[1] / lengths[0]
+        is_far = (np.maximum(ratios, 1 / ratios) > FARTHEST) & (sizes > LEAST_SIZE * sizes.max())
+        if not is_far.any():
+            return
+        state, scales = self.state(), np.where(is_far, np.sqrt(ratios), 1)
+        for names, factors in ((("W", "last_W"), scales), (("H", "best_H"), 1 / scales)):
+            for name in names:
+                table = state[name]
+                state[name] = np.maximum(table * factors, self._hals.EPSILON).astype(table.dtype)
+        self.restore(state)
 
     def _take_back(self) -> None:
         """Return to the best factors. The epoch says nothing about convergence unless it was a plain one."""

@@ -142,6 +142,18 @@ def test_a_matrix_with_far_larger_columns_is_solved(backend: Backend) -> None:
     np.testing.assert_allclose(np.linalg.norm(found.W, axis=0), 1, rtol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+@pytest.mark.parametrize("n_factors", [2, 3])
+def test_extrapolation_takes_up_a_column_that_vanished(backend: Backend, scale: float, n_factors: int) -> None:
+    """Two kinds of rows with columns of their own; from this start a column of H is left with entries of ε alone."""
+    matrix = np.zeros((8, 6))
+    matrix[:4, :3], matrix[4:, 3:] = 2 * scale, scale
+    params = extrapolated(100, n_factors=n_factors, precision="float32", tile=0)
+    found = nmf.factorize(sparse(matrix), params, backend)
+    assert found.relative_error < 1e-3
+    np.testing.assert_allclose(found.W @ found.H, matrix, atol=1e-3 * scale)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("start", ["random", "nndsvd"])
 @pytest.mark.parametrize("solver", ["extrapolated", "tiled"])

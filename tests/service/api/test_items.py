@@ -172,7 +172,7 @@ def test_unknown_names_and_bad_bounds_are_refused(shop, query, detail):
 def test_a_bad_tree_is_refused_with_its_place(shop):
     answer = shop.post("/recommend/u", {"filter": {"all": []}})
     assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("Invalid body.filter: expected one of all, any, not")
+    assert answer.json()["detail"].startswith("Invalid body.filter: expected a list of conditions as all, got")
     answer = shop.post("/recommend", {"users": ["u"], "filter": {"number": "weight", "min": "x"}})
     assert answer.json()["detail"].startswith("Invalid body.filter: expected a finite number as bound, got 'x'")
 

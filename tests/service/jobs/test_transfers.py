@@ -33,6 +33,7 @@ class Elsewhere(Here):
     """Starts ranks in another working directory, where the relative path of the work folder leads nowhere."""
 
     def __init__(self, home: Path) -> None:
+        super().__init__()
         self.home = home
 
     def start(self, rank: int, n_ranks: int, *others: Any) -> RankProcess:

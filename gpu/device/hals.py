@@ -24,7 +24,6 @@ and 11.5 ms from W if rows are met at random; sweeps 2.6 GB, 0.9 ms; Gram matric
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import cupy
@@ -33,7 +32,7 @@ from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
-from gpu.device import hals_gather, shared_memory
+from gpu.device import hals_gather
 from gpu.device.als import WORKSPACE, finish
 from gpu.device.cuda.arrays import to_device
 from gpu.device.hals_parts import slots_bound
@@ -51,28 +50,39 @@ from gpu.device.hals_sides import (
     to_rows,
     transpose,
 )
-from gpu.device.kernels import kernel, module
+from gpu.device.hals_sweeps import (
+    NAME,
+    defines,
+    grid_of,
+    multiprocessors,
+    sum_of_products,
+    sum_on_device,
+    sweep,
+    sweep_exactly,
+)
+from gpu.device.kernels import module
 from gpu.ratings import Ratings, Rows
 from gpu.row_split import RowSplit, undivided
 from gpu.views import part_of
 
 # Primitives that other modules have; the others are written here.
-__all__ = ["EPSILON", "copy_of", "extrapolate", "fetch", "fetch_copy", "finish", "keep", "put", "restore"]
+__all__ = [
+    "EPSILON",
+    "copy_of",
+    "extrapolate",
+    "fetch",
+    "fetch_copy",
+    "finish",
+    "keep",
+    "put",
+    "restore",
+    "sum_of_products",
+    "sweep",
+    "sweep_exactly",
+]
 
-NAME = "hals"
-LEAST_NORM = 1e-15  # as on the host
 ALIGNMENT = 1  # row; a rank may own any rows
 RUN = 1024  # rows of a partial Gram matrix
-SUM_THREADS, SUM_BLOCKS = 256, 528  # threads and blocks of a sum, for which CuPy would use one block
-ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
-FEW_ROWS = 32  # rows of a block of H, for tables of less than `MANY` rows: more blocks run at once
-MANY = 1 << 16  # rows
-LEAST_ROWS = 256  # rows of a block of W, at least: more blocks would wait longer for each other
-CHUNK_BYTES = 64  # bytes of the targets that a thread sums at a time
-STATIC_SHARED = 1024  # bytes, at most; shared memory of a kernel without weights and changes
-MARK = 0xFF  # every byte of a sum that is not written yet
-POINTERS = tuple((name, "<u8") for name in ("table", "products", "gram", "targets"))
-COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_shared"))
 
 
 class Matrix(NamedTuple):
@@ -120,12 +130,12 @@ def load_factors(rows: Floats, tile: int, split: RowSplit | None = None) -> Side
     by_row = cupy.zeros((-(-n // RUN) * RUN, hals_gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = to_device(np.ascontiguousarray(rows.T))
     products, targets = cupy.zeros_like(columns), cupy.zeros((tile + 1, n), dtype=rows.dtype)
-    blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
+    blocks, _ = grid_of(n, multiprocessors(cupy.cuda.Device().id))
     parts = cupy.empty((k, blocks), dtype=cupy.float64)
     side = Side(columns, by_row, products, targets, parts)
     to_rows(side)
     if tile:
-        module(NAME, _defines(rows.dtype, tile, k))
+        module(NAME, defines(rows.dtype, tile, k))
     return side
 
 
@@ -153,7 +163,7 @@ def bytes_needed(
     tables += (n_copied + max(shape)) * n_factors if n_copied else 0
     grams, parts = max(runs) * n_factors**2 + 8 * n_factors**2, slots * width
     plan = 16 * n_sparse + (32 * sum(shape) + 4 * 32 * slots if n_sparse else 0)
-    norms = 16 * n_factors * _multiprocessors(cupy.cuda.Device().id)
+    norms = 16 * n_factors * multiprocessors(cupy.cuda.Device().id)
     return itemsize * (tables + n_dense + grams + parts) + plan + norms + WORKSPACE
 
 
@@ -181,7 +191,7 @@ def lengths(gram: Any) -> NDArray[np.float64]:
 def squares(matrix: Matrix) -> float:
     """Σ A² of the whole matrix."""
     values = matrix.dense if matrix.by_row is None else matrix.by_row.values
-    (total,) = matrix.splits[0].exchange.totals(float(_sum_of_products(values, values)) if values.size else 0.0)
+    (total,) = matrix.splits[0].exchange.totals(float(sum_on_device(values, values)) if values.size else 0.0)
     return total
 
 
@@ -217,117 +227,3 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
 def inner(side: Side) -> float:
     """Σ of the factor times its products, entry by entry, in float64."""
     return sum_of_products(side.columns, side.products)
-
-
-def sum_of_products(one: Any, other: Any) -> float:
-    """Σ of two matrices, entry by entry, in float64."""
-    return float(_sum_of_products(one, other))
-
-
-def _sum_of_products(one: Any, other: Any) -> Any:
-    """The same on the device, float64 ()."""
-    parts = cupy.empty(min(-(-one.size // SUM_THREADS), SUM_BLOCKS), dtype=cupy.float64)
-    kernel(NAME, "sum_of_products", _defines(one.dtype, 1, 1))(
-        (len(parts),), (SUM_THREADS,), (one, other, np.int64(one.size), parts)
-    )
-    return parts.sum()
-
-
-def sweep(side: Side, gram: Any, *, tile: int, normalize: bool) -> None:
-    """Update every column in turn: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s), new values left of k, old from k on.
-
-    Returns before the work is done: see `finish`.
-
-    Args:
-        side: holds the products.
-        gram: (K, K) of the other side.
-        tile: T, as `load_factors` was given it; 0 for plain FAST-HALS, one column after the other.
-        normalize: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
-    """
-    if tile:
-        _sweep_tiles(side, gram, tile, normalize)
-    else:
-        _sweep_plain(side, gram, normalize)
-    to_rows(side)
-
-
-def sweep_exactly(side: Side, gram: Any, *, tile: int) -> None:
-    """Minimize over every column in turn: x_k ← max(ε, x_k + (p_k − Σ_s gram_sk x_s) / gram_kk).
-
-    With the fixed columns scaled to length 1, this is a sweep without norms. Returns before the work is done.
-
-    Args:
-        side, gram, tile: as in `sweep`.
-    """
-    dtype = side.columns.dtype.type
-    norms = cupy.maximum(cupy.sqrt(gram.diagonal()), dtype(LEAST_NORM))
-    by_column = norms[:, None]
-    cupy.maximum(side.columns * by_column, dtype(EPSILON), out=side.columns)
-    cupy.divide(side.products, by_column, out=side.products)
-    _sweep_tiles(side, cupy.ascontiguousarray(gram / cupy.outer(norms, norms)), tile, normalize=False)
-    cupy.maximum(side.columns / by_column, dtype(EPSILON), out=side.columns)
-    cupy.multiply(side.products, by_column, out=side.products)
-    to_rows(side)
-
-
-def _sweep_plain(side: Side, gram: Any, normalize: bool) -> None:
-    """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
-    table, epsilon = side.columns, side.columns.dtype.type(EPSILON)
-    for k in range(len(table)):
-        found = side.products[k] - gram[k] @ table
-        found += table[k] * gram[k, k] if normalize else table[k]
-        cupy.maximum(found, epsilon, out=found)
-        if normalize:
-            found /= cupy.sqrt(_sum_of_products(found, found)).astype(table.dtype)
-        cupy.maximum(found, epsilon, out=table[k])
-
-
-def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:
-    """[002] Alg. 2. In W every column waits for the norm of the last one, so all blocks must be resident."""
-    (k, n), dtype = side.columns.shape, side.columns.dtype
-    if normalize:
-        function, threads, parts = "sweep_normalizing", NORM_THREADS, [side.parts]
-        blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
-        side.parts.data.memset_async(MARK, side.parts.nbytes)
-    else:
-        function, threads, parts, rows = "sweep", ROW_THREADS, [], ROW_THREADS if n >= MANY else FEW_ROWS
-        blocks = -(-n // rows)
-    macros = _defines(dtype, tile, k)
-    weights, changes = k * macros["CHUNK"] * dtype.itemsize, (tile + 1) * rows * dtype.itemsize
-    in_shared = _fits(weights + changes)
-    pointers = (array.data.ptr for array in (side.columns, side.products, gram, side.targets))
-    layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
-    given = np.array((*pointers, n, EPSILON, k, tile, rows, in_shared), dtype=layout)
-    launch = kernel(NAME, function, macros, _room())
-    launch((blocks,), (threads,), (given, *parts), shared_mem=weights + changes * in_shared)
-
-
-def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
-    """The macros of kernels/hals.cu; the tile and the weights in shared memory limit the columns at a time."""
-    piece = hals_gather.PIECE_BYTES // dtype.itemsize
-    room = _room() // (n_factors * dtype.itemsize)
-    columns = min(CHUNK_BYTES // dtype.itemsize, -(-tile // piece) * piece, room // piece * piece)
-    return {"DOUBLE": int(dtype.itemsize == 8), "CHUNK": columns}
-
-
-def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
-    """(blocks, rows of a block): at most one block a multiprocessor, so that all blocks are resident."""
-    blocks = min(multiprocessors, -(-n // LEAST_ROWS))
-    rows = -(-n // (blocks * hals_gather.WARP)) * hals_gather.WARP
-    return -(-n // rows), rows
-
-
-def _fits(n_bytes: int) -> bool:
-    """Whether a block has `n_bytes` of shared memory."""
-    return n_bytes <= _room()
-
-
-def _room() -> int:
-    """Bytes of dynamic shared memory that a block can have."""
-    return shared_memory() - STATIC_SHARED
-
-
-@functools.cache
-def _multiprocessors(device: int) -> int:
-    count: int = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
-    return count

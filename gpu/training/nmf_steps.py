@@ -190,7 +190,7 @@ class ExtrapolatedSteps(Steps):
         is_far = (np.maximum(ratios, 1 / ratios) > FARTHEST) & (sizes > LEAST_SIZE * sizes.max())
         if not is_far.any():
             return
-        state, scales = self.state(), np.where(is_far, np.sqrt(ratios), 1)
+        state, scales = dict(self.state()), np.where(is_far, np.sqrt(ratios), 1)
         for names, factors in ((("W", "last_W"), scales), (("H", "best_H"), 1 / scales)):
             for name in names:
                 table = state[name]

@@ -22,7 +22,7 @@ from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, known_users, rebuild
 from service.event_types import parse_event_types
 from service.half_lives import parse_half_lives
-from service.jobs.trainer import TrainerMessage
+from service.jobs.trainer_messages import TrainerMessage, send
 from service.storage import files, list_files
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
@@ -53,12 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         read = RatingLog(options.data / "ratings"), options.data / "snapshots", options.version, options.watermark
         rebuilt = rebuild(*read, backend, options.events, options.half_lives)
         path = list_files.path_of(options.data, options.job)
-        n_users = write(rebuilt, query, path, lambda share: _send(TrainerMessage(share, {}, described, ranks=0)))
+        n_users = write(rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, described, ranks=0)))
         list_files.prune(options.data)
         last = TrainerMessage(1.0, {"users": float(n_users)}, described, "succeeded", ranks=0, version=options.version)
     except Exception as error:  # any failure becomes the error of the job
         last = TrainerMessage(outcome="failed", ranks=0, error=f"{type(error).__name__}: {error}")
-    _send(last)
+    send(last)
     return 1 if last.outcome == "failed" else 0
 
 
@@ -114,11 +114,6 @@ def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[
             pa.array([item.score for item in items], pa.float64()),
         ]
         yield pa.record_batch(columns, schema=SCHEMA)
-
-
-def _send(message: TrainerMessage) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

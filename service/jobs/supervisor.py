@@ -22,7 +22,7 @@ from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
-from service.jobs.trainer import TrainerMessage
+from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess, listing, training
 from service.metrics import Metrics
 from service.settings import Settings

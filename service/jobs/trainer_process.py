@@ -17,7 +17,7 @@ from service.jobs import gpu_order
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.last_words import LastWords
 from service.jobs.table import Job, name_of
-from service.jobs.trainer import TrainerMessage
+from service.jobs.trainer_messages import TrainerMessage
 from service.settings import Settings
 from service.storage.files import FileLock
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gpu.backend import HOST, Backend
 from service.engine.engine import Engine
 from service.engine.history import History
@@ -17,7 +15,6 @@ from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.pending_queries import Limits
 from service.engine.queries import Query, Recommend, Recommendation
-from service.jobs import trainer
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
@@ -28,6 +25,7 @@ from service.storage.archiver import Archiver
 from service.storage.events import Fields, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
+from tests.service.trained import train
 from tests.service.waiting import eventually
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
@@ -127,6 +125,4 @@ class Whole:
         watermark = self.engine.as_of
         self.stream.request_commit(watermark)
         eventually(lambda: self.log.last_id() >= watermark)
-        text = msgspec.json.encode(params).decode()
-        last = trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None, name=name)
-        return str(last.version)
+        return str(train(self.data, algorithm, params, watermark, name=name).version)

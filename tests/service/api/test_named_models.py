@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from service.jobs import trainer
 from service.storage import live_versions
 from tests.service.local import Local, serving
 from tests.service.planted import events
+from tests.service.trained import train
 from tests.service.waiting import eventually
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
@@ -38,8 +37,7 @@ def written(app: Local, name: str, *, shadow: bool = False, **params: int) -> st
     last_id = runtime._stream.last_id()
     runtime._stream.request_commit(last_id)
     eventually(lambda: runtime._rating_log.last_id() >= last_id)
-    text = msgspec.json.encode(SMALL | params).decode()
-    last = trainer.train(data, "als-implicit", text, str(last_id), "host", lambda message: None, name=name)
+    last = train(data, "als-implicit", SMALL | params, last_id, name=name)
     assert last.version is not None
     live_versions.activate(data, name, last.version, shadow=shadow)
     app.runtime.hotswap.poke()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from service.jobs import trainer
 from service.storage import live_versions
 from service.storage.events import Entry, StreamId
 from service.storage.item_changes import ItemChange
@@ -15,6 +14,7 @@ from service.storage.rating_log import RatingLog
 from tests.service.local import Local, serving
 from tests.service.logs import commit
 from tests.service.planted import N_ITEMS, entries
+from tests.service.trained import train
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
@@ -22,8 +22,7 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     data, watermark = tmp_path_factory.mktemp("new") / "data", StreamId(9000, 0)
     genres = [ItemChange(f"i{n}", tags={"genre": [("war", "love")[n % 2]]}) for n in range(N_ITEMS)]
     commit(RatingLog(data / "ratings"), [*entries(), Entry(watermark, "item", items=genres)])
-    params = '{"n_factors": 8, "n_epochs": 5}'
-    last = trainer.train(data, "als-implicit", params, str(watermark), "host", lambda message: None)
+    last = train(data, "als-implicit", {"n_factors": 8, "n_epochs": 5}, watermark)
     live_versions.set_version(data, "als-implicit", str(last.version))
     with serving(data, front=request.param, backend="host", worker=False) as local:
         yield local

@@ -19,7 +19,7 @@ from gpu.params import AlsImplicitParams, Values
 from service.cli import synthetic
 from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
-from service.jobs.trainer import TrainerMessage
+from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
 from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
@@ -28,10 +28,10 @@ from service.storage.rating_log import RatingLog
 from tests.data import planted
 from tests.service.logs import commit
 from tests.service.planted import SMALL, entries
+from tests.service.trained import train
 from tests.service.waiting import eventually
 
-PARAMS = msgspec.json.encode(SMALL).decode()
-ALS = '{"n_factors": 8, "n_epochs": 5}'
+ALS = {"n_factors": 8, "n_epochs": 5}
 END = StreamId(9_000, 0)
 
 
@@ -43,17 +43,23 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(
-    data: Path, algorithm: str = "culsh", params: str = PARAMS, watermark: StreamId = END
+    data: Path,
+    algorithm: str = "culsh",
+    params: dict[str, Any] = SMALL,
+    watermark: StreamId = END,
+    **options: Any,
 ) -> tuple[TrainerMessage, list[TrainerMessage]]:
+    """The last message, and those before it that have progress."""
     told: list[TrainerMessage] = []
-    return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
+    last = train(data, algorithm, params, watermark, told.append, **options)
+    return last, [message for message in told if message.phase is None]
 
 
 @pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "ease", "esgd", "nmf"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
-    params, n_epochs = PARAMS if algorithm.startswith("culsh") else ALS, 5
+    params, n_epochs = SMALL if algorithm.startswith("culsh") else ALS, 5
     if algorithm == "ease":
-        params, n_epochs = "{}", 1
+        params, n_epochs = {}, 1
     last, told = run(data, algorithm, params)
     assert [line.progress for line in told] == pytest.approx([n / n_epochs for n in range(1, n_epochs + 1)])
     assert last.outcome == "succeeded"
@@ -108,11 +114,11 @@ def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
 
 def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promotion, "MIN_HELD_OUT", 10)
-    first, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    first, _ = run(data, params=SMALL | {"n_epochs": 30})
     live_versions.set_version(data, "culsh", str(first.version))
-    again, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    again, _ = run(data, params=SMALL | {"n_epochs": 30})
     assert again.promote
-    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1, "learning_rate": 1e-6}).decode())
+    worse, _ = run(data, params=SMALL | {"n_epochs": 1, "learning_rate": 1e-6})
     assert not worse.promote
     assert "rmse" in str(worse.reason)
 
@@ -120,7 +126,7 @@ def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.
 def test_few_held_out_pairs_promote_if_finite(data: Path) -> None:
     first, _ = run(data)
     live_versions.set_version(data, "culsh", str(first.version))
-    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1}).decode())
+    worse, _ = run(data, params=SMALL | {"n_epochs": 1})
     assert worse.promote
 
 
@@ -155,19 +161,19 @@ WORSE = {
     ("sgd", "rmse", "no better than averages of users and items"),
 ])  # fmt: skip
 def test_a_first_model_has_to_be_better_than_none(tasteful: Path, algorithm: str, metric: str, words: str) -> None:
-    bad, _ = run(tasteful, algorithm, msgspec.json.encode(WORSE[algorithm]).decode())
+    bad, _ = run(tasteful, algorithm, WORSE[algorithm])
     assert (bad.outcome, bad.promote) == ("succeeded", False)
     n_held_out = len(read_corpus(tasteful, END).held_out)
     ours, baseline = bad.metrics[metric], bad.metrics[f"baseline_{metric}"]
     assert bad.reason == f"{metric} on {n_held_out} held-out pairs is {ours:.4f}, {words} ({baseline:.4f})"
-    good, _ = run(tasteful, algorithm, '{"n_factors": 8}')
+    good, _ = run(tasteful, algorithm, {"n_factors": 8})
     assert (good.promote, good.reason) == (True, None)
     assert good.metrics[f"baseline_{metric}"] == pytest.approx(baseline)
 
 
 def test_few_held_out_pairs_do_not_stop_a_first_model(tasteful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promotion, "MIN_HELD_OUT", 1000)
-    bad, _ = run(tasteful, "sgd", msgspec.json.encode(WORSE["sgd"]).decode())
+    bad, _ = run(tasteful, "sgd", WORSE["sgd"])
     assert (bad.promote, bad.reason) == (True, None)
     assert bad.metrics["rmse"] > bad.metrics["baseline_rmse"]
 
@@ -175,7 +181,7 @@ def test_few_held_out_pairs_do_not_stop_a_first_model(tasteful: Path, monkeypatc
 def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
     tasteful: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, _ = run(tasteful, "als-implicit", '{"n_factors": 8, "values": "counts"}')
+    first, _ = run(tasteful, "als-implicit", {"n_factors": 8, "values": "counts"})
     live_versions.set_version(tasteful, "als-implicit", str(first.version))
     judged: list[tuple[str, float]] = []
     ranking = gpu.evaluate.ranking
@@ -185,7 +191,7 @@ def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
         return ranking(model, rows, test, middle, **options)
 
     monkeypatch.setattr(gpu.evaluate, "ranking", spy)
-    second, _ = run(tasteful, "als-implicit", '{"n_factors": 8}')
+    second, _ = run(tasteful, "als-implicit", {"n_factors": 8})
     assert second.metrics.keys() == {"ndcg@10", "recall@20", "baseline_ndcg@10", "live_ndcg@10"}
     middle = snapshot.load(tasteful / "snapshots", str(second.version)).model.middle
     assert judged == [("ratings", middle), ("counts", middle), ("counts", middle)]
@@ -208,7 +214,7 @@ def test_what_could_not_be_measured_does_not_break_the_lines(
 def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu.backend.importlib.import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
     with pytest.raises(gpu.BackendUnavailable, match="no driver"):
-        trainer.train(data, "als", ALS, str(END), "device", lambda line: None)
+        run(data, "als", ALS, backend="device")
 
 
 def test_too_little_memory_is_refused_with_both_numbers(
@@ -244,13 +250,13 @@ def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path) -> None:
     ratings = [RatingEvent("zoë", f"i{item}", -2.0 if item == 7 else -1.0, 0.0) for item in range(20)]
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", ratings)])
     with pytest.raises(gpu.InvalidRatings, match=r"got -2; .* \(user 'zoë', item 'i7'\)"):
-        run(data, "nmf", "{}")
+        run(data, "nmf", {})
 
 
 @pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
 def test_one_rating_that_cannot_be_used_fails_no_training(data: Path, algorithm: str, given: dict[str, str]) -> None:
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
-    assert run(data, algorithm, msgspec.json.encode(given).decode())[0].version
+    assert run(data, algorithm, given)[0].version
 
 
 def test_implicit_models_train_on_events_and_explicit_ones_on_ratings_alone(tmp_path: Path) -> None:
@@ -269,10 +275,10 @@ def test_implicit_models_train_on_events_and_explicit_ones_on_ratings_alone(tmp_
 
 
 def test_a_half_life_counts_from_the_watermark(data: Path) -> None:
-    given = json.dumps(json.loads(ALS) | {"half_life_days": 1})
+    given = ALS | {"half_life_days": 1}
     loaded = snapshot.load(data / "snapshots", str(run(data, "als-implicit", given)[0].version))
     assert loaded.model.calibration.as_of_s == END.ms / 1000
-    assert loaded.manifest.given == json.loads(given)
+    assert loaded.manifest.given == given
 
 
 def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:
@@ -325,8 +331,16 @@ def test_one_wrong_rating_does_no_harm(data: Path) -> None:
     assert np.abs(estimates[0] - estimates[1])[1:].max() < 0.2
 
 
-def command(data: Path, params: str = PARAMS) -> list[str]:
-    options = {"data": data, "job": "j", "algorithm": "culsh", "params": params, "watermark": END, "backend": "host"}
+def command(data: Path, params: dict[str, Any] = SMALL) -> list[str]:
+    options = {
+        "data": data,
+        "job": "j",
+        "algorithm": "culsh",
+        "params": json.dumps(params),
+        "watermark": END,
+        "backend": "host",
+    }
+    options |= {"params": json.dumps(params)}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     return [sys.executable, "-m", "service.jobs.trainer", *arguments]
 
@@ -346,7 +360,7 @@ def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
-    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    params = SMALL | {"n_epochs": 10_000}
     with subprocess.Popen(command(data, params), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         first = next(filter(None, map(lines, process.stdout)))
@@ -360,7 +374,7 @@ def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
 
 def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path) -> None:
     """So it is not the broken pipe of its words that ends it: a long phase without any would go on."""
-    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    params = SMALL | {"n_epochs": 10_000}
     with (
         (data / "said").open("wb") as said,
         subprocess.Popen(command(data, params), stdin=subprocess.PIPE, stdout=said) as process,
@@ -381,8 +395,7 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
     params = {} if algorithm == "ease" else {"n_factors": 4, "n_epochs": 1}
 
     def trained(given: dict[str, object], values: Values) -> Manifest:
-        text = msgspec.json.encode(params | given).decode()
-        last = trainer.train(data, algorithm, text, str(END), "host", lambda line: None, values)
+        last, _ = run(data, algorithm, params | given, values=values)
         manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
         assert last.calibration == manifest.calibration
         assert manifest.given == params | given  # a setting is not what was asked for
@@ -395,35 +408,32 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
 
 
 def test_an_algorithm_that_cannot_use_several_ranks_trains_in_one(data: Path) -> None:
-    last = trainer.train(data, "ease", "{}", str(END), "host", lambda line: None, n_ranks=2)
+    last, _ = run(data, "ease", {}, ranks=2)
     assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because ease cannot use 2")
 
 
 def test_messages_have_what_ranks_exchange(data: Path) -> None:
-    messages: list[trainer.TrainerMessage] = []
-    last = trainer.train(data, "als", ALS, str(END), "host", messages.append, n_ranks=2)
+    last, messages = run(data, "als", ALS, ranks=2)
     n_epochs = len(messages)
     assert [message.ranks for message in [*messages, last]] == [2] * (n_epochs + 1)
     assert "2 ranks, items half in mode gather, users half in mode gather" in str(last.backend)
     bytes_ = sum(message.sent.get("gather", 0) for message in [*messages, last])
     corpus = read_corpus(data, END).training
-    n_columns = msgspec.json.decode(ALS)["n_factors"] + 1
+    n_columns = ALS["n_factors"] + 1
     memory = 2 * 8  # each rank tells the other how much it has
     assert bytes_ == n_epochs * 4 * n_columns * (corpus.n_users + corpus.n_items) + memory
     assert last.wait_seconds > 0
 
 
 def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
-    assert trainer.train(data, "als", ALS, str(END), "host", lambda line: None, "counts").outcome == "succeeded"
+    assert run(data, "als", ALS, values="counts")[0].outcome == "succeeded"
 
 
 def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
-    told: list[TrainerMessage] = []
-    small = '{"n_factors": 4, "n_epochs": 4}'
-    last = trainer.train(data, "als", small, str(END), "host", told.append, tune=True)
+    last, told = run(data, "als", {"n_factors": 4, "n_epochs": 4}, tune=True)
     shares = [line.progress for line in told]
     assert shares == sorted(shares)
-    assert shares[-5] == pytest.approx(trainer.TUNING_SHARE)
+    assert shares[-5] == pytest.approx(TUNING_SHARE)
     assert {trial["round"] for trial in last.trials} == {1, 2, 3}
     best = min((trial for trial in last.trials if trial["round"] == 3), key=lambda trial: trial["score"])
     manifest = snapshot.load(data / "snapshots", str(last.version)).manifest
@@ -433,8 +443,7 @@ def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
 
 
 def test_a_search_does_not_make_a_setting_a_parameter_that_was_given(data: Path) -> None:
-    small = '{"n_factors": 4, "n_epochs": 2}'
-    last = trainer.train(data, "als-implicit", small, str(END), "host", lambda line: None, "counts", tune=True)
+    last, _ = run(data, "als-implicit", {"n_factors": 4, "n_epochs": 2}, values="counts", tune=True)
     manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
     assert manifest.parameters["values"] == "counts"
     assert "values" not in manifest.given

@@ -1,0 +1,99 @@
+"""The messages of a trainer or a lister to its supervisor: one per phase and epoch, and a last one with the outcome."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+import gpu
+from service.jobs.promotion import finite
+from service.jobs.ranks import Ranks
+from service.storage.manifest import StoredCalibration
+
+TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
+
+
+class TrainerMessage(msgspec.Struct, omit_defaults=True):
+    """A message of the trainer to its supervisor.
+
+    Attributes:
+        progress: share of the epochs that are done.
+        metrics: of the epoch; in the last message, of the held-out pairs.
+        backend: whether it trains on the host or the device, and why.
+        outcome: only in the last message.
+        calibration: only in the last message, the values derived from the data.
+        trials: only in the last message, the trainings of a search for parameters.
+        ranks: number of processes that train together.
+        sent, wait_seconds: what they have exchanged since the last message; see `gpu.traffic.Moved`.
+        phase: what begins now; such a message has nothing else.
+        loss: why an attempt of several ranks was lost; such a message has nothing else.
+        version: the snapshot that was written.
+        promote: whether the model is good enough to go live; if not, `reason` has why.
+        error: why the training failed.
+    """
+
+    progress: float = 0.0
+    metrics: dict[str, float] = {}
+    backend: str | None = None
+    outcome: Literal["succeeded", "failed", "cancelled"] | None = None
+    calibration: StoredCalibration | None = None
+    trials: list[dict[str, Any]] = []
+    ranks: int = 1
+    sent: dict[str, int] = {}
+    wait_seconds: float = 0.0
+    phase: str | None = None
+    loss: str | None = None
+    version: str | None = None
+    promote: bool = False
+    reason: str | None = None
+    error: str | None = None
+
+
+class Progress:
+    """Tells the supervisor how far a training is."""
+
+    def __init__(
+        self, send: Callable[[TrainerMessage], None], backend: str, ranks: Ranks | None = None, *, tunes: bool = False
+    ) -> None:
+        """Prepare.
+
+        Args:
+            send: called with each message.
+            backend: whether the training is on the host or the device, and why.
+            ranks: the processes that train together; None: this one.
+            tunes: whether the training begins with a search for parameters.
+        """
+        self._send, self._backend, self._ranks = send, backend, ranks
+        self._tuned_share = TUNING_SHARE if tunes else 0.0
+
+    def begin(self, phase: str) -> None:
+        """A phase begins."""
+        self._send(TrainerMessage(phase=phase))
+
+    def searched(self, share: float) -> None:
+        """A training of the search is over; `share` of all are."""
+        self._send(self.message(progress=self._tuned_share * share))
+
+    def learned(self, report: gpu.EpochReport) -> None:
+        """An epoch is over."""
+        share = self._tuned_share + (1 - self._tuned_share) * report.epoch / report.n_epochs
+        self._send(self.message(progress=share, metrics=finite(report.metrics)))
+
+    def message(self, **fields: Any) -> TrainerMessage:
+        """A message with these fields, where the training runs, and what ranks have exchanged since the last one."""
+        if self._ranks is None:
+            return TrainerMessage(backend=self._backend, **fields)
+        sent, wait_seconds = self._ranks.moved()
+        backend = self._backend + self._ranks.remark
+        return TrainerMessage(
+            backend=backend, ranks=self._ranks.n_ranks, sent=sent, wait_seconds=wait_seconds, **fields
+        )
+
+
+def send(message: TrainerMessage) -> None:
+    """Write it to stdout, as a line of JSON."""
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,29 @@
+"""Trainings in the process of the test, which are faster than a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from service.jobs import trainer
+from service.jobs.trainer_messages import TrainerMessage
+from service.storage.events import StreamId
+
+
+def train(
+    data: Path,
+    algorithm: str,
+    params: dict[str, Any],
+    watermark: StreamId,
+    send: Callable[[TrainerMessage], None] = lambda message: None,
+    **options: Any,
+) -> TrainerMessage:
+    """Train on the log in `data` up to `watermark`; the last message. `options`: further ones of `TrainerOptions`."""
+    text = msgspec.json.encode(params).decode()
+    given = {"job": "job", "backend": "host"} | options
+    return trainer.train(
+        trainer.TrainerOptions(data=data, algorithm=algorithm, params=text, watermark=str(watermark), **given), send
+    )

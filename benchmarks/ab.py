@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.prequential import Timeline
 from benchmarks.report import say
 from benchmarks.running import BenchFailed, post, serving
-from service.cli import ratings_file
+from service.cli.files import ratings_file
 from service.client import Client
 
 EXPERIMENT, BATCH = "ab", 50  # ratings of one batch

@@ -21,7 +21,8 @@ from benchmarks.leave_one_out import leave_one_out
 from benchmarks.ranking import HELD_OUT, RELEVANT_FROM, per_user_split
 from benchmarks.report import say
 from gpu.params import AlsImplicitParams
-from service.cli import offline, ratings_file
+from service.cli import offline
+from service.cli.files import ratings_file
 
 SEEDS = (0, 1, 2)
 # The peer's two best settings on this data, from a grid over its parameters.

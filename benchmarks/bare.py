@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service.client import Client
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 60.0
 

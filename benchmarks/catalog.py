@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from service.engine.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
-from service.engine.filters import Filters
-from service.engine.history import History
-from service.engine.shelf import Shelf
+from service.engine.lists.filters import Filters
+from service.engine.models.shelf import Shelf
+from service.engine.queries.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
+from service.engine.state.history import History
 from service.storage.events import ITEMS_PER_ENTRY, Entry, StreamId
 from service.storage.item_changes import ItemChange
 

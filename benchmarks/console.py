@@ -21,7 +21,7 @@ from benchmarks.drive import Throughput, drive
 from benchmarks.http import prepare, read_requests, two_cores
 from benchmarks.report import say
 from benchmarks.running import serving
-from service.cli.ratings_file import read
+from service.cli.files.ratings_file import read
 
 IDLE_S = 30  # seconds without other load
 COUNTS_S, SIZES_S = 3, 10  # seconds between requests of a page, as console.js and overview.html have them

@@ -18,8 +18,9 @@ from benchmarks.als_lists import as_ones
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts
 from benchmarks.ranking import per_user_split
 from gpu.params import NmfParams
-from service.cli import offline, ratings_file
-from service.cli.ratings_file import RatingsFile
+from service.cli import offline
+from service.cli.files import ratings_file
+from service.cli.files.ratings_file import RatingsFile
 
 SEED = 42  # seed of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1

@@ -279,7 +279,8 @@ def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
         from benchmarks import als_matrix
 
         return als_matrix.read(path)
-    from service.cli import offline, ratings_file
+    from service.cli import offline
+    from service.cli.files import ratings_file
 
     data = offline.Data.split(ratings_file.read(path), 0.1, 42)
     if data.test is None:
@@ -292,13 +293,15 @@ def _matrix(path: Path, key: str | None) -> gpu.Ratings:
         from benchmarks import als_matrix
 
         return als_matrix.read(path)[0]
-    from service.cli import offline, ratings_file
+    from service.cli import offline
+    from service.cli.files import ratings_file
 
     return offline.Data.split(ratings_file.read(path, key=key), 0.0, 0).train
 
 
 def _folds(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]]:
-    from service.cli import offline, ratings_file
+    from service.cli import offline
+    from service.cli.files import ratings_file
 
     for data in offline.Data.folds(ratings_file.read(path), n_folds):
         assert data.test is not None  # noqa: S101 - `folds` always gives one; narrows the type

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from service.api.elements import Body
-from service.api.event_parser import read_events
-from service.api.rating_parser import read_ratings
-from service.engine.history import History
-from service.engine.rating_runs import runs_of
+from service.api.parsers.elements import Body
+from service.api.parsers.event_parser import read_events
+from service.api.parsers.rating_parser import read_ratings
+from service.engine.state.history import History
+from service.engine.state.rating_runs import runs_of
 from service.event_types import DEFAULT_TYPES
 from service.storage.events import Entry, RatingEvent, StreamId, encode_events, encode_ratings, parse_entry
 

@@ -22,13 +22,13 @@ from gpu.online import prepare_online
 from gpu.params import params_for
 from gpu.ranking import topn
 from service.cli import offline
-from service.engine.exploration import Exploration, Lists, bonus, leveling
-from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.lists.exploration import Exploration, Lists, bonus, leveling
+from service.engine.lists.selection import Selection
+from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend
-from service.engine.selection import Selection
+from service.engine.state.history import History
 from service.storage.events import Entry, RatingEvent, StreamId
-from service.storage.manifest import Manifest
+from service.storage.snapshots.manifest import Manifest
 
 SETS = {"ml-100k": 4.0, "lastfm": -np.inf}  # lowest relevant value
 FROM, SHARE, BELOW = 12, 0.3, 10

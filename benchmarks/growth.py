@@ -20,12 +20,12 @@ from gpu.online import prepare_online
 from gpu.online.host_model import HostModel
 from gpu.params import params_for
 from service import tuning
-from service.engine.history import History
-from service.engine.live_model import LiveModel
-from service.engine.popularity import Popularity
+from service.engine.lists.popularity import Popularity
+from service.engine.models.live_model import LiveModel
 from service.engine.rehearsal import rehearse_history
+from service.engine.state.history import History
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId
-from service.storage.manifest import Manifest
+from service.storage.snapshots.manifest import Manifest
 
 N_WARM = 5  # batches of events before the measured ones
 SEED = 0

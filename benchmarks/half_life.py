@@ -22,7 +22,7 @@ from benchmarks.report import say
 from gpu.backend import Backend
 from gpu.decay import weights_in
 from gpu.ranking.weighted import heard_by_age
-from service.cli import ratings_file
+from service.cli.files import ratings_file
 
 N_PARTS, N_TRAINED = 20, 10
 

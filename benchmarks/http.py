@@ -22,7 +22,7 @@ from benchmarks.drive import name as driver_name
 from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from loadtest.client import message
-from service.cli.ratings_file import RatingsFile, read
+from service.cli.files.ratings_file import RatingsFile, read
 
 BATCH = 100
 N_REQUESTS = 4096

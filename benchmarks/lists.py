@@ -11,8 +11,8 @@ from service.engine.queries import Recommend
 from service.engine.rebuilt import known_users, rebuild
 from service.event_types import DEFAULT_TYPES
 from service.jobs.lister import USERS_A_BATCH, lists
-from service.storage import live_versions
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions
 
 
 @dataclass(frozen=True)

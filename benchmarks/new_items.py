@@ -28,7 +28,7 @@ from gpu.params import params_for
 from gpu.ranking import topn
 from service.cli import offline
 from service.jobs.content import Described, fitted
-from service.storage.content_map import ContentMap
+from service.storage.snapshots.content_map import ContentMap
 
 SHARE = 0.05
 N_KNOWN = 0, 1, 3, 10  # values of k

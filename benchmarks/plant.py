@@ -23,10 +23,10 @@ from benchmarks.report import say
 from gpu.errors import InvalidInput
 from gpu.model import Model
 from gpu.param_kinds import Params
-from service.storage import live_versions, snapshot
 from service.storage.events import StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.segment import filled
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import filled
+from service.storage.snapshots import live_versions, snapshot
 
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3

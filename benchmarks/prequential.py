@@ -21,9 +21,10 @@ from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.errors import InvalidInput
 from gpu.params import params_for
-from service.cli import offline, ratings_file
-from service.cli.ratings_file import RatingsFile
-from service.engine.id_table import IdTable
+from service.cli import offline
+from service.cli.files import ratings_file
+from service.cli.files.ratings_file import RatingsFile
+from service.engine.state.id_table import IdTable
 
 TRAINED = 0.9
 RETRAIN_EVERY = 1000

@@ -19,9 +19,10 @@ from benchmarks.leave_one_out import leave_one_out
 from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.params import params_for
-from service.cli import offline, ratings_file
+from service.cli import offline
+from service.cli.files import ratings_file
 from service.client import Client
-from service.engine.id_table import IdTable
+from service.engine.state.id_table import IdTable
 from service.settings import Settings
 
 HELD_OUT = 0.2

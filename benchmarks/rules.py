@@ -12,14 +12,14 @@ import numpy as np
 
 import gpu
 from gpu.online import prepare_online
-from service.engine.filter_tree import HasTag, text_of
-from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.lists.ranking import Ranking
+from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend
-from service.engine.ranking import Ranking
+from service.engine.queries.filter_tree import HasTag, text_of
+from service.engine.state.history import History
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
-from service.storage.manifest import Manifest
+from service.storage.snapshots.manifest import Manifest
 
 N_USERS, N_RATED, N_ITEMS_LISTED = 300, 100, 10
 N_TAGS = 5  # of which each item has each second one

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.http import prepare
 from benchmarks.report import say
 from benchmarks.running import serving
-from service.cli import ratings_file
+from service.cli.files import ratings_file
 
 MIB = 1 << 20
 READS_BEFORE_MEASURING = 200

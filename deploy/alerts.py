@@ -1,4 +1,4 @@
-"""The alerts that every deployment should have: conditions in PromQL on the series of `service.metrics`."""
+"""The alerts that every deployment should have: conditions in PromQL on the series of `service.telemetry.metrics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana: a panel for each series of `service.metrics`, made from the table of metrics.
+"""The dashboard for Grafana: a panel for each series of `service.telemetry.metrics`, made from the table of metrics.
 
 A counter is shown as its rate, a histogram as median and 99th percentile, a gauge as it is.
 """
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
 
-from service.metrics import Metrics
+from service.telemetry.metrics import Metrics
 
 PROCESS = "process_"  # prefix of series that the metrics library adds to every process
 WHOLE, WIDTH, HEIGHT = 24, 8, 7  # columns of Grafana's grid, and the size of a panel

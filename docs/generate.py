@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic_core import PydanticUndefined
 
 from deploy import alerts, chart
-from service.metrics import Metrics
 from service.settings import Settings
+from service.telemetry.metrics import Metrics
 
 PROCESS = "process_"  # prefix of series that the metrics library adds to every process
 DOCS = Path(__file__).parent

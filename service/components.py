@@ -18,17 +18,18 @@ from service.jobs.jobs import Jobs
 from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
-from service.metrics import Metrics, count_dropped_spans
 from service.settings import Settings
-from service.storage import files, live_versions, sealed_file
+from service.storage import files, sealed_file
 from service.storage.archiver import Archiver
 from service.storage.events import StreamId
-from service.storage.publisher import OWNER_FILE, Publisher
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import url_of
+from service.storage.log.rating_log import RatingLog
 from service.storage.signing_key import KEY_FILE
-from service.storage.store_head import HEAD_FILE, store_of
-from service.storage.stream import Stream
+from service.storage.snapshots import live_versions
+from service.storage.stores.publisher import OWNER_FILE, Publisher
+from service.storage.stores.store_head import HEAD_FILE, store_of
+from service.storage.streams.redis_server import url_of
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics, count_dropped_spans
 from service.webhooks.deliverer import Deliverer
 from service.webhooks.deliveries import Deliveries
 from service.webhooks.webhooks import Webhooks

@@ -15,7 +15,7 @@ ServiceError (500)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
 │   ├── UnknownVersion: no snapshot of that version
-│   ├── UnknownScenario, in `service.engine.document_queries`; UnknownKey, UnknownWebhook, in `service.storage`
+│   ├── UnknownScenario, in `service.engine.queries.document_queries`; UnknownKey, UnknownWebhook, in `service.storage`
 │   └── UnknownJob
 ├── Gone (410), Conflict (409): what a cursor continues is gone; the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id
@@ -28,7 +28,7 @@ ServiceError (500)
 │   ├── NewerEntry: a newer version wrote an entry; upgrade this process
 │   ├── CorruptLiveFile, and CorruptFile in `service.storage.sealed_file`: live.json, or another file, is altered
 │   ├── NotReady: ratings are still being read, or the requested model is being prepared
-│   ├── StaleScenario, in `service.engine.document_queries`; StoreUnavailable (StoreRefused: 502), in `service.storage`
+│   ├── StaleScenario, in `service.engine.queries`; StoreUnavailable (StoreRefused: 502), in `service.storage.stores`
 │   └── NotSeenYet, Overloaded: `wait_for` was not reached in time; too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
 │   └── NewerSnapshot: a newer version wrote it

@@ -7,13 +7,12 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from service.engine.encoding import encoded, json_of
-from service.engine.model_info import ModelInfo
+from service.engine.models.model_info import ModelInfo
 from service.engine.queries import Query, Recommend
+from service.engine.queries.encoding import encoded, json_of
 from service.errors import NotReady
 from service.jobs.forget import REMAINS
 from service.jobs.orders import ACTIVATE, END
-from service.metrics_sum import MetricsSum
 from service.operations import (
     ActivateModel,
     ArchiveAll,
@@ -40,9 +39,11 @@ from service.operations import (
     SubmitTraining,
 )
 from service.runtime import Runtime
-from service.scrape import Scrape
-from service.storage import follower, live_versions, snapshot, version_names
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.stores import follower
+from service.telemetry.metrics_sum import MetricsSum
+from service.telemetry.scrape import Scrape
 
 
 def _end_model(runtime: Runtime, name: str) -> EndedModel:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from service.engine.model_info import ModelInfo
+from service.engine.models.model_info import ModelInfo
 from service.jobs.jobs import Job
 from service.storage.list_files import ListFile
 from service.storage.webhook_file import EndOfJob

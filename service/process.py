@@ -12,17 +12,19 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import event_loop, http_server, logs, traces, tuning
+from service import event_loop, http_server, tuning
 from service.api.app import application
 from service.components import Components, Worker
 from service.errors import CorruptLiveFile
 from service.fronts import parent
 from service.http_server import Server, listening, url_of
-from service.jobs import cluster
+from service.jobs.ranks import cluster
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
-from service.storage import follower, live_versions, publisher
+from service.storage.snapshots import live_versions
+from service.storage.stores import follower, publisher
+from service.telemetry import logs, traces
 
 SWITCH_INTERVAL_S = 0.0005  # seconds until a waiting thread asks for the GIL; a longer interval delays reads
 PRIVATE = 0o077  # umask: no other user can read or lock files of this process and its children

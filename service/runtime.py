@@ -15,13 +15,13 @@ from service.components import Components
 from service.engine import following
 from service.engine.engine import Engine
 from service.engine.fairness import Client
-from service.engine.history import History
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.new_ids import NewIds
 from service.engine.pending_queries import Limits, Promise
 from service.engine.queries import Query
 from service.engine.readiness import Readiness
+from service.engine.state.history import History
 from service.errors import (
     CorruptLiveFile,
     LockTimeout,
@@ -35,14 +35,15 @@ from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.settings import Settings
 from service.statistics import Statistics, watch, watch_archiver, watch_device
-from service.storage import live_versions, signing_key
+from service.storage import signing_key
 from service.storage.archiver import Archiver
-from service.storage.catching_up import archive_up_to
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
-from service.storage.follower import Follower
-from service.storage.redis_server import RedisServer
 from service.storage.remote_archiver import RemoteArchiver
+from service.storage.snapshots import live_versions
+from service.storage.stores.follower import Follower
+from service.storage.streams.catching_up import archive_up_to
+from service.storage.streams.redis_server import RedisServer
 from service.writes import Writes
 
 RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
@@ -256,8 +257,7 @@ class Runtime(Components):
         """What archives, or copies the log of the process that does."""
         if self.settings.store is None:
             return self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
-        parts = self._rating_log, engine, self.metrics, self._fail_from_thread
-        follower = following.start(self.settings, *parts)
+        follower = following.start(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
         self._stop_together(follower.stop)
         return follower
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from service.engine.queries import Query, Recommend
-from service.metrics import Metrics
 from service.operations import Operation
 from service.settings import Settings
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
+from service.telemetry.metrics import Metrics
 
 
 class Serving(Protocol):

@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from gpu.backend import Backend
 from service.engine.engine import Engine
-from service.engine.history import History
-from service.engine.shelf import n_available
-from service.metrics import Metrics
-from service.storage import version_names
+from service.engine.models.shelf import n_available
+from service.engine.state.history import History
 from service.storage.archiver import Archiver
 from service.storage.events import StreamId
-from service.storage.follower import Follower
-from service.storage.log_size import LogSize
-from service.storage.rating_log import RatingLog
+from service.storage.log.log_size import LogSize
+from service.storage.log.rating_log import RatingLog
 from service.storage.remote_archiver import RemoteArchiver
-from service.storage.stream import Stream
+from service.storage.snapshots import version_names
+from service.storage.stores.follower import Follower
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics
 
 
 class LogStats(Struct):

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from service import traces
 from service.engine import fairness
 from service.errors import Overloaded, ServiceError
-from service.metrics import Metrics
 from service.storage.events import Fields, StreamId
-from service.trace_context import Trace
+from service.telemetry import traces
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
 
 
 class Appending(Protocol):

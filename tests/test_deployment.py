@@ -18,7 +18,7 @@ import yaml
 
 from service.http_server import SPARE_FILES
 from service.settings import Settings
-from service.storage.redis_server import RedisServer, find_binary
+from service.storage.streams.redis_server import RedisServer, find_binary
 from tests.service.waiting import eventually
 from tests.service.webhooks.receiver import receiving
 

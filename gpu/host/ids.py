@@ -1,4 +1,4 @@
-"""Kernels that find the rows of ids by their bytes, without making text of them (see `service.engine.known_ids`).
+"""Kernels that find the rows of ids by their bytes, without making text of them (see `service.engine.state.known_ids`).
 
 An open-addressing hash table with linear probing: `slots` hold entries, an entry is a row and its bytes in `text`. The
 hash is keyed, so that nobody can choose ids that all fall into one slot. Ids are equal if all their bytes are. One

@@ -15,17 +15,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu.errors import InvalidInput
 from service import data_sets
-from service.api import openapi, problems
+from service.api import problems
 from service.api.client_address import ClientAddresses
-from service.api.connection_guard import ConnectionGuard
-from service.api.connection_table import ConnectionLimits, ConnectionTable
+from service.api.connections.connection_guard import ConnectionGuard
+from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
+from service.api.connections.fast_reads import FastReads, PlainReads, ReadsByDataSet
+from service.api.connections.guarded_transport import note_answer
+from service.api.connections.http_protocol import HttpProtocol
 from service.api.console import routes as console
 from service.api.console.session import Sessions
 from service.api.dependencies import COMMON_ERRORS
-from service.api.fast_reads import FastReads, PlainReads, ReadsByDataSet
 from service.api.gateway import FastRoute, Gateway
-from service.api.guarded_transport import note_answer
-from service.api.http_protocol import HttpProtocol
+from service.api.openapi import openapi
 from service.api.rate_limit import Limits
 from service.api.routes import (
     admin,

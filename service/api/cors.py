@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 
 from starlette.types import Send
 
-from service.api.bodies import Message
+from service.api.parsers.bodies import Message
 from service.api.problems import Headers
 
 ANY = "*"

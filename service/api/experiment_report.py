@@ -6,7 +6,7 @@ import math
 
 from msgspec import Struct
 
-from service.engine.experiment_queries import ArmCounts, ExperimentCounts
+from service.engine.queries.experiment_queries import ArmCounts, ExperimentCounts
 
 CONFIDENCE = 0.95
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.jobs.export_process import ExportProcess
+from service.jobs.exports.export_process import ExportProcess
 
 
 class ExportResponse(StreamingResponse):

@@ -2,7 +2,7 @@
 
 It uses the raw path for routing, so that a percent-encoded `/` is legal in an id. It gives each request its id, checks
 rate, key, site and body, answers frequent writes on fast routes without the layers of the framework, counts requests,
-and writes the access log. Frequent reads do not come here: `service.api.fast_reads` answers them.
+and writes the access log. Frequent reads do not come here: `service.api.connections.fast_reads` answers them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service import traces
-from service.api import bodies, cors, problems, request_span
+from service.api import cors, problems, request_span
 from service.api.auth import Keys
-from service.api.bodies import JSON, Message, RequestHeaders
 from service.api.client_address import ClientAddresses
+from service.api.parsers import bodies
+from service.api.parsers.bodies import JSON, Message, RequestHeaders
 from service.api.problems import Headers
 from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
@@ -31,10 +31,11 @@ from service.data_sets import path_of
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient
 from service.errors import ServiceError
-from service.logs import LineBudget
-from service.metrics import Metrics
 from service.settings import Settings
-from service.trace_context import Trace
+from service.telemetry import traces
+from service.telemetry.logs import LineBudget
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
 
 NO_CONTENT = 204
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.errors import InvalidInput
-from service.api.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.list_schemas import AnonymousBody, UsersBody
-from service.api.schemas import Fault, ProblemDocument
+from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
+from service.api.schemas.list_schemas import AnonymousBody, UsersBody
+from service.api.schemas.schemas import Fault, ProblemDocument
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.validation import MAX_SHOWN, reason_of
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.metrics import METHODS
-from service.trace_context import Trace
-from service.traces import Tracer, Value
+from service.telemetry.metrics import METHODS
+from service.telemetry.trace_context import Trace
+from service.telemetry.traces import Tracer, Value
 
 
 def record(

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import ValidationError
 
-from service.api.list_schemas import NO_FIELDS, ScenarioBody
-from service.engine.document_queries import DocumentDetails, GetDocument, StaleScenario
+from service.api.schemas.list_schemas import NO_FIELDS, ScenarioBody
+from service.engine.queries.document_queries import DocumentDetails, GetDocument, StaleScenario
 from service.errors import InvalidRequest
 from service.serving import Serving
 from service.storage.events import StreamId

@@ -122,7 +122,7 @@ def cluster_(context: typer.Context) -> int:
 )
 def bridge_(context: typer.Context) -> int:
     """Run `nearfield bridge kafka`."""
-    from service.cli.bridge import app as commands
+    from service.cli.kafka.bridge import app as commands
 
     return commands(context.args or ["--help"], prog_name="nearfield bridge", standalone_mode=False) or 0
 
@@ -138,7 +138,8 @@ def import_(
     format_: Format = None,
 ) -> int:
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
-    from service.cli import importer, items_file, ratings_file, standard_input
+    from service.cli import importer
+    from service.cli.files import items_file, ratings_file, standard_input
     from service.client import Client
     from service.data_sets import address_of
 

@@ -13,8 +13,8 @@ from service.cli.console import complain, describe, stderr
 
 if TYPE_CHECKING:
     import gpu
-    from service.cli.ratings_file import RatingsFile
-    from service.jobs.cluster_address import ClusterAddress
+    from service.cli.files.ratings_file import RatingsFile
+    from service.jobs.ranks.cluster_address import ClusterAddress
     from service.settings import Settings
 
 
@@ -36,14 +36,14 @@ def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
 
 def cluster(options: dict[str, Any]) -> ClusterAddress | None:
     """The cluster that the options and the environment name; None if none is."""
-    from service.jobs.cluster_address import ClusterAddress
+    from service.jobs.ranks.cluster_address import ClusterAddress
 
     return ClusterAddress.of(settings(options))
 
 
 def ratings(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
     """The ratings of a file; shows what its columns mean, and the bad lines that were left out."""
-    from service.cli import ratings_file
+    from service.cli.files import ratings_file
 
     file = ratings_file.read(path, key=key, skip_bad=skip_bad)
     describe(str(path), file.columns, file.bad)

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.console import stderr
-from service.jobs.cluster import WAIT_S, dask, security, toward
-from service.jobs.cluster_address import ClusterAddress
+from service.jobs.ranks.cluster import WAIT_S, dask, security, toward
+from service.jobs.ranks.cluster_address import ClusterAddress
 from service.training_errors import ClusterUnavailable
 
 OWN_WEB_SERVER = "127.0.0.1:0"  # it cannot be switched off

@@ -80,7 +80,7 @@ class Bar:
 
 
 def describe(name: str, columns: str, bad: Sequence[Any]) -> None:
-    """Show on stderr what the columns of a file mean, and its bad lines (`service.cli.ratings_text.BadLine`)."""
+    """Show on stderr what the columns of a file mean, and its bad lines (`service.cli.files.ratings_text.BadLine`)."""
     stderr.print(f"{name}: {columns}", style="dim", markup=False, soft_wrap=True)
     for line in bad[:N_BAD_SHOWN]:
         complain(f"left out line {line.number} of {name}: {line.reason}", 0)

@@ -57,7 +57,7 @@ def backup(
     data_set: DataSet = None,
 ) -> None:
     """Back up the data folder of a service, which may run or not, at one position."""
-    from service.storage import backup as backups
+    from service.storage.backups import backup as backups
 
     settings = arguments.settings({"data": data, "redis": redis}, data_set)
     os.umask(PRIVATE)
@@ -76,7 +76,7 @@ def restore(
     data_set: DataSet = None,
 ) -> None:
     """Make a data folder from a backup, after checking every file of it. The folder must be empty or missing."""
-    from service.storage import backup as backups
+    from service.storage.backups import backup as backups
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)

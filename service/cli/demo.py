@@ -21,14 +21,15 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.table import Table
 
-from service.cli import importer, ratings_file, synthetic
+from service.cli import importer, synthetic
 from service.cli.console import FAILED, Bar, complain, progress
-from service.cli.ratings_file import RatingsFile
+from service.cli.files import ratings_file
+from service.cli.files.ratings_file import RatingsFile
 from service.client import Client, RequestFailed
 from service.errors import ServiceError
 from service.service_process import NotStarted, ServiceProcess
 from service.storage.files import DataLock
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 
 DATA = Path("demo-data")
 LOG = DATA / "service.log"

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from service.client import Client
 from service.errors import InvalidRequest, LockTimeout
-from service.jobs.export_rows import log_of
+from service.jobs.exports.export_rows import log_of
 from service.jobs.forget import without_forgotten
-from service.storage import exclusion, files, live_versions, snapshot, snapshot_files, version_names
-from service.storage.backup_files import new_folder
+from service.storage import exclusion, files
+from service.storage.backups.backup_files import new_folder
 from service.storage.events import StreamId
 from service.storage.files import FileLock
-from service.storage.manifest import Manifest, check_known
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot, snapshot_files, version_names
+from service.storage.snapshots.manifest import Manifest, check_known
 
 LIVE_TIMEOUT_S, POLL_S = 120.0, 0.2
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from service.client import Client
 from service.errors import InvalidRequest
-from service.jobs.export_formats import SUFFIXES, Format, write
-from service.jobs.export_rows import What, log_of, rows_of
+from service.jobs.exports.export_formats import SUFFIXES, Format, write
+from service.jobs.exports.export_rows import What, log_of, rows_of
 from service.storage import files
 
 OnBytes = Callable[[int], None]
@@ -56,7 +56,7 @@ def from_folder(data: Path, what: What, format_: Format, out: Path, on_rows: Cal
 
     Args:
         data: the folder of the service, which may be running or not.
-        what, format_: see `service.jobs.export_rows` and `service.jobs.export_formats`.
+        what, format_: see `service.jobs.exports.export_rows` and `service.jobs.exports.export_formats`.
         out: the file.
         on_rows: called with the rows of each batch, and the number of all, if it is known.
 

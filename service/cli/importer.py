@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from service.cli.items_file import Element
-from service.cli.ratings_file import RatingsFile
+from service.cli.files.items_file import Element
+from service.cli.files.ratings_file import RatingsFile
 from service.client import Client, Rating, RequestFailed
 from service.errors import ServiceError
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput, naming
-from service.cli import ratings_file
-from service.cli.ratings_file import RatingsFile
-from service.engine.id_table import IdTable
-from service.jobs.ranks import Ranks
-from service.storage import snapshot
+from service.cli.files import ratings_file
+from service.cli.files.ratings_file import RatingsFile
+from service.engine.state.id_table import IdTable
+from service.jobs.ranks.ranks import Ranks
 from service.storage.events import ZERO
+from service.storage.snapshots import snapshot
 
 OnLine = Callable[[dict[str, Any]], None]
 # Metrics that decide the best epoch, in order of preference, and whether lower or higher is better.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.cli.deploy import folder_of, locked
-from service.jobs.export_rows import log_of
+from service.jobs.exports.export_rows import log_of
 from service.jobs.forget import without_forgotten
 from service.settings import variable_of_others
-from service.storage import mlflow_registry, snapshot_transfer
-from service.storage.mlflow_registry import Address, Credentials, Server
-from service.storage.object_store import ObjectStore, OnBytes
+from service.storage.stores import mlflow_registry, snapshot_transfer
+from service.storage.stores.mlflow_registry import Address, Credentials, Server
+from service.storage.stores.object_store import ObjectStore, OnBytes
 
 
 def push(model: Path, target: str, on_total: OnBytes, on_bytes: OnBytes) -> tuple[str, bool]:

@@ -15,10 +15,11 @@ import gpu
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, rebuild
 from service.half_lives import parse_half_lives
-from service.jobs.export_rows import log_of
+from service.jobs.exports.export_rows import log_of
 from service.settings import Settings
-from service.storage import files, snapshot
+from service.storage import files
 from service.storage.events import StreamId
+from service.storage.snapshots import snapshot
 
 PARTS = "items", "values", "timestamps", "positions"  # of the rows of a table
 REPORT_FILE, LISTS_FILE = "report.json", "lists.ndjson"

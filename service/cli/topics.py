@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import InvalidInput
 from gpu.params import NmfParams
-from service.storage.snapshot import Snapshot
+from service.storage.snapshots.snapshot import Snapshot
 
 SHARE = 1e-6  # of the largest entry of a factor; smaller entries are the ε of the training, which stands for 0
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from service.engine.pending_events import EventBatch
 from service.engine.pending_queries import PendingQuery
-from service.metrics import Metrics
 from service.storage.events import StreamId
-from service.trace_context import Trace
-from service.traces import Span, Tracer, active
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
+from service.telemetry.traces import Span, Tracer, active
 
 N_REMEMBERED = 64  # batches that were learned
 MAX_WAITING = 1024  # recorded writes that are not learned yet; beyond it the oldest get no span

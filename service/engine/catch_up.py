@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from service.engine.background import SLICE_S, Background, Slices
-from service.engine.ranking import Ranking
+from service.engine.lists.ranking import Ranking
 from service.errors import NotReady
-from service.metrics import Metrics
+from service.telemetry.metrics import Metrics
 
 
 class CatchUp:

@@ -20,23 +20,23 @@ from gpu.backend import Backend
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
-from service.engine.cursors import Cursors
 from service.engine.fairness import Client
-from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.lists.cursors import Cursors
+from service.engine.lists.ranking import Ranking
+from service.engine.models.live_model import LiveModel
+from service.engine.models.prequential import Prequential
 from service.engine.pending_events import EventBatch, PendingEvents
 from service.engine.pending_queries import Limits, PendingQueries, PendingQuery, Promise
-from service.engine.prequential import Prequential
 from service.engine.queries import Query
-from service.engine.ranking import Ranking
-from service.engine.rating_runs import RatingRun
 from service.engine.readiness import Readiness, Stages
+from service.engine.state.history import History
+from service.engine.state.rating_runs import RatingRun
 from service.engine.waiters import Waiters
 from service.errors import NotReady, ServiceError
 from service.half_lives import DEFAULT_HALF_LIVES
-from service.metrics import Metrics
 from service.storage.events import Entry, StreamId
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.telemetry.metrics import Metrics
 from service.threads import PartThread, unheard
 
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming

@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
-from service.engine.catalog_queries import ListItems, ListUsers
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
-from service.engine.rating_queries import AllRatings, ItemRatings
-from service.engine.rules import has_rules, length_of
-from service.trace_context import Trace
+from service.engine.queries.catalog_queries import ListItems, ListUsers
+from service.engine.queries.rating_queries import AllRatings, ItemRatings
+from service.engine.queries.rules import has_rules, length_of
+from service.telemetry.trace_context import Trace
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client

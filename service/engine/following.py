@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from service.engine.engine import Engine
-from service.metrics import Metrics
 from service.settings import Settings
-from service.storage.follower import Follower
-from service.storage.rating_log import RatingLog
-from service.storage.store_head import store_of
+from service.storage.log.rating_log import RatingLog
+from service.storage.stores.follower import Follower
+from service.storage.stores.store_head import store_of
+from service.telemetry.metrics import Metrics
 
 STORE = "store"  # the obstacle while there is no first copy
 

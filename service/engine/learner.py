@@ -12,9 +12,9 @@ from service.engine.engine import Engine
 from service.engine.rehearsal import rehearse_history
 from service.errors import CorruptLog, NotReady, Unavailable
 from service.storage.events import StreamId, portions
-from service.storage.rating_log import RatingLog
-from service.storage.stream import Stream
-from service.storage.stream_reader import StreamReader
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.stream import Stream
+from service.storage.streams.stream_reader import StreamReader
 from service.threads import PartThread
 
 READ_BLOCK_MS = 500  # milliseconds; how long a read waits for new entries

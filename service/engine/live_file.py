@@ -8,8 +8,8 @@ import structlog
 
 from service.engine.readiness import Stages
 from service.errors import CorruptLiveFile
-from service.storage import live_versions
-from service.storage.live_versions import Live
+from service.storage.snapshots import live_versions
+from service.storage.snapshots.live_versions import Live
 
 _log = structlog.get_logger(__name__)
 

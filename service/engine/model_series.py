@@ -6,8 +6,8 @@ import functools
 import time
 from collections.abc import Collection, Mapping
 
-from service.metrics import Metrics
-from service.storage import version_names
+from service.storage.snapshots import version_names
+from service.telemetry.metrics import Metrics
 
 
 def show(metrics: Metrics, served: Mapping[str, str], shadows: Collection[str]) -> None:

@@ -24,19 +24,19 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.engine import compilation, model_info, model_series, swap_trace
+from service.engine import compilation, model_series, swap_trace
 from service.engine.background import Slices
 from service.engine.engine import Engine
 from service.engine.live_file import LiveFile
-from service.engine.live_model import LiveModel, learns_strengths, rows_of
-from service.engine.model_info import ModelInfo
+from service.engine.models import model_info
+from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
 from service.engine.readiness import MODELS
 from service.errors import CorruptSnapshot, NotReady, ServiceError
-from service.metrics import Metrics
-from service.storage import live_versions, snapshot, version_names
-from service.storage.live_versions import Live
-from service.storage.manifest import Manifest
-from service.storage.snapshot import Snapshot
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.snapshots.live_versions import Live
+from service.storage.snapshots.manifest import Manifest
+from service.storage.snapshots.snapshot import Snapshot
+from service.telemetry.metrics import Metrics
 from service.threads import PartThread
 
 POLL_S = 1.0  # seconds between two looks at `live.json`
@@ -86,11 +86,11 @@ class HotSwap:
         """Why `version` could not be loaded; None if it was not tried or is live."""
         return self._failures.get(version)
 
-    def models(self) -> list[ModelInfo]:
+    def models(self) -> list[model_info.ModelInfo]:
         """Every snapshot on disk, by name, the newest first."""
         return [self._info(version) for version in snapshot.versions(self._folder)]
 
-    def activate(self, version: str) -> ModelInfo:
+    def activate(self, version: str) -> model_info.ModelInfo:
         """Make `version` live under its name, without comparing it with the live one. Verifies its files first.
 
         Returns before the swap; `ModelInfo.live` is true when this process answers with it.
@@ -126,7 +126,7 @@ class HotSwap:
         """Make the thread look at `live.json` now."""
         self._poked.set()
 
-    def _info(self, version: str) -> ModelInfo:
+    def _info(self, version: str) -> model_info.ModelInfo:
         serving = self.served(), self._engine.live.shadows
         return model_info.describe(self._folder, version, *serving, self.failure_of(version))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from service.engine.rating_runs import RatingRun, runs_of
+from service.engine.state.rating_runs import RatingRun, runs_of
 from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, StreamId
 

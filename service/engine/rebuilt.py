@@ -13,15 +13,15 @@ from typing import NamedTuple, TypeVar
 
 from gpu.backend import Backend
 from gpu.online import prepare_online
-from service.engine.history import History
-from service.engine.live_model import LiveModel, learns_strengths, rows_of
-from service.engine.ranking import Ranking
+from service.engine.lists.ranking import Ranking
+from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.state.history import History
 from service.errors import InvalidRequest
 from service.event_types import EventTypes
 from service.half_lives import DEFAULT_HALF_LIVES
-from service.storage import snapshot
 from service.storage.events import StreamId
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import snapshot
 
 SETTLE_S = 60.0  # seconds of one call; it is repeated until all is done
 _Value = TypeVar("_Value")

@@ -20,16 +20,16 @@ from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from gpu.params import params_for
 from service.engine import stand_in
-from service.engine.filter_tree import HasTag, text_of
-from service.engine.history import History
-from service.engine.known_ids import KnownIds
-from service.engine.live_model import LiveModel, learns_strengths
+from service.engine.lists.ranking import Ranking
+from service.engine.models.live_model import LiveModel, learns_strengths
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
-from service.engine.ranking import Ranking
+from service.engine.queries.filter_tree import HasTag, text_of
+from service.engine.state.history import History
+from service.engine.state.known_ids import KnownIds
 from service.errors import ServiceError
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
-from service.storage.manifest import FORMAT, Manifest
+from service.storage.snapshots.manifest import FORMAT, Manifest
 
 SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
 N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time

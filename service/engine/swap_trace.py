@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from service.engine.readiness import MODELS, Stages
-from service.storage import version_names
-from service.trace_context import Trace
-from service.traces import active, error_of
+from service.storage.snapshots import version_names
+from service.telemetry.trace_context import Trace
+from service.telemetry.traces import active, error_of
 
 
 class SwapTrace:

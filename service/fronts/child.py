@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import structlog
 
-from service import logs, traces
 from service.event_loop import CHILD_STOP, STOP_SIGNALS
 from service.settings import Settings
+from service.telemetry import logs, traces
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is started again
 STEADY_S = 30.0  # seconds after which a process counts as started well

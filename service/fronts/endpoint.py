@@ -14,9 +14,9 @@ import structlog
 
 from gpu.errors import InvalidInput
 from service.engine import fairness
-from service.engine.encoding import encoded
 from service.engine.fairness import Client, TracedClient
 from service.engine.queries import Query
+from service.engine.queries.encoding import encoded
 from service.errors import NotReady, Overloaded, ServiceError
 from service.fronts.frames import Frames
 from service.fronts.messages import (
@@ -35,12 +35,12 @@ from service.fronts.messages import (
     failed,
 )
 from service.local_serving import LocalServing, Others
-from service.metrics_sum import Counts, MetricsSum
 from service.operations import GetReadiness
 from service.runtime import Runtime
 from service.storage.events import StreamId
 from service.storage.remote_archiver import RemoteArchiver
-from service.trace_context import Trace
+from service.telemetry.metrics_sum import Counts, MetricsSum
+from service.telemetry.trace_context import Trace
 
 STATE_EVERY_S = 0.1  # seconds between two messages `State`
 STOPPING = "the engine's process is stopping"

@@ -14,8 +14,8 @@ from service.api.rate_limit import Limits
 from service.fronts.acceptor import Acceptor, OpenConnections
 from service.fronts.remote_serving import RemoteServing
 from service.http_server import Server
-from service.metrics import count_dropped_spans
 from service.settings import Settings
+from service.telemetry.metrics import count_dropped_spans
 
 
 class Shared(NamedTuple):

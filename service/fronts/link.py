@@ -26,7 +26,7 @@ from service.fronts.messages import (
     decode_from_engine,
     error_of,
 )
-from service.metrics_sum import counts_of
+from service.telemetry.metrics_sum import counts_of
 
 GATHER_S = 0.001  # seconds between two frames; a front with 5,000 reads per second then sends five of them in each
 RETRY_S = 0.05  # seconds between two attempts to connect

@@ -57,7 +57,7 @@ class VerifyRedis(Struct, tag=3, array_like=True, frozen=True):
 
 
 class Counted(Struct, tag=4, array_like=True, frozen=True):
-    """All samples of the metrics of a front, and its exemplars; see `service.metrics_sum.Counts`."""
+    """All samples of the metrics of a front, and its exemplars; see `service.telemetry.metrics_sum.Counts`."""
 
     samples: list[tuple[str, dict[str, str], float]]
     exemplars: list[tuple[str, dict[str, str], dict[str, str], float, float]]
@@ -73,7 +73,7 @@ class Archived(Struct, tag=5, array_like=True, frozen=True):
 
 
 class TracedRequest(Request, tag=6, array_like=True, frozen=True):
-    """A request that is recorded, with its span, see `service.trace_context.Trace.encoded`; most are not."""
+    """A request that is recorded, with its span, see `service.telemetry.trace_context.Trace.encoded`; most are not."""
 
     trace: bytes
 

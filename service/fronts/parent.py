@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from service import logs, tuning
+from service import tuning
 from service.api.rate_limit import Limits
 from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
@@ -28,7 +28,8 @@ from service.fronts.engine_process import Announcement
 from service.fronts.front_process import Place, Shared
 from service.http_server import DRAIN_S, GRACE_S, url_of
 from service.settings import Settings
-from service.storage.redis_server import runtime_folder
+from service.storage.streams.redis_server import runtime_folder
+from service.telemetry import logs
 
 FEW_CORES = 2  # with so few, one process answers more: several would only take turns
 CORES_PER_FRONT = 4

@@ -10,14 +10,14 @@ from service.engine import fairness
 from service.engine.queries import Query, Recommend
 from service.fronts.link import Link
 from service.fronts.messages import Request, TracedRequest, VerifyRedis, Wrote
-from service.metrics import Metrics
 from service.operations import CheckNewIds, Operation
 from service.settings import Settings
-from service.storage.append_pipe import RedisPipe
-from service.storage.appender import Appender, run_id_of
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
-from service.storage.redis_server import url_of
-from service.trace_context import Trace
+from service.storage.streams.append_pipe import RedisPipe
+from service.storage.streams.appender import Appender, run_id_of
+from service.storage.streams.redis_server import url_of
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others

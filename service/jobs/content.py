@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.training import content
-from service.engine.catalog import Catalog
-from service.storage.content_map import ContentMap, Features
+from service.engine.state.catalog import Catalog
+from service.storage.snapshots.content_map import ContentMap, Features
 
 MOST_TAGS = 512  # columns
 FEWEST_ITEMS = 3  # trained items that have a tag; rarer ones say nothing of an item beyond them

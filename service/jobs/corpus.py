@@ -12,11 +12,11 @@ import gpu
 from gpu.calibration import FEW
 from gpu.params import with_changes
 from gpu.ratings import Ratings
-from service.engine.catalog import Catalog
-from service.engine.history import History
+from service.engine.state.catalog import Catalog
+from service.engine.state.history import History
 from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 
 
 class Corpus(NamedTuple):
@@ -24,7 +24,7 @@ class Corpus(NamedTuple):
 
     Attributes:
         times: of the training pairs, as of the watermark.
-        are_mixed: whether they are strengths of several kinds, see `service.engine.strengths`.
+        are_mixed: whether they are strengths of several kinds, see `service.engine.state.strengths`.
         has_events: whether events are among them.
         catalog: the attributes of items, by row.
     """
@@ -50,7 +50,7 @@ def read_corpus(
         data: folder with ratings/.
         watermark: stream id of the last entry to read.
         types: weights of events.
-        is_implicit: whether a pair has its strength, see `service.engine.strengths`, instead of its rating.
+        is_implicit: whether a pair has its strength, see `service.engine.state.strengths`, instead of its rating.
     """
     history = History(types)
     history.load(RatingLog(data / "ratings"), upto=watermark)

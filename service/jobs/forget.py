@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from service.errors import CorruptSnapshot
 from service.jobs.table import JobTable
-from service.storage import exclusion, list_files, live_versions, snapshot
-from service.storage.catching_up import archive_up_to
+from service.storage import exclusion, list_files
 from service.storage.events import StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot
+from service.storage.streams.catching_up import archive_up_to
+from service.storage.streams.stream import Stream
 
 REMAINS = "the user's influence on item factors ends with the next training of each model"
 

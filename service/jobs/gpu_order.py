@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service.jobs.rank_process import VISIBLE, inherited
+from service.jobs.ranks.rank_process import VISIBLE, inherited
 from service.settings import Settings
 
 DRIVER = Path("/proc/driver/nvidia/gpus")  # an entry for each GPU of the machine

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from service.jobs.table import Job, name_of
-from service.trace_context import Trace
-from service.traces import Span, Value, active
+from service.telemetry.trace_context import Trace
+from service.telemetry.traces import Span, Value, active
 
 NAMES = {"train": "training", "forget": "forgetting", "lists": "lists"}
 FIELD = "traceparent"  # of a job that is recorded

@@ -18,11 +18,11 @@ from service.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.jobs.job_trace import FIELD
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable, is_shadow, name_of
-from service.storage import live_versions, version_names
 from service.storage.events import StreamId
-from service.storage.manifest import StoredCalibration
-from service.storage.stream import Stream
-from service.trace_context import Trace
+from service.storage.snapshots import live_versions, version_names
+from service.storage.snapshots.manifest import StoredCalibration
+from service.storage.streams.stream import Stream
+from service.telemetry.trace_context import Trace
 
 TRAIN, FORGET, LISTS = "train", "forget", "lists"
 NO_WORKER = (

@@ -25,7 +25,7 @@ from service.half_lives import parse_half_lives
 from service.jobs.trainer_messages import TrainerMessage, send
 from service.storage import files, list_files
 from service.storage.events import StreamId
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 
 USERS_A_BATCH = 256
 ROWS_A_GROUP = 1 << 17  # rows of a row group

@@ -15,7 +15,7 @@ import structlog
 from service.backoff import Backoff
 from service.errors import ServiceError, Unavailable
 from service.jobs.table import JobTable
-from service.storage import live_versions, snapshot, version_names
+from service.storage.snapshots import live_versions, snapshot, version_names
 from service.threads import PartThread, unheard
 
 ACTIVATE, END = "activate", "end"

@@ -17,7 +17,7 @@ from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import Rows
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus
-from service.storage import live_versions, snapshot
+from service.storage.snapshots import live_versions, snapshot
 
 MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared
 MARGIN = 0.01  # share; a model may be this much worse than the live snapshot and still go live

@@ -15,10 +15,10 @@ from gpu.errors import InvalidParams
 from service.errors import CorruptSnapshot, JobRunning, UnknownVersion
 from service.jobs.jobs import Jobs
 from service.settings import Settings
-from service.storage import live_versions, snapshot, version_names
 from service.storage.events import ZERO, StreamId
-from service.storage.manifest import Manifest
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.snapshots.manifest import Manifest
 
 CHECK_EVERY_S = 5.0  # seconds between two checks
 HOUR_S = 3600.0

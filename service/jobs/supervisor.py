@@ -24,13 +24,14 @@ from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess, listing, training
-from service.metrics import Metrics
 from service.settings import Settings
-from service.storage import exclusion, live_versions
+from service.storage import exclusion
 from service.storage.events import StreamId
 from service.storage.files import FileLock
-from service.storage.rating_log import RatingLog
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics
 from service.threads import PartThread, helper, unheard
 
 POLL_S = 0.2  # seconds between two looks at the queue or a trainer

@@ -21,7 +21,7 @@ from typing import Literal
 
 from service.errors import JobRunning, UnknownJob
 from service.keyspace import DEFAULT, Keyspace
-from service.storage.redis_client import connect, translated
+from service.storage.streams.redis_client import connect, translated
 
 LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job
 MAX_JOBS = 200  # jobs; the oldest finished ones are dropped

@@ -33,16 +33,17 @@ from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs import trainer_messages
-from service.jobs.cluster_address import ClusterAddress
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.promotion import measure, objection
-from service.jobs.ranks import ranks_for, remark
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks import ranks_for, remark
 from service.jobs.trainer_messages import Progress, TrainerMessage
 from service.jobs.trials import changed, line_of
-from service.storage import exclusion, snapshot
+from service.storage import exclusion
 from service.storage.events import StreamId
-from service.storage.manifest import Manifest
+from service.storage.snapshots import snapshot
+from service.storage.snapshots.manifest import Manifest
 
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
 ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone

@@ -10,8 +10,8 @@ import msgspec
 
 import gpu
 from service.jobs.promotion import finite
-from service.jobs.ranks import Ranks
-from service.storage.manifest import StoredCalibration
+from service.jobs.ranks.ranks import Ranks
+from service.storage.snapshots.manifest import StoredCalibration
 
 TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
 

@@ -14,10 +14,10 @@ from service.backoff import Backoff
 from service.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
 from service.storage.events import BATCH_RATINGS, ZERO, Entry, StreamId, portions
 from service.storage.files import FileLock
-from service.storage.rating_log import RatingLog
-from service.storage.segment import table_of
-from service.storage.stream import MAX_REJECTED, Stream
-from service.storage.stream_reader import MAX_ENTRIES_PER_READ, RejectedEntry, StreamReader
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.streams.stream import MAX_REJECTED, Stream
+from service.storage.streams.stream_reader import MAX_ENTRIES_PER_READ, RejectedEntry, StreamReader
 from service.threads import PartThread, unheard
 
 COMMIT_EVERY_S = 10.0  # seconds; longest time that a read rating waits for its commit

@@ -125,7 +125,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a batch comes from, which may be delivered again.
 
     An entry counts only if `offset` is above those of all earlier entries of the same source: see
-    `service.engine.sources`.
+    `service.engine.state.sources`.
 
     Attributes:
         name: such as kafka:TOPIC/PARTITION.
@@ -137,7 +137,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Merge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is known of `user` becomes that of `into`, another one; see `service.engine.merging`."""
+    """All that is known of `user` becomes that of `into`, another one; see `service.engine.state.merging`."""
 
     user: Id
     into: Id

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from service.storage import snapshot
 from service.storage.files import FileLock
+from service.storage.snapshots import snapshot
 
 LOCK_FILE = ".lock"
 WORK = "work"  # folder in DATA: a folder for each running training on several ranks

@@ -12,7 +12,7 @@ from pathlib import Path
 from service.errors import NotReady
 from service.signing import KEY_BYTES
 from service.storage import files
-from service.storage.stream import Stream
+from service.storage.streams.stream import Stream
 
 KEY_FILE = "signing.key"
 

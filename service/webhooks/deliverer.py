@@ -13,10 +13,10 @@ import structlog
 from service.backoff import Backoff
 from service.errors import StreamUnavailable, UnknownJob
 from service.jobs.jobs import Job, Jobs
-from service.metrics import Metrics
 from service.settings import Settings
 from service.storage import webhook_file
 from service.storage.webhook_file import StoredWebhook
+from service.telemetry.metrics import Metrics
 from service.threads import PartThread, unheard
 from service.webhooks import message
 from service.webhooks.deliveries import Attempt, Claimed, Deliveries, Outcome

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from service.keyspace import DEFAULT, Keyspace
-from service.storage.redis_client import connect, translated
+from service.storage.streams.redis_client import connect, translated
 
 LEASE_MS = 30_000  # milliseconds; longer than an attempt. Then another process may begin the next one.
 

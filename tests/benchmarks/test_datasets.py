@@ -5,7 +5,8 @@ import pytest
 
 from benchmarks import datasets
 from benchmarks.peers.contract import ESTIMATES, LISTS
-from service.cli import offline, ratings_file
+from service.cli import offline
+from service.cli.files import ratings_file
 
 
 def triples(*parts):

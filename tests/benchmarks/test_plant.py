@@ -9,9 +9,9 @@ from benchmarks import plant
 from benchmarks.plant import SAMPLE
 from gpu.errors import InvalidInput
 from gpu.params import params_for
-from service.engine.history import History
-from service.storage import live_versions, snapshot
-from service.storage.rating_log import RatingLog
+from service.engine.state.history import History
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot
 
 PARAMS = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
 USERS, ITEMS, RATINGS = 700, 900, 5000

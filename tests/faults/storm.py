@@ -19,7 +19,7 @@ import msgspec
 import psutil
 import redis
 
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
 from tests.service.keys import COMMIT, RATINGS
 from tests.service.process import Service

@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from service.errors import ServiceError
-from service.storage import snapshot
-from service.storage.redis_server import RedisServer
+from service.storage.snapshots import snapshot
+from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
 from tests.faults.small_disk import small_disk
 from tests.service.keys import RATINGS

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from service.storage.events import ZERO
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
 from tests.service.fronts.load import N_CLIENTS, SOON_S, Load
 from tests.service.fronts.service import FRONTS, FrontService

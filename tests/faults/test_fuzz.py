@@ -1,7 +1,7 @@
 """Bodies, headers, query strings and stream entries that are nearly right: documented answers, and no other.
 
-`tests/service/api/test_openapi.py` asks what the OpenAPI document allows (schemathesis); here a corpus of good requests
-is bent, byte by byte and value by value.
+`tests/service/api/openapi/test_openapi.py` asks what the OpenAPI document allows (schemathesis); here a
+corpus of good requests is bent, byte by byte and value by value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from service.errors import BadEntry, NewerEntry
 from service.storage.events import Entry, StreamId, parse_entry
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
 from tests.service.keys import RATINGS
 from tests.service.process import Service

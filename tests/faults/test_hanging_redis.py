@@ -13,7 +13,7 @@ import psutil
 import pytest
 import redis
 
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.service.keys import RATINGS
 from tests.service.process import Service
 from tests.service.waiting import eventually

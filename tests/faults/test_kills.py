@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.storage.events import ZERO
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 from tests.faults import results
 from tests.faults.storm import Storm, answers_of, settle, undisturbed
 

@@ -17,10 +17,10 @@ import pytest
 
 import gpu
 from gpu.backend import BackendName
-from service.jobs.attempt import Attempt
-from service.jobs.launcher import Launcher
-from service.jobs.rank_process import RankProcess
-from service.jobs.ranks import Ranks
+from service.jobs.ranks.attempt import Attempt
+from service.jobs.ranks.launcher import Launcher
+from service.jobs.ranks.rank_process import RankProcess
+from service.jobs.ranks.ranks import Ranks
 from tests.data import planted
 from tests.faults import results
 from tests.service.jobs.one_gpu import OneGpu

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from service.storage.events import ZERO
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from service.storage.events import Entry, RatingEvent, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream import Stream
 from tests.service.whole import Whole
 
 

@@ -17,8 +17,8 @@ from service.fronts.remote_serving import RemoteServing
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
-from service.storage.redis_server import runtime_folder
 from service.storage.remote_archiver import RemoteArchiver
+from service.storage.streams.redis_server import runtime_folder
 from tests.service.waiting import eventually
 
 

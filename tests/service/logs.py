@@ -8,9 +8,9 @@ from typing import Any
 import redis
 
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.segment import table_of
-from service.storage.segment_folder import Segment
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.log.segment_folder import Segment
 from tests.service.keys import RATINGS
 
 END = StreamId(2**62, 0)

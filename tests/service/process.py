@@ -13,7 +13,7 @@ import redis
 
 from service.client import Client
 from service.service_process import NotStarted, ServiceProcess
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 
 
 class Service:

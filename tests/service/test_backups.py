@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.__main__ import run
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 from tests.service.planted import events
 from tests.service.process import Service
 

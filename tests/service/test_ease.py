@@ -10,8 +10,8 @@ import pytest
 from msgspec import structs
 
 from service.engine.queries import Estimate, Neighbors, Recommend, Recommendation
-from service.storage import live_versions, snapshot
 from service.storage.events import RatingEvent
+from service.storage.snapshots import live_versions, snapshot
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole

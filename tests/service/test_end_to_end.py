@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from gpu.backend import choose
 from service.settings import Settings
-from service.storage.redis_server import RedisServer, find_binary
+from service.storage.streams.redis_server import RedisServer, find_binary
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

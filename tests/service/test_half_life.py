@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu.backend import Backend
-from service.engine.model_info import place_of
+from service.engine.models.model_info import place_of
 from tests.service.local import Local, serving
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually

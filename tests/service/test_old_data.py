@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.storage import live_versions, snapshot
+from service.storage.snapshots import live_versions, snapshot
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 

@@ -14,8 +14,8 @@ from threading import Thread
 import pytest
 
 from service.cli import synthetic
-from service.storage import snapshot
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import snapshot
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from service.cli import synthetic
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -10,7 +10,7 @@ import pytest
 
 from service import http_server
 from service.settings import Settings
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 
 
 def serve(data: Path, n_files: int) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 from tests.service.local import serving
 from tests.service.waiting import eventually
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from service.errors import LogUnavailable, Overloaded, ServiceError, StreamUnavailable
-from service.metrics import Metrics
 from service.storage.events import Fields, StreamId
-from service.trace_context import Trace
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
 from service.writes import Writes
 
 FIELDS: Fields = {b"v": b"1"}

@@ -10,21 +10,21 @@ from typing import Any
 
 from gpu.backend import HOST, Backend
 from service.engine.engine import Engine
-from service.engine.history import History
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.pending_queries import Limits
 from service.engine.queries import Query, Recommend, Recommendation
+from service.engine.state.history import History
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
-from service.metrics import Metrics
 from service.settings import Settings
-from service.storage import live_versions
 from service.storage.archiver import Archiver
 from service.storage.events import Fields, RatingEvent, StreamId, encode_ratings, encode_subject
-from service.storage.rating_log import RatingLog
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics
 from tests.service.trained import train
 from tests.service.waiting import eventually
 

@@ -15,8 +15,8 @@ from service.api.console.jobs import Job, jobs_of
 from service.api.console.pages import Part, page, part, to
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService
-from service.engine.model_info import ModelInfo
-from service.engine.quality_queries import GetQuality, QualityReport
+from service.engine.models.model_info import ModelInfo
+from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.jobs.jobs import TRAIN
 from service.operations import ActivateModel, ModelList
 from service.operations import ListModels as AskForModels

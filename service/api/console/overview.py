@@ -12,9 +12,9 @@ from service.api.console.counts import counts_of
 from service.api.console.pages import page, part
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService, reply
-from service.metrics import PLAIN_TEXT
 from service.operations import GetMetrics, GetStats
 from service.statistics import Stats
+from service.telemetry.metrics import PLAIN_TEXT
 
 router = console_router()
 

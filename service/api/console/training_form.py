@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
-from service.api.schemas import Retrain
+from service.api.schemas.schemas import Retrain
 from service.operations import SubmitTraining
-from service.storage.manifest import StoredCalibration
+from service.storage.snapshots.manifest import StoredCalibration
 
 PREFIX = "param."  # of the names of parameters among the fields
 FROM_DATA, NONE = "from the data", "none"

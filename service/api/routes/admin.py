@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
-from service.api.schemas import MergeBody, NoParameters, Retrain, Wait, Written
-from service.engine.experiment_queries import CheckUnused
-from service.engine.model_info import ModelInfo
-from service.engine.quality_queries import GetQuality, QualityReport
-from service.engine.rating_queries import FindUser
+from service.api.schemas.schemas import MergeBody, NoParameters, Retrain, Wait, Written
+from service.engine.models.model_info import ModelInfo
+from service.engine.queries.experiment_queries import CheckUnused
+from service.engine.queries.quality_queries import GetQuality, QualityReport
+from service.engine.queries.rating_queries import FindUser
 from service.errors import InvalidRequest
 from service.jobs.jobs import Job
 from service.operations import EndedModel, Forgotten, JobList, ModelList

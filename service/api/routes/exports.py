@@ -13,11 +13,11 @@ from starlette.responses import FileResponse, Response
 
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.export_response import ExportResponse
-from service.api.listing_schemas import ExportQuery, ListsBody
-from service.api.schemas import NoParameters
+from service.api.schemas.listing_schemas import ExportQuery, ListsBody
+from service.api.schemas.schemas import NoParameters
 from service.engine.queries import Popular
-from service.jobs.export_formats import MEDIA_TYPES
-from service.jobs.export_process import ExportProcess
+from service.jobs.exports.export_formats import MEDIA_TYPES
+from service.jobs.exports.export_process import ExportProcess
 from service.jobs.jobs import Job
 from service.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.storage import list_files

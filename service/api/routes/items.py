@@ -10,16 +10,23 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.bodies import body_of
-from service.api.components import component
 from service.api.dependencies import ItemId, TheService, answers, check_n, elements, reply
-from service.api.elements import judged, parsed, read_elements
-from service.api.filter_parser import PARAMETERS
-from service.api.item_parser import ItemJudge
-from service.api.list_schemas import ItemsQuery
-from service.api.model_examples import ITEM
-from service.api.schemas import Accepted, NoParameters, Wait, Written
-from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails, ItemList, ListItems
+from service.api.openapi.components import component
+from service.api.openapi.model_examples import ITEM
+from service.api.parsers.bodies import body_of
+from service.api.parsers.elements import judged, parsed, read_elements
+from service.api.parsers.filter_parser import PARAMETERS
+from service.api.parsers.item_parser import ItemJudge
+from service.api.schemas.list_schemas import ItemsQuery
+from service.api.schemas.schemas import Accepted, NoParameters, Wait, Written
+from service.engine.queries.catalog_queries import (
+    CatalogNames,
+    GetCatalogNames,
+    GetItem,
+    ItemDetails,
+    ItemList,
+    ListItems,
+)
 from service.errors import MalformedBody
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S

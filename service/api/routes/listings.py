@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, check_n, reply
-from service.api.filter_parser import PARAMETERS
-from service.api.list_schemas import RatingsQuery
-from service.api.listing_schemas import AdminItemsQuery, AllRatingsQuery
-from service.api.schemas import Wait
-from service.engine.catalog_queries import ItemList, ListItems
-from service.engine.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
+from service.api.parsers.filter_parser import PARAMETERS
+from service.api.schemas.list_schemas import RatingsQuery
+from service.api.schemas.listing_schemas import AdminItemsQuery, AllRatingsQuery
+from service.api.schemas.schemas import Wait
+from service.engine.queries.catalog_queries import ItemList, ListItems
+from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
 from service.operations import GetStats
 from service.statistics import Stats
 

@@ -8,10 +8,16 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, reply
-from service.api.filter_parser import PARAMETERS
-from service.api.list_schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery, SetBody
-from service.api.schemas import NoParameters
-from service.engine.catalog_queries import ListUsers, UserList
+from service.api.parsers.filter_parser import PARAMETERS
+from service.api.schemas.list_schemas import (
+    EstimateQuery,
+    ItemNeighborsQuery,
+    ListQuery,
+    NeighborsQuery,
+    RatingsQuery,
+    SetBody,
+)
+from service.api.schemas.schemas import NoParameters
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -22,6 +28,7 @@ from service.engine.queries import (
     UserNeighbors,
     UserRatings,
 )
+from service.engine.queries.catalog_queries import ListUsers, UserList
 
 router = APIRouter(tags=["lookups"])
 

@@ -13,14 +13,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from service.api.bodies import body_of
 from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, elements, reply
-from service.api.elements import Body, Intake
-from service.api.event_parser import read_events
 from service.api.gateway import FastRequest
-from service.api.model_examples import ITEM, USER
-from service.api.rating_parser import ANY_SCALE, read_ratings
-from service.api.schemas import Accepted, NoParameters, Written
+from service.api.openapi.model_examples import ITEM, USER
+from service.api.parsers.bodies import body_of
+from service.api.parsers.elements import Body, Intake
+from service.api.parsers.event_parser import read_events
+from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
+from service.api.schemas.schemas import Accepted, NoParameters, Written
 from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING

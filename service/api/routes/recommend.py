@@ -15,15 +15,22 @@ from pydantic import Discriminator, Tag, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.connections.fast_reads import FastGet
 from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n, decoded, reply
-from service.api.fast_reads import FastGet
-from service.api.filter_parser import PARAMETERS, PREFIXES
-from service.api.list_schemas import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
-from service.api.rule_schemas import check_rules
-from service.api.schemas import NoParameters
-from service.engine.encoding import finished
+from service.api.parsers.filter_parser import PARAMETERS, PREFIXES
+from service.api.schemas.list_schemas import (
+    AnonymousBody,
+    LatestQuery,
+    PopularQuery,
+    RecommendBody,
+    RecommendQuery,
+    UsersBody,
+)
+from service.api.schemas.rule_schemas import check_rules
+from service.api.schemas.schemas import NoParameters
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import PopularItems, Recommend, Recommendation
+from service.engine.queries.encoding import finished
 from service.errors import InvalidRequest
 from service.ids import check_id
 from service.serving import Serving

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from service.logs import BURST_LINES, LINES_PER_S
+from service.telemetry.logs import BURST_LINES, LINES_PER_S
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

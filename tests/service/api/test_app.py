@@ -9,11 +9,11 @@ from importlib import metadata
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
-from service.api import openapi
+from service.api.openapi import openapi
 from service.errors import DataInUse
-from service.scrape import CACHED_S
 from service.storage import key_file
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
+from service.telemetry.scrape import CACHED_S
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 

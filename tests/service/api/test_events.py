@@ -128,7 +128,7 @@ def test_latest_items_come_first(app: Local) -> None:
 
 
 def test_a_batch_counts_once_while_its_source_is_remembered(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.sources.MAX_SOURCES", 2)
+    monkeypatch.setattr("service.engine.state.sources.MAX_SOURCES", 2)
 
     def rated(source: str, offset: int, value: float) -> float:
         headers, batch = {"X-Source": source, "X-Offset": str(offset)}, [{"user": "q", "item": "c", "rating": value}]

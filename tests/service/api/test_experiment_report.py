@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.api.experiment_report import report_of
-from service.engine.experiment_queries import ArmCounts, ExperimentCounts, TypeCounts
+from service.engine.queries.experiment_queries import ArmCounts, ExperimentCounts, TypeCounts
 
 Z = 1.959963984540054  # the normal distribution is within ±Z in 95 % of all cases
 

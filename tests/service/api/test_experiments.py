@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from service.storage import live_versions
+from service.storage.snapshots import live_versions
 from tests.service.api.test_named_models import SETTINGS, written
 from tests.service.local import Local, serving
 from tests.service.planted import events

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.cli import ratings_file
 from service.cli.__main__ import run
-from service.jobs.export_formats import AS_OF
+from service.cli.files import ratings_file
+from service.jobs.exports.export_formats import AS_OF
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -111,7 +111,7 @@ def test_an_import_of_an_export_gives_the_same_export(service: Service, tmp_path
 
 def exporters(service: Service) -> list[psutil.Process]:
     family = psutil.Process(service.process.pid).children(recursive=True)
-    return [one for one in family if one.is_running() and "service.jobs.exporter" in _command(one)]
+    return [one for one in family if one.is_running() and "service.jobs.exports.exporter" in _command(one)]
 
 
 def _command(process: psutil.Process) -> list[str]:

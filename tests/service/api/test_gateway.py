@@ -13,9 +13,9 @@ from service.api import problems
 from service.api.gateway import FastRoute, Gateway
 from service.api.rate_limit import RateLimit
 from service.errors import Overloaded, ServiceError
-from service.logs import BURST_LINES
-from service.metrics import Metrics
 from service.settings import Settings
+from service.telemetry.logs import BURST_LINES
+from service.telemetry.metrics import Metrics
 
 JSON = {"content-type": "application/json"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.storage import live_versions
+from service.storage.snapshots import live_versions
 from tests.service.local import Local, serving
 from tests.service.planted import events
 from tests.service.trained import train

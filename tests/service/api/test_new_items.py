@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.storage import live_versions
 from service.storage.events import Entry, StreamId
 from service.storage.item_changes import ItemChange
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions
 from tests.service.local import Local, serving
 from tests.service.logs import commit
 from tests.service.planted import N_ITEMS, entries

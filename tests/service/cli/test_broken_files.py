@@ -17,7 +17,7 @@ import pytest
 from scipy import io, sparse
 
 from service.cli.__main__ import run
-from service.cli.ratings_matrix import read_matrix
+from service.cli.files.ratings_matrix import read_matrix
 from service.errors import InvalidRatingsFile
 
 N_MUTANTS = 25  # of each file
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
 
 
 def test_a_file_that_crashes_the_reader_of_scipy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.cli.ratings_matrix._entries", os.kill)  # in the place of a segmentation fault
+    monkeypatch.setattr("service.cli.files.ratings_matrix._entries", os.kill)  # in the place of a segmentation fault
     with pytest.raises(InvalidRatingsFile, match="ended the process which read it"):
         read_matrix(ProcessOfItsOwn(), signal.SIGSEGV)  # type: ignore[arg-type]
 

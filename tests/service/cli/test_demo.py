@@ -9,7 +9,7 @@ import pytest
 from service.cli import demo
 from service.errors import DataInUse
 from service.storage.files import DataLock
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 
 
 @pytest.fixture(autouse=True)

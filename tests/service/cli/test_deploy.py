@@ -11,10 +11,10 @@ import pytest
 
 import gpu
 from service.cli.__main__ import run
-from service.storage import live_versions, snapshot
 from service.storage.events import Entry, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.segment import table_of
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.snapshots import live_versions, snapshot
 from tests.service.planted import entries
 
 

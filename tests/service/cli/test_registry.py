@@ -18,10 +18,12 @@ import pytest
 
 import gpu
 from service.cli.__main__ import run
-from service.storage import files, live_versions, object_store, snapshot
+from service.storage import files
 from service.storage.events import Entry, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.segment import table_of
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.snapshots import live_versions, snapshot
+from service.storage.stores import object_store
 from tests.service.mlflow_server import MLflowServer
 from tests.service.object_server import ObjectServer
 from tests.service.planted import entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.cli import synthetic
-from service.cli.ratings_file import read
+from service.cli.files.ratings_file import read
 
 
 def test_equal_seeds_give_equal_ratings():

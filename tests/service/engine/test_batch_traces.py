@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from service import traces
 from service.engine.batch_traces import BatchTraces
 from service.engine.pending_events import EventBatch
-from service.engine.rating_runs import runs_of
-from service.metrics import Metrics
+from service.engine.state.rating_runs import runs_of
 from service.storage.events import Entry, RatingEvent, StreamId
-from service.trace_context import Sampling, Trace
-from service.traces import Span, Tracer
+from service.telemetry import traces
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Sampling, Trace
+from service.telemetry.traces import Span, Tracer
 
 
 class Kept:

@@ -18,10 +18,10 @@ from gpu.errors import BackendUnavailable
 from service.engine import engine as engine_module
 from service.engine.background import SLICE_S, Slices
 from service.engine.engine import Engine
-from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
-from service.engine.rating_runs import RatingRun
+from service.engine.state.history import History
+from service.engine.state.rating_runs import RatingRun
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.planted import SMALL, events, liking

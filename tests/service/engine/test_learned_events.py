@@ -12,13 +12,13 @@ import pytest
 import gpu
 from gpu.model import Model
 from gpu.online import prepare_online
-from service.engine.history import History
-from service.engine.live_model import LiveModel, learns_strengths
+from service.engine.lists.ranking import Ranking
+from service.engine.models.live_model import LiveModel, learns_strengths
 from service.engine.queries import Popular, Query, Recommend, Recommendation
-from service.engine.ranking import Ranking
+from service.engine.state.history import History
 from service.event_types import parse_event_types
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
-from service.storage.manifest import FORMAT, Manifest
+from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries
 
 TYPES = parse_event_types("rate=1,purchase=10,dislike=-2,impression=seen")

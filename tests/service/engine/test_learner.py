@@ -12,8 +12,8 @@ from service.engine.pending_events import MAX_WAITING
 from service.engine.queries import UserRatings
 from service.errors import StreamUnavailable
 from service.storage.events import Entry, RatingEvent, StreamId, encode_ratings
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
 from tests.service.logs import commit
 from tests.service.waiting import eventually
 from tests.service.whole import Whole

@@ -15,11 +15,11 @@ from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
 from service.engine import compilation
-from service.engine.history import History
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
+from service.engine.state.history import History
 from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
-from service.storage import live_versions, snapshot, version_names
 from service.storage.events import RatingEvent, StreamId
+from service.storage.snapshots import live_versions, snapshot, version_names
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole

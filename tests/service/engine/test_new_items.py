@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from gpu.host.jit import compilation
 from gpu.model import Model
 from gpu.online import prepare_online
-from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.models.live_model import LiveModel
 from service.engine.queries import ItemNeighbors, Neighbors
 from service.engine.rehearsal import rehearse_history, rehearse_model
+from service.engine.state.history import History
 from service.jobs.content import content_map_of
-from service.storage.content_map import ContentMap
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
-from service.storage.manifest import FORMAT, Manifest
+from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.engine.test_learned_events import copy_of, history_of, items, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries
 

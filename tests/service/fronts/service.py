@@ -12,7 +12,7 @@ import psutil
 import redis
 
 from service.client import Client
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -13,7 +13,7 @@ from service.cli.__main__ import run
 from service.client import Client
 from service.jobs.supervisor import WAITS
 from service.storage.files import FileLock
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 from tests.service.fronts.service import FrontService
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -26,10 +26,10 @@ from service.fronts.messages import (
     decode_from_engine,
     error_of,
 )
-from service.metrics import PLAIN_TEXT
 from service.operations import GetMetrics, GetReadiness, ListJobs
-from service.scrape import CACHED_S
-from service.storage.redis_server import RedisServer, runtime_folder
+from service.storage.streams.redis_server import RedisServer, runtime_folder
+from service.telemetry.metrics import PLAIN_TEXT
+from service.telemetry.scrape import CACHED_S
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually, soon
 

@@ -12,8 +12,8 @@ import redis
 
 from service.settings import AppendFsync
 from service.storage.events import ZERO, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
 from tests.service.fronts.load import N_CLIENTS, SOON_S, Load
 from tests.service.fronts.service import FrontService
 from tests.service.keys import RATINGS

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from service.event_loop import STOP_S
-from service.storage.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer
 from tests.service.fronts.service import N_FRONTS, FrontService, gone
 from tests.service.waiting import eventually
 

@@ -20,11 +20,11 @@ from distributed import LocalCluster
 
 import gpu
 from service.cli.cluster import scheduler
-from service.jobs import cluster
-from service.jobs.cluster import Cluster
-from service.jobs.cluster_address import ClusterAddress
-from service.jobs.rank_messages import versions
-from service.jobs.ranks import Ranks
+from service.jobs.ranks import cluster
+from service.jobs.ranks.cluster import Cluster
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.rank_messages import versions
+from service.jobs.ranks.ranks import Ranks
 from service.training_errors import ClusterUnavailable, RankRefused
 from tests.data import planted
 
@@ -33,7 +33,9 @@ PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})
 
 def ranks() -> list[psutil.Process]:
     """The processes of ranks."""
-    return [child for child in psutil.Process().children(recursive=True) if "service.jobs.rank" in child.cmdline()]
+    return [
+        child for child in psutil.Process().children(recursive=True) if "service.jobs.ranks.rank" in child.cmdline()
+    ]
 
 
 def trained(place: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu.backend import Backend
-from service.jobs.rank_process import VISIBLE, Here, RankProcess, environment, inherited
+from service.jobs.ranks.rank_process import VISIBLE, Here, RankProcess, environment, inherited
 
 SOCKETS = {
     "NCCL_P2P_DISABLE": "1",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.engine.history import History
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.state.history import History
 from service.errors import UnknownUser
-from service.storage import live_versions, snapshot
 from service.storage.events import Merge, StreamId, encode_merge
-from service.storage.redis_server import RedisServer
+from service.storage.snapshots import live_versions, snapshot
+from service.storage.streams.redis_server import RedisServer
 from tests.service.keys import RATINGS
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu.backend import HOST
-from service.engine.catalog_queries import ListUsers
-from service.engine.filter_tree import HasTag, text_of
 from service.engine.queries import Recommend
+from service.engine.queries.catalog_queries import ListUsers
+from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.rebuilt import rebuild
 from service.errors import InvalidRequest
 from service.event_types import DEFAULT_TYPES

@@ -12,7 +12,7 @@ import pytest
 import gpu
 from service.jobs.orders import Orders
 from service.jobs.table import JobTable
-from service.storage import live_versions, snapshot
+from service.storage.snapshots import live_versions, snapshot
 
 OLD, NEW = "als-20260131T120000-1a2b", "als-20260201T120000-3c4d"
 

@@ -15,12 +15,12 @@ from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import JobTable
 from service.settings import Settings
-from service.storage import live_versions, snapshot, version_names
 from service.storage.events import Entry, RatingEvent, StreamId
-from service.storage.rating_log import RatingLog
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.streams.stream import Stream
 from tests.service.logs import commit
-from tests.service.storage.test_snapshot import ITEMS, USERS, a_model
+from tests.service.storage.snapshots.test_snapshot import ITEMS, USERS, a_model
 
 
 @pytest.fixture

@@ -19,14 +19,15 @@ from service.errors import JobRunning
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
-from service.metrics import Metrics
 from service.settings import Settings
-from service.storage import exclusion, live_versions, snapshot, version_names
+from service.storage import exclusion
 from service.storage.archiver import Archiver
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
-from service.storage.stream import Stream
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics
 from tests.service import logs
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
@@ -166,7 +167,7 @@ def test_only_one_training_at_a_time(
 
 def ranks_of_any_trainer() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "service.jobs.rank" in child.cmdline()]
+    return [child for child in children if "service.jobs.ranks.rank" in child.cmdline()]
 
 
 @pytest.mark.slow
@@ -256,8 +257,8 @@ def test_a_trainer_ends_with_its_supervisor(
     """Killed as nobody can refuse: nothing is left that could write a snapshot of those who are forgotten since."""
     code = (
         "import sys, time; from pathlib import Path; from service.jobs.table import JobTable;"
-        "from service.metrics import Metrics; from service.storage.rating_log import RatingLog;"
-        "from service.storage.stream import Stream; from service.jobs.supervisor import Supervisor;"
+        "from service.telemetry.metrics import Metrics; from service.storage.log.rating_log import RatingLog;"
+        "from service.storage.streams.stream import Stream; from service.jobs.supervisor import Supervisor;"
         "from service.settings import Settings;"
         "data = Path(sys.argv[2]); log = RatingLog(data / 'ratings'); url = sys.argv[1];"
         "Supervisor(Settings(data=data, backend='host'), JobTable(url), Stream(url), log, Metrics()).start();"

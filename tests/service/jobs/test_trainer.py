@@ -20,11 +20,11 @@ from service.cli import synthetic
 from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
-from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
-from service.storage.manifest import Manifest
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot
+from service.storage.snapshots.manifest import Manifest
 from tests.data import planted
 from tests.service.logs import commit
 from tests.service.planted import SMALL, entries

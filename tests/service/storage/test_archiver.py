@@ -15,13 +15,13 @@ import redis
 
 from service.errors import NewerEntry, StreamUnavailable
 from service.storage import archiver as archiver_module
-from service.storage import segment_folder
 from service.storage.archiver import Archiver
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.files import FileLock
-from service.storage.rating_log import RatingLog
-from service.storage.redis_server import RedisServer
-from service.storage.stream import Stream
+from service.storage.log import segment_folder
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream import Stream
 from tests.service.keys import RATINGS
 from tests.service.logs import append, commit, contents
 from tests.service.waiting import eventually
@@ -164,7 +164,7 @@ def test_there_is_one_archiver_and_another_takes_over(
 def test_death_frees_the_lock(redis_url: str, stream: Stream, log: RatingLog) -> None:
     code = (
         "import os, sys, time; from pathlib import Path; from service.storage.archiver import Archiver;"
-        "from service.storage.stream import Stream; from service.storage.rating_log import RatingLog;"
+        "from service.storage.streams.stream import Stream; from service.storage.log.rating_log import RatingLog;"
         "a = Archiver(Stream(sys.argv[1]), RatingLog(Path(sys.argv[2]))); a.start();\n"
         "while not a.is_archiving: time.sleep(.01)\n"
         "(Path(sys.argv[2]) / '.tmp-x').touch(); os.kill(os.getpid(), 9)"
@@ -262,7 +262,7 @@ def test_a_damaged_log_is_reported_until_it_is_repaired(
     monkeypatch.setattr(archiver_module, "TIDY_EVERY_S", 0.1)
     monkeypatch.setattr(archiver_module, "LOOK_AGAIN_S", 0.1)
     monkeypatch.setattr(archiver_module, "KEEP_STREAM_MS", -1000)
-    monkeypatch.setattr("service.storage.rating_log.MERGE_AT", 3)
+    monkeypatch.setattr("service.storage.log.rating_log.MERGE_AT", 3)
     first = [put("a"), put("b")][-1]
     stream.request_commit(first)
     eventually(lambda: stream.trimmed_id() == first)
@@ -340,7 +340,7 @@ def test_a_process_without_room_for_files(redis_url: str, tmp_path: Path, put: C
     put("a")
     code = (
         "import resource, signal, sys; from pathlib import Path; from service.storage.archiver import Archiver;"
-        "from service.storage.stream import Stream; from service.storage.rating_log import RatingLog;"
+        "from service.storage.streams.stream import Stream; from service.storage.log.rating_log import RatingLog;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
         "Archiver(Stream(sys.argv[1]), RatingLog(Path(sys.argv[2]))).flush()"
     )

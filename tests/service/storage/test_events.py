@@ -29,7 +29,7 @@ from service.storage.events import (
     portions,
 )
 from service.storage.item_changes import ItemChange
-from service.storage.segment import entries_of, table_of
+from service.storage.log.segment import entries_of, table_of
 
 AT = StreamId(5000, 1)
 ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())

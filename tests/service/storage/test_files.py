@@ -9,7 +9,7 @@ import pytest
 from service.errors import LockTimeout
 from service.storage import files
 from service.storage.files import FileLock
-from service.storage.rating_log import RatingLog
+from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit
 from tests.service.planted import entries
 

@@ -11,7 +11,7 @@ from service.errors import NotReady
 from service.keyspace import Keyspace
 from service.storage import signing_key
 from service.storage.signing_key import KEY_FILE
-from service.storage.stream import Stream
+from service.storage.streams.stream import Stream
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import redis
 from service.jobs import table as job_table
 from service.jobs.jobs import Jobs
 from service.jobs.table import FinalState, JobTable
-from service.metrics import Metrics
 from service.settings import Settings
 from service.storage import sealed_file, webhook_file
-from service.storage.stream import Stream
+from service.storage.streams.stream import Stream
 from service.storage.webhook_file import EndOfJob, StoredWebhook, TooManyWebhooks
+from service.telemetry.metrics import Metrics
 from service.webhooks import deliverer as deliverer_module
 from service.webhooks import deliveries as deliveries_module
 from service.webhooks import message

@@ -1,0 +1,1 @@
+"""From the bytes of a connection to requests, with limits for each client."""

@@ -1,0 +1,62 @@
+"""Named schemas of the OpenAPI document that the framework does not make itself. Generators name types after them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from service.api.parsers import filter_parser
+
+REFERENCE = "#/components/schemas/{name}"
+DOCUMENTED: dict[str, Any] = {}
+_WRITTEN_OUT = {filter_parser.SCHEMA["description"]: "Filter"}  # description -> name
+
+
+def component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Add a schema to `DOCUMENTED`, and return a reference to it."""
+    DOCUMENTED[name] = schema | {"title": name}
+    return reference_to(name)
+
+
+def component_of(kind: Any) -> dict[str, Any]:
+    """Add the schema of a struct, or of a union of structs, to `DOCUMENTED`, and return a reference to it."""
+    references, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
+    for schema in components.values():
+        _bound_tuples_by_length(schema)
+    DOCUMENTED.update(components)
+    return references[0]
+
+
+def with_references(node: Any) -> Any:
+    """A document in which schemas that pydantic has written out, such as those of filters, are references."""
+    if isinstance(node, list):
+        return [with_references(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    if (name := _WRITTEN_OUT.get(node.get("description"))) is not None and "properties" in node:
+        return reference_to(name)
+    return {key: with_references(value) for key, value in node.items()}
+
+
+def reference_to(name: str) -> dict[str, Any]:
+    """A reference to the schema of this name."""
+    return {"$ref": REFERENCE.format(name=name)}
+
+
+def _any(_: type) -> dict[str, Any]:
+    return {"description": "Any JSON value"}
+
+
+def _bound_tuples_by_length(schema: Any) -> None:
+    """Remove `"items": false` of tuples, which generators of clients cannot read: `maxItems` says the same."""
+    if isinstance(schema, dict):
+        if schema.get("items") is False and schema.get("maxItems") == len(schema["prefixItems"]):
+            del schema["items"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for child in schema:
+            _bound_tuples_by_length(child)
+
+
+component("Filter", filter_parser.SCHEMA)

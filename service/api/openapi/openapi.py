@@ -1,0 +1,66 @@
+"""The OpenAPI document: the framework's own, with the answers (structs, not pydantic models), keys and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service import data_sets
+from service.api import auth
+from service.api.auth import ADMIN_PREFIX, Keys
+from service.api.gateway import FastRequest, FastRoute
+from service.api.openapi.components import DOCUMENTED, with_references
+from service.api.openapi.examples import add_examples
+
+PATH = "/openapi.json"
+
+
+def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
+    """The document of `app` with these keys, made once and cached until routes close.
+
+    If no key is set for a route, the document says that a key may be sent but is not needed.
+    """
+    if app.openapi_schema is None or app.state.documented_as_open != _open_kinds(keys):
+        app.state.documented_as_open = _open_kinds(keys)
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        result: dict[str, Any] = with_references(made)
+        components = result.setdefault("components", {})
+        components.setdefault("schemas", {}).update(DOCUMENTED)
+        components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+        for path, operations in result["paths"].items():
+            for operation in operations.values():
+                operation["security"] = _security(path.encode(), keys)
+        add_examples(result)
+        if path := data_sets.path_of(app.state.serving.settings.data_set):
+            result["servers"] = [{"url": path}]
+        app.openapi_schema = result
+    return app.openapi_schema
+
+
+def _security(path: bytes, keys: Keys) -> list[dict[str, list[str]]]:
+    """Alternatives that open the path; an empty one means no key."""
+    if auth.is_open(path):
+        return []
+    return [{}, {"key": []}] if keys.is_open(path) else [{"key": []}]
+
+
+def _open_kinds(keys: Keys) -> tuple[bool, bool]:
+    """Whether /admin/*, and whether all other paths need no key: the document depends on both."""
+    return keys.is_open(ADMIN_PREFIX), keys.is_open(b"/")
+
+
+def fast_route(app: FastAPI, keys: Callable[[], Keys]) -> FastRoute:
+    """The document as bytes, encoded once: any client may ask for it, and encoding 65 kB takes 3 ms."""
+    encoded: dict[tuple[bool, bool], bytes] = {}
+
+    async def answer(_: FastRequest) -> bytes:
+        kinds = _open_kinds(keys())
+        if kinds not in encoded:
+            encoded[kinds] = msgspec.json.encode(app.openapi())
+        return encoded[kinds]
+
+    return FastRoute(PATH, 200, answer)

@@ -1,0 +1,55 @@
+"""Examples of keys and webhooks, for `service.api.openapi.examples`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEY_ID = "5f0e9d3c7a12"
+WEBHOOK_ID = "0c4b7d8e21fa"
+
+BODIES: dict[str, dict[str, Any]] = {
+    "make_key": {
+        "a key that may read": {"name": "shop front", "scope": "read"},
+        "a key for one data set": {"name": "import", "scope": "write", "data_sets": ["default"]},
+    },
+    "make_webhook": {
+        "trainings": {"url": "https://example.com/jobs", "events": ["train.succeeded", "train.failed"]},
+        "all jobs": {"url": "https://example.com/jobs"},
+    },
+}
+_key = {
+    "id": KEY_ID,
+    "name": "shop front",
+    "scope": "read",
+    "data_sets": None,
+    "created_ms": 1795232220635,
+    "ends_with": "x7Qa",
+}
+_webhook = {"id": WEBHOOK_ID, **BODIES["make_webhook"]["trainings"], "created_ms": 1795232220635}
+_attempt = {
+    "job": "7008c696f6c7",
+    "attempt": 2,
+    "outcome": "failed",
+    "error": "expected a status of 2xx, got 500",
+    "ended_ms": 1795232239901,
+}
+_listed = {
+    **_webhook,
+    "waiting": 1,
+    "next_ms": 1795232243901,
+    "delivered": 12,
+    "given_up": 0,
+    "last": _attempt,
+}
+COMPONENTS: dict[str, Any] = {
+    "KeyBody": BODIES["make_key"]["a key that may read"],
+    "KeyList": {"keys": [_key]},
+    "ListedKey": _key,
+    "WebhookBody": BODIES["make_webhook"]["trainings"],
+    "Webhook": _webhook,
+    "MadeWebhook": {**_webhook, "secret": "whsec_" + 42 * "A" + "E="},
+    "Attempt": _attempt,
+    "ListedWebhook": _listed,
+    "WebhookList": {"webhooks": [_listed]},
+    "MadeKey": {**_key, "key": "nf_GkqJ2yRj6v0n5L8sT1uW4zB7cE9fH3iK_mN-pQrx7Qa", "note": None},
+}

@@ -1,0 +1,1 @@
+"""Bodies of requests: read, parsed, and checked element by element."""

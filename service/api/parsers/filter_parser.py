@@ -1,0 +1,159 @@
+"""Parses filters: trees in bodies, and parameters such as `tag.genre=action` in queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not
+from service.ids import check_id
+from service.storage.item_changes import LARGEST
+from service.validation import MAX_SHOWN
+
+MAX_DEPTH = 16  # conditions inside each other
+MAX_TERMS = 256  # values and ranges of one filter
+TAG, MIN, MAX = "tag.", "min.", "max."  # what the names of parameters begin with
+PREFIXES = (TAG, MIN, MAX)
+FORMS = "one of all, any, not, tag with in, number with min or max"
+EXAMPLE = {"all": [{"tag": "genre", "in": ["western", "noir"]}, {"not": {"number": "price", "min": 20}}]}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "minProperties": 1,
+    "description": f"Only items that pass it: {FORMS}. At most {MAX_DEPTH} inside each other, and {MAX_TERMS} values.",
+    "properties": {
+        **{name: {"type": "array", "minItems": 1, "items": {"type": "object"}} for name in ("all", "any")},
+        "not": {"type": "object"},
+        "tag": {"type": "string"},
+        "in": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+        "number": {"type": "string"},
+        **{name: {"type": "number", "minimum": -LARGEST, "maximum": LARGEST} for name in ("min", "max")},
+    },
+    "examples": [EXAMPLE],
+}
+PARAMETERS: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "filter",
+            "in": "query",
+            "required": False,
+            "style": "form",
+            "explode": True,
+            "description": "`tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.",
+            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        }
+    ]
+}
+
+
+class BadParameter(ValueError):
+    """A parameter of a filter cannot be used.
+
+    Attributes:
+        name: the parameter.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def tree_of(value: Any) -> Node:
+    """The tree of a filter in a body.
+
+    Raises:
+        ValueError: it has another form, or is too large.
+    """
+    node, n_terms = _tree(value, 1)
+    if n_terms > MAX_TERMS:
+        raise ValueError(f"expected at most {MAX_TERMS} values and ranges, got {n_terms:,}")
+    return node
+
+
+def tree_of_parameters(given: Mapping[str, Any]) -> Node:
+    """The tree of at least one parameter, each text or a list of texts; an item has to pass all of them.
+
+    Raises:
+        BadParameter: one of them cannot be used.
+    """
+    parts: list[Node] = []
+    n_terms = 0
+    for name, texts in given.items():
+        values = texts if isinstance(texts, list) else [texts]
+        n_terms += len(values)
+        if n_terms > MAX_TERMS:
+            raise BadParameter(name, f"expected at most {MAX_TERMS} values of filters, got more")
+        try:
+            parts.append(_condition(name, values))
+        except ValueError as error:
+            raise BadParameter(name, str(error)) from None
+    return AllOf(tuple(parts))
+
+
+def _condition(name: str, values: Sequence[str]) -> Node:
+    prefix, key = name[: len(TAG)], name[len(TAG) :]
+    if prefix == TAG:
+        return HasTag(key, tuple(map(_text, values)))
+    if len(values) > 1:
+        raise ValueError(f"expected one number, got {len(values):,}")
+    try:
+        bound = _number(float(values[0]))
+    except ValueError:
+        raise ValueError(f"expected a number, got {values[0][:MAX_SHOWN]!r}") from None
+    return InRange(key, bound, None) if prefix == MIN else InRange(key, None, bound)
+
+
+def _tree(value: Any, depth: int) -> tuple[Node, int]:
+    """The tree, and the number of values and ranges in it."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"expected at most {MAX_DEPTH} conditions inside each other, got more")
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {_shown(value)}")
+    match value:
+        case {"tag": str(name), "in": [*values], **more} if values and not more:
+            return HasTag(name, tuple(map(_text, values))), len(values)
+        case {"number": str(name), **bounds} if bounds and not bounds.keys() - {"min", "max"}:
+            numbers = {bound: _number(number) for bound, number in bounds.items()}
+            return InRange(name, numbers.get("min"), numbers.get("max")), 1
+        case {"not": part, **more} if not more:
+            node, n_terms = _tree(part, depth + 1)
+            return Not(node), n_terms
+        case {"all": [_, *_] as parts, **more} | {"any": [_, *_] as parts, **more} if not more:
+            nodes, counts = zip(*(_tree(part, depth + 1) for part in parts), strict=True)
+            return (AllOf if "all" in value else AnyOf)(nodes), sum(counts)
+    raise ValueError(_wrong_form(value))
+
+
+def _wrong_form(value: Mapping[str, Any]) -> str:
+    """What is wrong with an object that is no condition."""
+    for name, content in (("all", "conditions"), ("any", "conditions"), ("in", "texts")):
+        given = value.get(name, [None])
+        if not isinstance(given, list) or not given:
+            return f"expected a list of {content} as {name}, got {'an empty one' if given == [] else _shown(given)}"
+    for name, other in (("tag", "in"), ("number", "min or max")):
+        if not isinstance(value.get(name, ""), str):
+            return f"expected the name of a {name}, got {_shown(value[name])}"
+        if value.keys() == {name}:
+            return f"expected {other} beside {name}, got {name} alone"
+    return f"expected {FORMS}, got {', '.join(map(str, value))[:MAX_SHOWN] or 'nothing'}"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected texts in a tag, got {_shown(value)}")
+    try:
+        return check_id(value)
+    except ValueError:
+        raise ValueError("expected texts of 1 to 256 bytes in a tag, got another") from None
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:
+        raise ValueError(f"expected a finite number as bound, got {_shown(value)}")
+    return float(value)
+
+
+def _shown(value: Any) -> str:
+    """A single value; of others, which may be long and deep, the type."""
+    is_single = isinstance(value, str | int | float | None)
+    return repr(value)[:MAX_SHOWN] if is_single else type(value).__name__

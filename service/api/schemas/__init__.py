@@ -1,0 +1,1 @@
+"""Schemas of requests, and of answers that only HTTP has."""

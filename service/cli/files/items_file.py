@@ -1,0 +1,258 @@
+"""Files of items: CSV and TSV, movies.csv and movies.dat of MovieLens, JSONL, Parquet.
+
+Columns are found by name: the item, `tags.NAME` (values with | between), `numbers.NAME`, `available`, `published` and
+`until`. A line of JSONL is an element of the body of POST /items; Parquet may also have columns `tags`, `numbers` and
+`embedding`. Empty values are left out. Text and JSONL may be compressed by gzip.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gzip
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.cli.files.ratings_columns import columns_named
+from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
+from service.cli.files.ratings_text import BadLine
+from service.cli.files.ratings_times import is_in_milliseconds, seconds_of, wrong_time
+from service.errors import InvalidRatingsFile
+from service.times import unix_seconds
+
+Element = dict[str, Any]  # of the body of POST /items
+MOVIELENS = ["item", "title", "genres"]  # the columns of movies.dat
+NO_GENRES = "(no genres listed)"  # of MovieLens
+SEPARATOR = "|"
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_GZIP = b"\x1f\x8b"
+_EXCERPT = 80
+
+
+class ItemsFile(NamedTuple):
+    """The items of a file, in its order.
+
+    Attributes:
+        elements: as the body of POST /items has them.
+        bad: lines that were left out because of `skip_bad`.
+        columns: the meaning of the columns, in words.
+    """
+
+    elements: list[Element]
+    bad: list[BadLine]
+    columns: str
+
+
+def read(path: Path, skip_bad: bool = False) -> ItemsFile:
+    """Read a file of items. Its suffix and its first line determine the format.
+
+    Args:
+        path: the file.
+        skip_bad: leave out bad lines instead of refusing the file. What only the service can judge, it rejects.
+
+    Raises:
+        InvalidRatingsFile: the file cannot be used, or has a bad line; the message has its number, from 1.
+        FileNotFoundError: there is no such file.
+    """
+    check_regular(path)
+    suffix = (path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path).suffix.lower()
+    try:
+        if suffix in PARQUET_SUFFIXES:
+            return _read_parquet(path)
+        lines = _text(path).splitlines()
+    except InvalidRatingsFile:
+        raise
+    except Exception as error:  # the libraries raise many kinds of errors for damaged files
+        raise InvalidRatingsFile(f"Invalid {path}: expected items that can be read, got: {error}") from error
+    if suffix in JSON_SUFFIXES:
+        return _read_lines(path, enumerate(lines, 1), _object, skip_bad, "fields as in POST /items")
+    return _read_table(path, lines, skip_bad)
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    data = gzip.decompress(data) if data.startswith(_GZIP) else data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # as movies.dat
+
+
+def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
+    at = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    first = lines[at] if lines else ""
+    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
+    has_header = delimiter != "::"
+    header = _fields(first, delimiter) if has_header else MOVIELENS
+    meanings = _meanings(path, header)
+    rows = list(enumerate(lines, 1))[at + has_header :]
+    return _read_lines(
+        path, rows, lambda line: _cells(line, delimiter, header, meanings), skip_bad, _described(header, meanings)
+    )
+
+
+def _read_lines(
+    path: Path, lines: Iterable[tuple[int, str]], element_of: Callable[[str], Element], skip_bad: bool, columns: str
+) -> ItemsFile:
+    elements, bad = list[Element](), list[BadLine]()
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            elements.append(element_of(line))
+        except (ValueError, csv.Error) as error:
+            if not skip_bad:
+                raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+            bad.append(BadLine(number, str(error)))
+    return ItemsFile(elements, bad, columns)
+
+
+def _read_parquet(path: Path) -> ItemsFile:
+    import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
+
+    with pq.ParquetFile(path) as file:
+        header = list(file.schema_arrow.names)
+        meanings = _meanings(path, header)
+        table = file.read(columns=list(meanings))
+    elements = []
+    for number, row in enumerate(table.to_pylist(maps_as_pydicts="strict"), 1):
+        try:
+            elements.append(_element(row, meanings))
+        except ValueError as error:
+            raise InvalidRatingsFile(f"Invalid row {number} of {path}: {error}") from None
+    return ItemsFile(elements, [], _described(header, meanings))
+
+
+def _meanings(path: Path, header: Sequence[str]) -> dict[str, str]:
+    """Column name → `item`, an attribute, `tags.NAME` or `numbers.NAME`; columns without meaning are left out."""
+    places = columns_named(header).get("item", [])
+    if len(places) != 1:
+        shown = ", ".join(name[:_EXCERPT] for name in header[:10])
+        raise InvalidRatingsFile(f"Invalid {path}: expected one column item, got {len(places)} among {shown}")
+    meanings = {header[places[0]]: "item"}
+    for name in header:
+        plain = name.strip()
+        if plain.startswith(("tags.", "numbers.")) or plain in (*_OF_COLUMNS, *_OF_NAMES):
+            meanings.setdefault(name, plain)
+        elif plain.lower() == "genres":
+            meanings[name] = "tags.genre"
+    return meanings
+
+
+def _described(header: Sequence[str], meanings: Mapping[str, str]) -> str:
+    unused = [name for name in header if name not in meanings]
+    text = "columns: " + ", ".join(f"{meaning} = {name.strip()}" for name, meaning in meanings.items())
+    return text + (f"; not used: {', '.join(unused[:10])}" if unused else "")
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], strict=True), []) if delimiter == "," else line.split(delimiter)
+
+
+def _cells(line: str, delimiter: str, header: Sequence[str], meanings: Mapping[str, str]) -> Element:
+    fields = _fields(line, delimiter)
+    if len(fields) != len(header):
+        raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:_EXCERPT]!r}")
+    return _element(dict(zip(header, fields, strict=True)), meanings)
+
+
+def _object(line: str) -> Element:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"expected a JSON object, got {line[:_EXCERPT]!r} ({error})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
+    return found
+
+
+def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
+    element: Element = {}
+    for name, meaning in meanings.items():
+        value = row.get(name)
+        if value is None or value == "":
+            continue
+        place, _, key = meaning.partition(".")
+        try:
+            if key:
+                element.setdefault(place, {})[key] = _OF_NAMES[place](value)
+            elif place in _OF_NAMES:
+                element.setdefault(place, {}).update(_by_name(value))
+            else:
+                element[place] = _OF_COLUMNS[place](value)
+        except ValueError as error:
+            raise ValueError(f"Invalid {meaning}: {error}") from None
+    if "item" not in element:
+        raise ValueError("expected an item, got none")
+    return element
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise ValueError(f"expected text or an integer, got {str(value)[:_EXCERPT]!r}")
+    return str(value)
+
+
+def _values(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in value]
+    return [] if value == NO_GENRES else [one for one in str(value).split(SEPARATOR) if one]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {str(value)[:_EXCERPT]!r}")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).strip().lower() not in TRUTH:
+        raise ValueError(f"expected true or false, got {str(value)[:_EXCERPT]!r}")
+    return TRUTH[str(value).strip().lower()]
+
+
+def _time(value: Any) -> float:
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
+    if isinstance(value, datetime.date | str):
+        return seconds_of(str(value))
+    if isinstance(value, str) and not _is_number(value):
+        return unix_seconds(value)
+    seconds = _number(value)
+    if is_in_milliseconds(seconds):
+        raise ValueError(wrong_time(str(value)[:_EXCERPT]))
+    return seconds
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected columns such as tags.genre, or values by name, got {str(value)[:_EXCERPT]!r}")
+    return {name: one for name, one in value.items() if one is not None}
+
+
+_OF_NAMES: dict[str, Callable[[Any], Any]] = {"tags": _values, "numbers": _number}
+_OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
+    "item": _id,
+    "available": _flag,
+    "published": _time,
+    "until": _time,
+    "embedding": list,
+}

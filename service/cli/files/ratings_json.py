@@ -1,0 +1,102 @@
+"""Reads files with one JSON object per line (JSONL): user, item and, optionally, rating and timestamp."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from service.cli.files.ratings_columns import NAMES, columns_of, described
+from service.cli.files.ratings_text import LARGEST, BadLine, TextRatings
+from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
+from service.errors import InvalidRatingsFile
+from service.ids import check_id
+from service.times import unix_seconds
+
+_EXCERPT = 80
+_Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field
+
+
+def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
+    """The ratings in `data`, the content of the file `path`; the first line determines the names of the fields.
+
+    Raises:
+        InvalidRatingsFile: the first line does not have the fields; or a line is bad and `skip_bad` is false.
+    """
+    lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a JSON object in line 1, got nothing")
+    fields, words = _fields(path, *lines[0])
+    rows, bad = [], []
+    for number, line in lines:
+        try:
+            rows.append(_row(_object(line), fields))
+        except ValueError as error:
+            if not skip_bad:
+                raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+            bad.append(BadLine(number, str(error)))
+    return TextRatings(_table(rows, list(fields)), bad, words)
+
+
+def _fields(path: Path, number: int, line: bytes) -> tuple[_Fields, str]:
+    """The fields by their meaning, and the same in words."""
+    try:
+        names = list(_object(line))
+        places = columns_of(names)
+        return {name: names[position] for name, position in places.items()}, described(places, names)
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"expected a JSON object, got {line[:_EXCERPT].decode(errors='replace')!r} ({error})"
+        ) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
+    return found
+
+
+def _row(found: dict[str, Any], fields: _Fields) -> tuple[Any, ...]:
+    return tuple(
+        _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field))
+        for name, field in fields.items()
+    )
+
+
+def _id(name: str, value: object) -> str:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise ValueError(f"expected text or an integer as {name}, got {_shown(value)}")
+    return check_id(str(value))
+
+
+def _number(name: str, value: Any) -> float:
+    if name == "timestamp" and isinstance(value, str):
+        return unix_seconds(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)  # possibly too large for a float
+    if not (is_number or (isinstance(value, float) and math.isfinite(value))):
+        raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")
+    if name == "timestamp" and is_in_milliseconds(value):
+        raise ValueError(wrong_time(_shown(value)))
+    if abs(value) > LARGEST[name]:
+        raise ValueError(f"expected at most {LARGEST[name]:.2g} as {name}, got {_shown(value)}")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(value)[:_EXCERPT]
+
+
+def _table(rows: list[tuple[Any, ...]], names: list[str]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [
+        pa.array(column, pa.string()).dictionary_encode() if name in NAMES[:2] else pa.array(column, pa.float64())
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.table(arrays, names=names)

@@ -1,0 +1,1 @@
+"""The bridge from Kafka to a service."""

@@ -1,0 +1,103 @@
+"""`CatalogLookups`: answers queries about items and their attributes. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import asdict
+from numpy.typing import NDArray
+
+from service.engine.lists.listing import page
+from service.engine.lists.selection import Selection
+from service.engine.queries.catalog_queries import (
+    CatalogNames,
+    GetCatalogNames,
+    GetItem,
+    ItemDetails,
+    ItemList,
+    ListedItem,
+    ListedUser,
+    ListItems,
+    ListUsers,
+    UserList,
+)
+from service.engine.state.history import History
+from service.engine.state.id_table import RETIRED, IdTable
+from service.errors import UnknownItem
+from service.storage.item_changes import Attributes
+
+NOTHING = Attributes()
+
+
+class _Passing(NamedTuple):
+    """Whether each item is listed, bool (I,), and how many are."""
+
+    mask: NDArray[np.bool_]
+    n: int
+
+
+class CatalogLookups:
+    """Answers queries about items, and lists all items and users."""
+
+    def __init__(self, history: History, selection: Selection) -> None:
+        self._history, self._selection = history, selection
+
+    def names(self, query: GetCatalogNames, as_of: str) -> CatalogNames:
+        """The names of tags and numbers."""
+        del query, as_of
+        return self._history.catalog.names
+
+    def items(self, query: ListItems, as_of: str) -> ItemList:
+        """A page of all items that are not deleted, or of those of them that pass a filter."""
+        history, passing = self._history, self._passing(query.filter, query.hidden)
+        found = page(history.items.keys, passing.n, lambda rows: passing.mask[rows], query.n, query.cursor)
+        return ItemList([self._listed(row) for row in found.rows.tolist()], found.next, as_of)
+
+    def users(self, query: ListUsers, as_of: str) -> UserList:
+        """A page of all users who are not forgotten."""
+        users, lengths = self._history.users, self._history.table.rows.lengths
+        found = page(users.keys, users.n_known, lambda rows: _are_known(users, rows), query.n, query.cursor)
+        listed = [ListedUser(users.id(row), int(lengths[row])) for row in found.rows.tolist()]
+        return UserList(listed, found.next, as_of)
+
+    def _passing(self, text: str | None, hidden: bool | None) -> _Passing:
+        """The items to list; their attributes count, and not whether lists of recommendations show them."""
+        n_items, deleted = len(self._history.items), self._history.catalog.deleted
+        mask = np.ones(n_items, dtype=np.bool_) if text is None else self._selection.passing(text).mask(n_items)
+        mask[: len(deleted)] &= ~deleted
+        if hidden is not None:
+            mask &= self._history.hidden[:n_items] == hidden
+        return _Passing(mask, int(np.count_nonzero(mask)))
+
+    def _listed(self, row: int) -> ListedItem:
+        history, found = self._history, self._history.catalog.attributes(row) or NOTHING
+        return ListedItem(
+            history.items.id(row),
+            found.tags,
+            found.numbers,
+            found.available,
+            found.published,
+            found.until,
+            bool(history.hidden[row]),
+            int(history.table.item_counts[row]),
+        )
+
+    def item(self, query: GetItem, as_of: str) -> ItemDetails:
+        """One item, with its attributes if it has any."""
+        history, row = self._history, self._history.items.row(query.item)
+        if row is None:
+            raise UnknownItem(f"item {query.item!r} has neither ratings nor attributes")
+        if history.catalog.is_deleted(row):
+            raise UnknownItem(f"item {query.item!r} was deleted; POST /items brings it back")
+        embedding = (history.catalog.attributes(row) or NOTHING).embedding
+        return ItemDetails(
+            **asdict(self._listed(row)),
+            embedding=embedding and [float(str(number)) for number in history.catalog.embedding(row)],
+            as_of=as_of,
+        )
+
+
+def _are_known(users: IdTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each row is of a user who is not forgotten."""
+    return np.array([users.id(row) != RETIRED for row in rows.tolist()], dtype=np.bool_)

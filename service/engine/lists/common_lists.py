@@ -1,0 +1,162 @@
+"""`CommonLists`: lists that are the same for all users, and stand in where no model knows the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.ranking.eligible import Eligible
+from service.engine.lists.latest import Latest
+from service.engine.lists.popularity import Popularity
+from service.engine.lists.selection import Selection
+from service.engine.lists.top_items import TopItems
+from service.engine.lists.trending import Moves, Trending
+from service.engine.queries import LatestItems, Popular, PopularItems, Recommend, ScoredItem
+from service.engine.queries.batches import AnswerTo, count_of
+from service.engine.state.applied import Applied
+from service.engine.state.history import History
+from service.errors import InvalidRequest
+
+NO_RATINGS = "there are no ratings yet"
+COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred
+
+
+class CommonLists:
+    """Popular, trending and latest items. Belongs to the engine thread."""
+
+    def __init__(self, history: History, selection: Selection, half_lives: Mapping[str, float]) -> None:
+        """`half_lives`: seconds by name; the first one is that of trends."""
+        self._history, self._selection, self._popularity = history, selection, Popularity()
+        self._trending = {name: Trending(seconds) for name, seconds in half_lives.items()}
+        self._latest = Latest(history)
+        self._uncounted: list[Applied] = []
+        self._n_uncounted = 0
+
+    @property
+    def answer_to(self) -> dict[type, AnswerTo]:
+        """The methods that answer queries, by type."""
+        return {Popular: self.popular, LatestItems: self.latest}
+
+    def recount(self) -> None:
+        """Count again, after the history was read from the log."""
+        self._uncounted, self._n_uncounted = [], 0
+        table = self._history.strengths.table
+        self._popularity.recount(table.rows, table.n_items)
+        for trending in self._trending.values():
+            trending.recount(table, self._now_s)
+
+    def note(self, applied: Applied) -> None:
+        """Count the changes that the history has just applied: now, with some later ones, or before the next list."""
+        self._uncounted.append(applied.strengths)
+        self._n_uncounted += 1 + len(applied.strengths.changes.items)
+        if applied.forgotten or self._n_uncounted >= COUNTED_AT_ONCE:  # what is forgotten must not wait here
+            self._count()
+
+    def _count(self) -> None:
+        """Count what waits. Sums are of integers, so they do not depend on what is counted together."""
+        if not self._uncounted:
+            return
+        changes, forgotten, *_ = Applied.joined(self._uncounted)
+        n_items = self._history.table.n_items
+        self._uncounted, self._n_uncounted = [], 0
+        self._popularity.note(changes.items, changes.old, changes.new, n_items)
+        moves = [Moves.of(changes.items, changes.old, changes.old_times, -1)]
+        moves.append(Moves.of(changes.items, changes.new, changes.times, 1))
+        for gone in forgotten:
+            self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
+            moves.append(Moves.of(gone.items, gone.values, gone.times, -1))
+        for trending in self._trending.values():
+            trending.note(Moves.joined(moves), n_items, self._now_s)
+
+    @property
+    def _now_s(self) -> float:
+        return self._history.position.ms / 1000
+
+    def popular(self, query: Popular, as_of: str) -> PopularItems:
+        """The answer to `query`.
+
+        Raises:
+            InvalidRequest: there is no such half-life.
+        """
+        if query.half_life is not None and query.half_life not in self._trending:
+            names = ", ".join(self._trending)
+            raise InvalidRequest(f"Invalid half_life: expected one of {names}, got {query.half_life!r}")
+        top = self._popularity if query.half_life is None else self._trending[query.half_life]
+        return self._answer(query, top, as_of)
+
+    def latest(self, query: LatestItems, as_of: str) -> PopularItems:
+        """The answer to `query`."""
+        return self._answer(query, self._latest, as_of)
+
+    def items_for(self, query: Recommend, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
+        """The page of the items that `query.fallback` names, without those in `left_out`."""
+        eligible = self._selection.eligible(query)
+        return self._scored(*self.best(query, query.n, query.offset, eligible, *left_out))
+
+    def best(
+        self, query: Recommend, n: int, offset: int, eligible: Eligible | None, *left_out: NDArray[np.integer]
+    ) -> tuple[list[int], list[float]]:
+        """Rows and scores of `n` items after `offset` that `query.fallback` names, without those in `left_out`.
+
+        `eligible`: the only items, instead of those that pass the filter of `query`; None for all.
+        """
+        if query.fallback == "trending":
+            top: TopItems = next(iter(self._trending.values()))
+        else:
+            top = self._latest if query.fallback == "latest" else self._popularity
+        return self._best(query, top, n, offset, eligible, *left_out)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Ratings of each item, for `min_ratings`."""
+        counts: NDArray[np.int64] = self._history.strengths.table.item_counts
+        return counts
+
+    def warnings(self, otherwise: str | None) -> list[str]:
+        """A warning if there are no ratings, else `otherwise`, if that is one."""
+        self._count()
+        if not self._popularity.n_ratings:
+            return [NO_RATINGS]
+        return [] if otherwise is None else [otherwise]
+
+    def _answer(self, query: Popular | LatestItems, top: TopItems, as_of: str) -> PopularItems:
+        eligible = count_of(self._selection.eligible(query))
+        return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
+
+    def _items(self, query: Popular | LatestItems, top: TopItems) -> list[ScoredItem]:
+        left_out, eligible = self._selection.excluded(query), self._selection.eligible(query)
+        return self._scored(*self._best(query, top, query.n, query.offset, eligible, left_out))
+
+    def _scored(self, rows: list[int], scores: list[float]) -> list[ScoredItem]:
+        return list(map(ScoredItem, self._history.items.ids(rows), scores))
+
+    def _best(
+        self,
+        query: Recommend | Popular | LatestItems,
+        top: TopItems,
+        n: int,
+        offset: int,
+        eligible: Eligible | None,
+        *left_out: NDArray[np.integer],
+    ) -> tuple[list[int], list[float]]:
+        self._count()
+        if top is self._latest:
+            self._latest.look()
+        shown, candidates = self._selection.of_popular(query, eligible)
+        for rows in left_out:
+            shown[rows] = False
+        if top is not self._popularity:
+            shown &= self._may_be_listed(query.min_ratings)
+        least = query.min_ratings if top is self._popularity else 1
+        return top.best(n, offset, shown, candidates, least)
+
+    def _may_be_listed(self, min_ratings: int) -> NDArray[np.bool_]:
+        """Items with enough ratings or events; items of the catalog need none, if no number is asked for."""
+        counts = self.counts
+        if min_ratings:
+            return counts >= min_ratings
+        may_be: NDArray[np.bool_] = counts > 0
+        may_be[: len(self._history.catalog.listed)] |= self._history.catalog.listed
+        return may_be

@@ -1,0 +1,215 @@
+"""Cursors of ranked lists: each page names what its reader has seen, and the next one leaves that out.
+
+A cursor is text that the reader carries, so that any replica can go on, also after a restart. It names the model by its
+version and holds the rows of all items shown so far. Rows of items are a function of the stream: every replica gives
+the same item the same row, for ever. Rows of users are not, because a restart after a forgetting moves them, so a list
+of users holds 40 bits of their keys. Once opened, what was shown goes the way of `exclude`: the page is the exact list
+of the others by the present state. So nothing is repeated, and nothing is passed over that ranks higher by now.
+
+The signature covers the user and the parameters, which the cursor does not hold. 4 bytes of a checksum of them tell a
+cursor of another list from one that was altered.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engine.lists.ranking import Ranking
+from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, Recommendation, SetNeighbors
+from service.engine.state.history import History
+from service.engine.state.id_table import RETIRED
+from service.errors import Gone, InvalidRequest, NotReady
+from service.signing import SIGNATURE_BYTES
+from service.storage.events import StreamId
+
+BEGIN = ""  # the cursor that asks for a first page
+MAX_SHOWN = 10_000  # items or users that a cursor holds; a list ends there
+FORMAT = 1  # first byte of a cursor
+PURPOSE = "cursor"
+ITEM_BYTES, USER_BYTES = 4, 5
+CHECKSUM_BYTES = 4
+PAGED = frozenset((Recommend, Popular, LatestItems, Neighbors, SetNeighbors))
+Paged = Recommend | Popular | LatestItems | Neighbors | SetNeighbors
+_NEITHER = "Invalid cursor: expected `next` of an earlier page, unaltered, from a service with the same Redis, got {!r}"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Shown(NamedTuple):
+    """What a cursor says.
+
+    Attributes:
+        model, version: of the model that ranked the page; empty if none did.
+        things: uint8 (S, bytes of one), what was shown, see `Cursors`.
+    """
+
+    model: str
+    version: str
+    things: NDArray[np.uint8]
+
+
+class Cursors:
+    """Answers queries by a `Ranking`, page after page for those with a cursor. Belongs to the engine thread."""
+
+    def __init__(self, history: History, ranking: Ranking) -> None:
+        self._history, self._ranking, self._signer = history, ranking, ranking.signer
+
+    def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
+        """The answer, or the exception, for each query; see `Ranking.answer`."""
+        paged = [n for n, query in enumerate(queries) if type(query) in PAGED and query.cursor is not None]  # type: ignore[union-attr]
+        if not paged:
+            return self._ranking.answer(queries, as_of)
+        opened: list[Any] = list(queries)
+        shown: dict[int, Shown] = {}
+        for n in paged:
+            try:
+                shown[n] = self._opened(opened[n])
+                opened[n] = self._without(opened[n], shown[n])
+            except Exception as error:  # becomes the answer of this query; the others are answered
+                opened[n] = error
+        rest = [n for n, query in enumerate(opened) if not isinstance(query, Exception)]
+        found = self._ranking.answer([opened[n] for n in rest], as_of)
+        answers = opened
+        for n, one in zip(rest, found, strict=True):
+            answers[n] = one
+            if n in shown and not isinstance(one, Exception):
+                one.next = self._next(queries[n], shown[n], one)
+        return answers
+
+    def _opened(self, query: Paged) -> Shown:
+        """What the cursor of `query` says.
+
+        Raises:
+            InvalidRequest: it is altered, or belongs to another list.
+            NotReady: there is no key yet, or the model is being prepared.
+            Gone: its model is not live any more.
+        """
+        size, text = _size(query), query.cursor or BEGIN
+        if getattr(query, "offset", 0):
+            raise InvalidRequest("Invalid offset: expected 0 with a cursor, which begins where the page before ended")
+        self._signer.check()
+        if text == BEGIN:
+            return Shown("", "", np.zeros((0, size), dtype=np.uint8))
+        raw, context = _decoded(text), _context(query)
+        content, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
+        is_ours = self._signer.has_signed(PURPOSE, context + content, signature)
+        if not is_ours and content[1 : 1 + CHECKSUM_BYTES] != _checksum(context) and content[:1] == bytes([FORMAT]):
+            raise InvalidRequest(
+                "Invalid cursor: expected `next` of an earlier page of this list, got one of another user or with other"
+                " parameters; only n and explain may change"
+            )
+        if not is_ours:
+            raise InvalidRequest(_NEITHER.format(text[:64]))
+        shown = _parsed(content, size)
+        if shown.version:
+            self._check_live(shown)
+        return shown
+
+    def _check_live(self, shown: Shown) -> None:
+        models = {live_model.name: live_model.shown_version for live_model in self._ranking.models()}
+        if shown.model not in models and self._ranking.live.is_prepared(shown.model):
+            raise NotReady(f"{self._ranking.live.described(shown.model)} is being prepared")
+        if models.get(shown.model) != shown.version:
+            raise Gone(f"the cursor's model {shown.version} is not live any more: begin again with `cursor=`")
+
+    def _without(self, query: Paged, shown: Shown) -> Paged:
+        """The query for the page: without what was shown, by the model that ranked it."""
+        ids = self._ids(query, shown)
+        changes: dict[str, Any] = {"cursor": None, "exclude": [*query.exclude, *ids]}
+        if isinstance(query, Recommend) and query.pins:  # their places are those of the whole list
+            pins = {item: max(place - len(shown.things), 1) for item, place in query.pins}
+            changes["pins"] = [(item, place) for item, place in pins.items() if item not in set(ids)]
+        if shown.model:
+            changes["model"] = shown.model
+        changed: Paged = msgspec.structs.replace(query, **changes)
+        return changed
+
+    def _ids(self, query: Paged, shown: Shown) -> list[str]:
+        """The ids of what was shown, as far as this replica knows them."""
+        history = self._history
+        numbers = _numbers(shown.things)
+        if _is_of_users(query):
+            rows = np.flatnonzero(np.isin(history.users.keys >> np.uint64(64 - 8 * USER_BYTES), numbers))
+            return [user for user in history.users.ids(rows.tolist()) if user != RETIRED]
+        return history.items.ids(numbers[numbers < len(history.items)].tolist())
+
+    def _next(self, query: Any, shown: Shown, answer: Any) -> str | None:
+        """The cursor of the next page; None if there is none."""
+        found, size = _lines(answer), _size(query)
+        if len(found) < query.n or len(found) + len(shown.things) > MAX_SHOWN:
+            return None
+        if _is_of_users(query):
+            rows = [self._history.users.row(one.user) for one in found]
+            numbers = self._history.users.keys[np.array(rows, dtype=np.int64)] >> np.uint64(64 - 8 * USER_BYTES)
+        else:
+            numbers = np.array([self._history.items.row(one.item) for one in found], dtype=np.uint64)
+        things = np.concatenate([shown.things, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]])
+        is_ranked = not isinstance(answer, Recommendation) or answer.personalized
+        model = getattr(answer, "model", None) if is_ranked else None
+        names = [(name or "").encode() for name in (model, getattr(answer, "model_version", "") if model else "")]
+        context = _context(query)
+        content = bytes([FORMAT]) + _checksum(context) + b"".join(bytes([len(name)]) + name for name in names)
+        content += things.tobytes()
+        signature = self._signer.signature(PURPOSE, context + content)
+        return base64.urlsafe_b64encode(content + signature).rstrip(b"=").decode()
+
+
+def _is_of_users(query: Paged) -> bool:
+    return isinstance(query, Neighbors) and query.kind == "user"
+
+
+def _size(query: Paged) -> int:
+    """Bytes of one item or user that was shown."""
+    return USER_BYTES if _is_of_users(query) else ITEM_BYTES
+
+
+def _lines(answer: Any) -> list[Any]:
+    lines: list[Any] = answer.neighbors if hasattr(answer, "neighbors") else answer.items
+    return lines
+
+
+def _context(query: Paged) -> bytes:
+    """The list that `query` asks for: everything but the length of a page and what is said of its lines."""
+    changes: dict[str, Any] = {"cursor": None, "n": 1}
+    if isinstance(query, Recommend):
+        changes["explain"] = False
+    return _encode(msgspec.structs.replace(query, **changes))
+
+
+def _checksum(context: bytes) -> bytes:
+    return zlib.crc32(context).to_bytes(CHECKSUM_BYTES, "little")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if base64.urlsafe_b64encode(raw).rstrip(b"=") != text.encode():  # else several texts would be one cursor
+        raw = b""
+    if len(raw) < 1 + CHECKSUM_BYTES + SIGNATURE_BYTES:
+        raise InvalidRequest(_NEITHER.format(text[:64]))
+    return raw
+
+
+def _parsed(content: bytes, size: int) -> Shown:
+    """The parts of a cursor whose signature is right."""
+    begin = 1 + CHECKSUM_BYTES
+    middle = begin + 1 + content[begin]
+    end = middle + 1 + content[middle]
+    model, version = content[begin + 1 : middle].decode(), content[middle + 1 : end].decode()
+    return Shown(model, version, np.frombuffer(content, dtype=np.uint8, offset=end).reshape(-1, size))
+
+
+def _numbers(things: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The number of each thing, (S,)."""
+    padded = np.zeros((len(things), 8), dtype=np.uint8)
+    padded[:, : things.shape[1]] = things
+    return padded.reshape(-1).view("<u8").astype(np.uint64)

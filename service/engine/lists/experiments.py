@@ -1,0 +1,144 @@
+"""`Experiments`: which arm a user gets, and what the arms have led to. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import hashlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from service.engine.models.live_models import LiveModels
+from service.engine.queries import Recommend, Recommendation
+from service.engine.queries.batches import AnswerTo
+from service.engine.queries.document_queries import ListDocuments
+from service.engine.queries.experiment_queries import (
+    KIND,
+    ArmCounts,
+    ArmsChecked,
+    CheckArms,
+    CheckUnused,
+    Experiment,
+    ExperimentCounts,
+    GetExperiment,
+    ModelInUse,
+)
+from service.engine.state.history import History
+from service.errors import InvalidRequest, NotReady, UnknownModel
+from service.recommendation_ids import RecommendationIds, Shown
+
+_decoder = msgspec.json.Decoder(Experiment)
+
+
+class Experiments:
+    """Decides arms, signs answers, and reports.
+
+    Attributes:
+        answer_to: for each type of query the method that answers it.
+    """
+
+    def __init__(self, history: History, live: LiveModels, ids: RecommendationIds) -> None:
+        self._documents, self._attributions = history.documents, history.attributions
+        self._live, self._ids = live, ids
+        self._parsed: dict[str, tuple[str, Experiment]] = {}  # by id: position, and what was put there
+        self._answered: collections.Counter[tuple[str, str, str]] = collections.Counter()
+        self.answer_to: dict[type, AnswerTo] = {
+            GetExperiment: self.report,
+            CheckArms: self.check,
+            CheckUnused: self.check_unused,
+        }
+
+    def queries_of(self, query: Recommend) -> list[Recommend]:
+        """`query` with the model of the arm of each of its users; users of one arm share one object.
+
+        Raises:
+            UnknownExperiment: there is none of that id.
+            InvalidRequest: it names no user, or another model.
+            NotReady: there is no key to sign with yet.
+        """
+        self._ids.check()
+        users = (query.user,) if query.user is not None else query.users
+        if users is None:
+            raise InvalidRequest("Invalid experiment: expected a user, whose id decides the arm, got ratings alone")
+        _, experiment = self._experiment(query.experiment or "")
+        arms = [arm_of(experiment, user) for user in users]
+        if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
+            raise InvalidRequest("Invalid model: expected none beside an experiment, whose arms name the models")
+        of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
+        return [of_arm[arm] for arm in arms]
+
+    def sign(self, query: Recommend, answer: Any) -> None:
+        """Add experiment, arm and recommendation id to the answers to `query`, unless the model is missing."""
+        put, experiment = self._experiment(query.experiment or "")
+        for one in answer if isinstance(answer, list) else [answer]:
+            if isinstance(one, Recommendation) and one.user is not None and one.model is not None:
+                name = query.experiment or ""
+                one.experiment, one.arm = name, arm_of(experiment, one.user)
+                shown = Shown(name, put, one.arm, one.model_version or "", one.as_of)
+                one.recommendation_id = self._ids.of(shown, one.user)
+                self._answered[name, put, one.arm] += 1
+
+    def check(self, query: CheckArms, as_of: str) -> ArmsChecked:
+        """Check the models of arms.
+
+        Raises:
+            InvalidRequest: one is not live, or is a shadow.
+        """
+        for model in query.models:
+            try:
+                self._live.named(model)
+            except (UnknownModel, NotReady) as error:
+                raise InvalidRequest(f"Invalid arms: {str(error).removeprefix('Invalid model: ')}") from None
+        return ArmsChecked(as_of)
+
+    def check_unused(self, query: CheckUnused, as_of: str) -> ArmsChecked:
+        """Check that no experiment has an arm with the model.
+
+        Raises:
+            ModelInUse: one has.
+        """
+        for listed in self._documents.list(ListDocuments(KIND), as_of).documents:
+            if query.model in {arm.model for arm in self._experiment(listed.name)[1].arms}:
+                raise ModelInUse(
+                    f"Invalid model: expected one that is no arm of an experiment, got {query.model!r}, an arm of"
+                    f" {listed.name!r}; DELETE or PUT this experiment first"
+                )
+        return ArmsChecked(as_of)
+
+    def report(self, query: GetExperiment, as_of: str) -> ExperimentCounts:
+        """The answer to `query`.
+
+        Raises:
+            UnknownExperiment: there is none of that id.
+        """
+        name = query.experiment
+        put, experiment = self._experiment(name)
+        arms = [
+            ArmCounts(
+                arm.model, arm.share, self._answered[name, put, arm.model], *self._attributions.of(name, arm.model)
+            )
+            for arm in experiment.arms
+        ]
+        return ExperimentCounts(name, experiment.salt, put, arms, as_of)
+
+    def _experiment(self, name: str) -> tuple[str, Experiment]:
+        """Position and content of an experiment."""
+        position = self._documents.position(KIND, name)
+        if position is None:
+            raise self._documents.unknown(KIND, name)
+        known = self._parsed.get(name)
+        if known is None or known[0] != str(position):
+            known = self._parsed[name] = str(position), _decoder.decode(self._documents.body(KIND, name))
+        return known
+
+
+def arm_of(experiment: Experiment, user: str) -> str:
+    """The arm of a user: a hash, uniform from 0 to 100, in the row of the shares."""
+    bounds = list(itertools.accumulate(arm.share for arm in experiment.arms))
+    models: Sequence[str] = [arm.model for arm in experiment.arms]
+    digest = hashlib.blake2b(f"{len(experiment.salt)}:{experiment.salt}{user}".encode(), digest_size=8).digest()
+    drawn = int.from_bytes(digest, "little") / 2**64 * bounds[-1]
+    return models[min(bisect.bisect_right(bounds, drawn), len(models) - 1)]

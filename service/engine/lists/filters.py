@@ -1,0 +1,161 @@
+"""`Filters`: the items that pass a filter, compiled to bits and cached. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from gpu.ranking.eligible import WORD, Eligible
+from service.engine.models.shelf import Shelf
+from service.engine.queries import filter_tree
+from service.engine.queries.catalog_queries import Kind
+from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not
+from service.engine.state.catalog_index import CatalogIndex
+from service.engine.state.history import History
+from service.engine.state.row_set import Bits, n_words, set_rows
+from service.errors import InvalidRequest
+
+MAX_CACHED = 256  # filters; 32 MB of bits at a million items
+N_SHOWN = 10  # names in an error
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Compiled(NamedTuple):
+    """A filter at one state of the catalog.
+
+    Attributes:
+        node: its conditions.
+        bits: items that pass; bits beyond `n_items` are not set.
+        is_open: whether items without attributes, such as later ones, pass.
+        versions: of the names it uses, see `CatalogIndex.version`.
+    """
+
+    node: Node
+    bits: Bits
+    n_items: int
+    is_open: bool
+    versions: dict[str, int]
+
+
+class _Shown(NamedTuple):
+    """The eligible items of a compiled filter among those that lists may show."""
+
+    eligible: Eligible
+    compiled: Compiled
+    version: Hashable  # of what is hidden
+
+
+class Filters:
+    """Compiles filters and keeps the last ones that were used.
+
+    A compiled filter holds until an item with one of its names changes. Of an unchanged filter, and while no item is
+    hidden or shown, the same `Eligible` is returned, so that a device keeps its copy.
+    """
+
+    def __init__(self, history: History, shelf: Shelf) -> None:
+        self._history, self._shelf = history, shelf
+        self._compiled, self._shown = Recent[str, Compiled](), Recent[tuple[str, bool], _Shown]()
+
+    def eligible(self, text: str, available: bool) -> Eligible:
+        """The items that pass a filter and that lists may show; see `Shelf.hidden` for `available`.
+
+        Raises:
+            InvalidRequest: the filter uses a name that no item ever had.
+        """
+        compiled, key = self._passing(text), (text, available)
+        bits, hidden = self._shelf.hidden_bits(available)
+        shown = self._shown.get(key)
+        if shown is None or shown.compiled is not compiled or shown.version != hidden.version:
+            shown_bits = compiled.bits & ~bits[: len(compiled.bits)]
+            eligible = Eligible(shown_bits, int(np.bitwise_count(shown_bits).sum()))
+            shown = self._shown.put(key, _Shown(eligible, compiled, hidden.version))
+        return shown.eligible
+
+    def passing(self, text: str) -> Eligible:
+        """The items that pass a filter, hidden ones too; raises what `eligible` raises."""
+        bits = self._passing(text).bits
+        return Eligible(bits, int(np.bitwise_count(bits).sum()))
+
+    def _passing(self, text: str) -> Compiled:
+        index, n_items = self._history.catalog.index, len(self._history.items)
+        found = self._compiled.get(text)
+        if found is None or any(index.version(name) != one for name, one in found.versions.items()):
+            return self._compiled.put(text, self.compiled(filter_tree.decode(text) if found is None else found.node))
+        if found.is_open and found.n_items < n_items:
+            return self._compiled.put(text, _extended(found, n_items))
+        return found
+
+    def compiled(self, node: Node) -> Compiled:
+        """A filter for the present catalog; raises what `eligible` raises."""
+        self._check_names(node)
+        index, n_items = self._history.catalog.index, len(self._history.items)
+        bits = _bits(node, index, n_items)
+        if n_items % WORD:
+            bits[-1] &= np.uint32((1 << n_items % WORD) - 1)
+        versions = {leaf.name: index.version(leaf.name) for leaf in filter_tree.leaves(node)}
+        return Compiled(node, bits, n_items, filter_tree.passes_nothing(node), versions)
+
+    def _check_names(self, node: Node) -> None:
+        for leaf in filter_tree.leaves(node):
+            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
+
+    def check_name(self, place: str, name: str, kind: Kind) -> None:
+        """Check that `name`, from `place` in a request, is one of tags or of numbers.
+
+        Raises:
+            InvalidRequest: no item ever had it.
+        """
+        if self._history.catalog.kind_of(name) != kind:
+            known = sorted(self._history.catalog.names_of(kind))
+            more = ", …" if len(known) > N_SHOWN else ""
+            listed = f" ({', '.join(known[:N_SHOWN])}{more})" if known else ", which has none"
+            raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name!r}")
+
+
+class Recent(Generic[K, V]):
+    """The `MAX_CACHED` values that were used last, by key."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used."""
+        value = self._values.pop(key, None)
+        return None if value is None else self.put(key, value)
+
+    def put(self, key: K, value: V) -> V:
+        """Keep a value, and return it."""
+        self._values.pop(key, None)
+        if len(self._values) >= MAX_CACHED:
+            del self._values[next(iter(self._values))]
+        self._values[key] = value
+        return value
+
+
+def _bits(node: Node, index: CatalogIndex, n_items: int) -> Bits:
+    """The items that pass; bits beyond `n_items` have no meaning."""
+    match node:
+        case HasTag(name, values):
+            return index.with_tag(name, values, n_items)
+        case InRange(name, least, most):
+            bounds = -math.inf if least is None else least, math.inf if most is None else most
+            return index.within(name, *bounds, n_items)
+        case Not(part):
+            return ~_bits(part, index, n_items)
+        case AllOf(parts) | AnyOf(parts):
+            join = np.bitwise_and if isinstance(node, AllOf) else np.bitwise_or
+            return functools.reduce(join, (_bits(part, index, n_items) for part in parts))
+
+
+def _extended(compiled: Compiled, n_items: int) -> Compiled:
+    """An open filter with the items that were added since, which have none of its names and pass."""
+    bits = np.zeros(n_words(n_items), dtype=np.uint32)
+    bits[: len(compiled.bits)] = compiled.bits
+    set_rows(bits, np.arange(compiled.n_items, n_items))
+    return compiled._replace(bits=bits, n_items=n_items)

@@ -1,0 +1,156 @@
+"""`Lookups`: neighbors, estimates and ratings of single users and items. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from service.engine.lists.catalog_lookups import CatalogLookups
+from service.engine.lists.rating_lists import RatingLists, shortest
+from service.engine.lists.selection import Selection
+from service.engine.models.live_model import LiveModel
+from service.engine.models.similar import similar_items, similar_to_set, similar_users
+from service.engine.queries import (
+    Estimate,
+    ItemNeighbors,
+    Neighbors,
+    NeighborsOfSet,
+    Rating,
+    RatingEstimate,
+    RatingsOfUser,
+    ScoredItem,
+    ScoredUser,
+    SetNeighbors,
+    UserNeighbors,
+    UserRatings,
+)
+from service.engine.queries.batches import AnswerTo, count_of
+from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, ListItems, ListUsers
+from service.engine.queries.document_queries import GetDocument, ListDocuments
+from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
+from service.engine.state.history import History
+from service.errors import UnknownItem, UnknownUser
+
+UNRATED = "{!r} has no ratings and counts as average"
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+class Lookups:
+    """Answers queries about single users and items.
+
+    Attributes:
+        answer_to: for each type of query the method that answers it; its second argument is `as_of`.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        selection: Selection,
+        live_model: Callable[[str | None], LiveModel],
+        estimator: Callable[[str | None], LiveModel],
+    ) -> None:
+        """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
+        self._history, self._selection, self._live_model, self._estimator = history, selection, live_model, estimator
+        catalog, ratings = CatalogLookups(history, selection), RatingLists(history)
+        self.answer_to: dict[type, AnswerTo] = {
+            Neighbors: self.neighbors,
+            SetNeighbors: self.neighbors_of_set,
+            Estimate: self.estimate,
+            UserRatings: self.user_ratings,
+            ItemRatings: ratings.of_item,
+            FindUser: ratings.found,
+            AllRatings: ratings.all,
+            GetItem: catalog.item,
+            ListItems: catalog.items,
+            ListUsers: catalog.users,
+            GetCatalogNames: catalog.names,
+            GetDocument: history.documents.get,
+            ListDocuments: history.documents.list,
+        }
+
+    def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
+        """The most similar items or users; `LiveModel` says by which measure."""
+        live_model = self._live_model(query.model)
+        return (
+            self._of_user(query, live_model, as_of) if query.kind == "user" else self._of_item(query, live_model, as_of)
+        )
+
+    def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
+        shown = ~self._selection.hidden(query).mask
+        shown[self._selection.excluded(query)] = False
+        if (eligible := self._selection.eligible(query)) is not None:
+            shown &= eligible.mask(len(shown))
+        rows, scores = similar_items(live_model, self._item(query.id), query.n, shown)
+        ids = self._history.items.ids(rows.tolist())
+        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        model = live_model.name, live_model.shown_version
+        return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
+
+    def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet:
+        """The items most similar to a set of items.
+
+        Raises:
+            UnknownItem: no item of the set is known.
+        """
+        live_model = self._live_model(query.model)
+        shown = ~self._selection.hidden(query).mask
+        shown[self._selection.excluded(query)] = False
+        if (eligible := self._selection.eligible(query)) is not None:
+            shown &= eligible.mask(len(shown))
+        items = np.unique(self._selection.rows(query.items))
+        warnings = self._selection.unknown("the set", query.items)
+        if not len(items):
+            raise UnknownItem(f"{warnings[0]}: expected at least one item with ratings")
+        rows, scores = similar_to_set(live_model, items, query.n, shown)
+        ids = self._history.items.ids(rows.tolist())
+        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        model = live_model.name, live_model.shown_version
+        return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
+
+    def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
+        users = [row for user in query.exclude if (row := self._history.users.row(user)) is not None]
+        rows, scores = similar_users(live_model, self._user(query.id), query.n, np.array(users, dtype=np.int64))
+        ids = self._history.users.ids(rows.tolist())
+        neighbors = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
+        return UserNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)
+
+    def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
+        """The estimated rating by the requested model, else by the first live one that estimates ratings."""
+        live_model = self._estimator(query.model)
+        user, item = self._history.users.row(query.user), self._history.items.row(query.item)
+        rated = NO_ITEMS if user is None else live_model.table.row(user)[0]
+        warnings = [UNRATED.format(one) for one, row in ((query.user, user), (query.item, item)) if row is None]
+        return RatingEstimate(
+            query.user,
+            query.item,
+            live_model.estimate(user, item),
+            live_model.is_personal(rated),
+            live_model.name,
+            live_model.shown_version,
+            as_of,
+            warnings,
+        )
+
+    def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
+        """A page of a user's ratings, newest first."""
+        items, values, timestamps, positions = self._history.table.row(self._user(query.user))
+        n_ratings, end = len(items), query.offset + query.n
+        newest = np.argpartition(-positions, end)[:end] if end < n_ratings else np.arange(n_ratings)
+        newest = newest[np.argsort(-positions[newest])][query.offset :]
+        columns = items[newest].tolist(), shortest(values[newest]), timestamps[newest].tolist()
+        id_of = self._history.items.id
+        rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
+        return RatingsOfUser(query.user, n_ratings, rows, as_of)
+
+    def _user(self, user: str) -> int:
+        row = self._history.users.row(user)
+        if row is None:
+            raise UnknownUser(f"user {user!r} has no ratings")
+        return row
+
+    def _item(self, item: str) -> int:
+        row = self._history.items.row(item)
+        if row is None:
+            raise UnknownItem(f"item {item!r} has no ratings")
+        return row

@@ -1,0 +1,137 @@
+"""`Selection`: the items that a query's conditions leave, as rows. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.ranking.eligible import Eligible
+from service.engine.lists import boosts
+from service.engine.lists.boosts import BoostClass, Boosts
+from service.engine.lists.filters import Filters
+from service.engine.models.shelf import Hidden, Shelf
+from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
+from service.engine.state.history import History
+
+N_SHOWN = 3  # ids that a warning names
+FEW = 8  # less than 1 / FEW of all items are ranked by popularity one by one
+
+
+class Selection:
+    """Turns ids and filters of queries into rows. Call `look` before each batch of answers."""
+
+    def __init__(self, history: History) -> None:
+        self._history, self._shelf = history, Shelf(history)
+        self._filters = Filters(history, self._shelf)
+        self._boosts = Boosts(history, self._filters)
+        self.look = self._shelf.look
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """Rows of the known ones of `ids`."""
+        rows = map(self._history.items.row, ids)
+        return np.array([row for row in rows if row is not None], dtype=np.int32)
+
+    def excluded(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> NDArray[np.int32]:
+        """The items that the query excludes."""
+        return self.rows(query.exclude)
+
+    def candidates(self, query: Recommend) -> NDArray[np.int32] | None:
+        """The only items to rank; None for all."""
+        return None if query.candidates is None else self.rows(query.candidates)
+
+    def eligible(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Eligible | None:
+        """The items that pass the filter and that lists may show; None without a filter.
+
+        Raises:
+            InvalidRequest: the filter uses an unknown name.
+        """
+        return None if query.filter is None else self._filters.eligible(query.filter, query.available)
+
+    def passing(self, text: str) -> Eligible:
+        """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
+        return self._filters.passing(text)
+
+    def check(self, query: Recommend) -> None:
+        """Check the names in the filter and in the rules of a query; raises what `eligible` raises."""
+        if query.max_per is not None:
+            self._filters.check_name("max_per.tag", query.max_per[0], "tag")
+        if query.boosts:
+            self.classes(query)
+        else:
+            self.eligible(query)
+
+    def classes(self, query: Recommend) -> list[BoostClass]:
+        """The items that pass the filter, by boost; raises what `eligible` raises."""
+        return self._boosts.classes(query, self.eligible(query))
+
+    def without_values(self, classes: list[BoostClass], tag: str, values: Iterable[str]) -> list[BoostClass]:
+        """The classes without the items that have one of these values of a tag."""
+        n_items = len(self._history.items)
+        return boosts.without(classes, self._history.catalog.index.with_tag(tag, values, n_items), n_items)
+
+    def may_show(self, query: Recommend, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of `rows` that pass every condition of the query but `include_seen` and `min_ratings`."""
+        rows = rows[~self.hidden(query).mask[rows]]
+        if (eligible := self.eligible(query)) is not None:
+            rows = eligible.among(rows).astype(np.int64)
+        if (candidates := self.candidates(query)) is not None:
+            rows = rows[np.isin(rows, candidates)]
+        return rows[~np.isin(rows, self.excluded(query))]
+
+    def hidden(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Hidden:
+        """The items that no list may show, whatever the filter."""
+        return self._shelf.hidden(query.available)
+
+    def of_popular(
+        self, query: Recommend | Popular | LatestItems, eligible: Eligible | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
+        """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None.
+
+        `eligible`: the only items; None for all.
+        """
+        shown = ~self.hidden(query).mask
+        candidates = self.candidates(query) if isinstance(query, Recommend) else None
+        if eligible is None:
+            return shown, candidates
+        if candidates is not None:
+            return shown, eligible.among(candidates)
+        if eligible.count * FEW < len(shown):
+            return shown, eligible.rows
+        return shown & eligible.mask(len(shown)), None
+
+    def warnings(self, query: Recommend) -> list[str]:
+        """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
+        candidates, pins = query.candidates or (), [item for item, _ in query.pins]
+        if not (query.exclude or candidates or pins):
+            return []
+        return [
+            *self.unknown("pins", pins),
+            *self._named("pins that the list may not show", pins, lambda item: not self._may_show(query, item)),
+            *self.unknown("exclude", query.exclude),
+            *self.unknown("candidates", candidates),
+            *self._named("deleted items in candidates", candidates, self._is_deleted),
+        ]
+
+    def unknown(self, name: str, ids: Sequence[str]) -> list[str]:
+        """A warning if some of `ids`, a list of a query, are unknown; `name` says which."""
+        return self._named(f"unknown items in {name}", ids, self._is_unknown)
+
+    def _named(self, what: str, ids: Sequence[str], is_meant: Callable[[str], bool]) -> list[str]:
+        if not (meant := [one for one in dict.fromkeys(ids) if is_meant(one)]):
+            return []
+        shown = ", ".join(map(repr, meant[:N_SHOWN]))
+        more = f" and {len(meant) - N_SHOWN:,} more" if len(meant) > N_SHOWN else ""
+        return [f"{what}: {shown}{more}"]
+
+    def _may_show(self, query: Recommend, item: str) -> bool:
+        row = self._history.items.row(item)
+        return row is None or bool(len(self.may_show(query, np.array([row]))))
+
+    def _is_unknown(self, item: str) -> bool:
+        return self._history.items.row(item) is None
+
+    def _is_deleted(self, item: str) -> bool:
+        row = self._history.items.row(item)
+        return row is not None and self._history.catalog.is_deleted(row)

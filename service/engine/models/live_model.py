@@ -1,0 +1,310 @@
+"""`LiveModel`: a model that uses the rows of the history and learns from every entry. Nothing else changes a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.decay import weights_in
+from gpu.model import Model
+from gpu.online import ReadyModel
+from gpu.online.rating_table import times_of
+from gpu.online.reading import ANONYMOUS, Reading
+from gpu.ranking import explain, topn
+from gpu.ranking.eligible import Eligible
+from gpu.ranking.weighted import heard_by_age
+from gpu.ratings import Rows
+from service.engine.models.item_priors import ItemPriors
+from service.engine.models.shelf import Hidden
+from service.engine.state.applied import Applied
+from service.engine.state.history import History
+from service.engine.state.positions import position_of
+from service.storage.events import StreamId
+from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.manifest import Manifest
+from service.storage.snapshots.snapshot import Snapshot
+from service.storage.snapshots.version_names import is_version, name_of, shown
+
+IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
+VISIBLE: Hashable = 0  # before any hiding
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+ONE_EMPTY_ROW = Rows(
+    np.zeros(1, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.float32),
+)
+
+
+class LiveModel:
+    """One model by name, live or being prepared. Belongs to the engine thread.
+
+    Attributes:
+        manifest: manifest of its snapshot.
+        table: what it learns, see `learns_strengths`.
+        online: the parameters, which learn from the history.
+        unknown: bool (I,), items with neither ratings, nor training, nor a prior.
+    """
+
+    def __init__(
+        self, manifest: Manifest, ready: ReadyModel, history: History, content: ContentMap | None = None
+    ) -> None:
+        """Take over a model in the rows of `history`, and queue refits of the users who changed since its watermark.
+
+        The model is behind until `settle` returns true. With `content`, the one of its snapshot, items without training
+        have priors by their attributes.
+        """
+        self.manifest, version = manifest, manifest.version
+        self.name = name_of(version) if is_version(version) else manifest.algorithm
+        self.shown_version = shown(version)
+        self._history, self._has_strengths = history, learns_strengths(ready.model, manifest)
+        self.table = history.table_of(has_strengths=self._has_strengths)
+        # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
+        self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
+        self.unknown = np.zeros(0, dtype=np.bool_)
+        self._priors = None if content is None else ItemPriors(content, history.catalog)
+        watermark = StreamId.parse(manifest.watermark)
+        # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
+        since = position_of(watermark) if manifest.format > 1 else None
+        self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
+        self.online.touch(history.changed_since(watermark, has_strengths=self._has_strengths))
+        if self._priors is not None:
+            self.online.renew(np.flatnonzero(history.catalog.listed))
+        self._update_unknown(NO_ITEMS)
+
+    @property
+    def version(self) -> str:
+        """The version of its snapshot."""
+        return self.manifest.version
+
+    @property
+    def learns_events(self) -> bool:
+        """Whether it learns strengths, of ratings and events; else ratings alone."""
+        return self._has_strengths
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether a fold-in can weigh the ratings of a user: implicit ALS alone multiplies confidence."""
+        return self.model.params.refits == "exact" and self.model.params.has_values
+
+    @property
+    def model(self) -> Model:
+        """Its present parameters."""
+        return self.online.model
+
+    def learn(self, applied: Applied) -> None:
+        """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
+        described, applied = applied.described, applied.strengths if self._has_strengths else applied
+        self.online.grow(self._history.users.keys, self._history.items.keys)
+        if self._priors is not None:
+            self.online.renew(described)
+        self.online.note(applied.changes)
+        for gone in applied.forgotten:
+            self.online.forget(gone.user, gone.items, gone.values)
+        self._update_unknown(np.concatenate([applied.changes.items, *(gone.items for gone in applied.forgotten)]))
+
+    def settle(self, budget_s: float | None) -> bool:
+        """Do pending refits for about `budget_s` seconds (None: all of them); true when none is left."""
+        is_done = self.online.settle(budget_s)
+        self._show_informed()
+        return is_done
+
+    def catch_up(self, budget_s: float) -> bool:
+        """Refit trained items whose ratings have changed, and users who rated them; like `settle`."""
+        is_done = self.online.catch_up(budget_s)
+        self._show_informed()
+        return is_done
+
+    def is_personal(self, items: NDArray[np.int32]) -> bool:
+        """Whether ratings of these items tell the model something about a user."""
+        return bool(np.count_nonzero(self.model.item_trained[items]))
+
+    def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
+        """`is_personal` of each row, bool (B,)."""
+        are_personal: NDArray[np.bool_] = rows.lengths > 0
+        are_personal[are_personal] = self.model.item_trained[rows.items[rows.starts[are_personal]]]
+        for b in np.flatnonzero(~are_personal).tolist():  # the first item is new: check all of them
+            are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
+        return are_personal
+
+    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]:
+        """(items, values, weights by age) of the newest `n` of what a user has in `table`, or of all; items ascend.
+
+        Models without a half-life have no weights.
+        """
+        items, values, timestamps, positions = self.table.row(user)
+        is_new = positions >= (np.partition(positions, -n)[-n] if len(items) > n else 0)
+        weights = weights_in(self.model, times_of(timestamps[is_new], positions[is_new]))
+        return items[is_new], values[is_new], weights
+
+    def rows_of(self, users: NDArray[np.int64]) -> Rows:
+        """What `users` (B,) have in `table`, for `recommend` and `gpu.ranking.topn`."""
+        table = self.table
+        return heard_by_age(
+            self.model,
+            topn.rows_of(table.rows, users),
+            lambda entries: weights_in(self.model, times_of(table.timestamps[entries], table.positions[entries])),
+        )
+
+    def kept_out(self, user: int, *, include_seen: bool, rotates: bool = False) -> NDArray[np.int32]:
+        """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
+
+        With `include_seen` these are only the disliked ones. A list that `rotates` shows again what was only seen.
+        """
+        strengths = self._history.strengths
+        if include_seen:
+            return strengths.disliked(user)
+        if rotates:
+            return NO_ITEMS if self._has_strengths else strengths.unrated(user, without_seen=True)
+        return strengths.only_seen(user) if self._has_strengths else strengths.unrated(user)
+
+    def have_few(self, below: int) -> NDArray[np.bool_]:
+        """The items that have fewer than `below` ratings and a score of this model, bool (I,)."""
+        have_score = self.model.item_trained if self.model.params.has_item_weights else ~self.unknown
+        return (self.table.item_counts < below) & have_score
+
+    # --- answers
+
+    def recommend(
+        self,
+        users: topn.Users,
+        rows: Rows,
+        n: int,
+        hidden: Hidden,
+        *,
+        offset: int = 0,
+        include_seen: bool = False,
+        min_ratings: int = 0,
+        exclude: Sequence[NDArray[np.int32]] | None = None,
+        candidates: Sequence[NDArray[np.int32] | None] | None = None,
+        eligible: Sequence[Eligible | None] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
+        `gpu.ranking.topn`.
+
+        Args:
+            hidden: items to leave out of all lists.
+            min_ratings: items with fewer ratings at present are left out too.
+        """
+        n = max(1, min(n, self.model.n_items))
+        self._hide(hidden, min_ratings)
+        return topn.recommend(
+            self.online.index,
+            users,
+            rows,
+            n,
+            offset=offset,
+            include_seen=include_seen,
+            exclude=exclude,
+            candidates=candidates,
+            eligible=eligible,
+        )
+
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[topn.Users, Rows]:
+        """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
+        rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
+        return self.online.fold_in(items, values, reading), heard_by_age(self.model, rows, lambda _: reading.weights)
+
+    def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
+        return topn.estimate(self.model, users, rows, items)
+
+    def estimate(self, user: int | None, item: int | None) -> float:
+        """Estimated rating of a user for an item. None is a user or item without ratings and counts as average."""
+        users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
+        if user is not None:
+            one = np.array([user])
+            users, rows = topn.users_of(self.model, one), self.rows_of(one)
+        if item is None:
+            return float(topn.estimate_unknown(self.model, users)[0])
+        return float(self.estimates(users, rows, np.array([[item]], dtype=np.int32))[0, 0])
+
+    def reasons(
+        self,
+        items: NDArray[np.int32],
+        values: NDArray[np.float32],
+        targets: Sequence[int],
+        n: int,
+        weights: NDArray[np.float32] | None = None,
+    ) -> list[explain.Reasons]:
+        """For each target the `n` rated items that contribute most to its score, and their contributions."""
+        return explain.reasons(self.model, items, values, targets, n, self.online.gram, weights)
+
+    def _hide(self, hidden: Hidden, min_ratings: int) -> None:
+        """Give the index the items that stay out of lists, if they may have changed.
+
+        Comparing all items would take half a millisecond at a million items, too long for each batch.
+        """
+        self._must_hide_again |= self._hidden != hidden.version
+        if not (self._must_hide_again or min_ratings or self._min_ratings):
+            return
+        out = hidden.mask | self.unknown
+        if min_ratings:
+            out |= self.table.item_counts < min_ratings
+        self.online.index.hide(out)
+        self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
+
+    def _show_informed(self) -> None:
+        """Update `unknown` for items that refits have found to have a prior, or none any more."""
+        if self._priors is not None and self._priors.moved:
+            self._update_unknown(np.array(sorted(self._priors.moved)))
+            self._priors.moved.clear()
+
+    def _update_unknown(self, items: NDArray[np.integer]) -> None:
+        """Update `unknown` for `items` and for items added since the last call."""
+        counts, trained, n_seen = self.table.item_counts, self.model.item_trained, len(self.unknown)
+        if len(counts) > n_seen:
+            self.unknown = np.append(self.unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
+            self._must_hide_again = True
+        are_unknown = (counts[items] == 0) & ~trained[items]
+        if self._priors is not None:
+            are_unknown &= ~self._priors.exist(items)
+        self._must_hide_again |= bool((are_unknown != self.unknown[items]).any())
+        self.unknown[items] = are_unknown
+
+
+def learns_strengths(model: Model, manifest: Manifest) -> bool:
+    """Whether a model learns strengths, see `service.engine.state.strengths`; explicit ones learn ratings.
+
+    An implicit model that took ratings for a scale, without events, keeps to ratings until it is trained again: to such
+    a model, one view would be the lowest rating. The snapshot decides, not the history, which may forget an event.
+    """
+    has_scale = model.calibration.values == "ratings"
+    return model.is_implicit and (manifest.has_events or not has_scale)
+
+
+def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The history's rows of a snapshot's users and items, −1 where there is none; in slices.
+
+    A user who was forgotten after the snapshot and came back counts as another user.
+    """
+    watermark = StreamId.parse(snapshot.manifest.watermark)
+
+    def rows_of_users(ids: Sequence[str]) -> NDArray[np.int64]:
+        users = _looked_up(ids, history.users.row)
+        known = np.flatnonzero(users >= 0)
+        users[known[~history.is_known_at(users[known], watermark)]] = -1
+        return users
+
+    users = yield from _in_parts(snapshot.user_ids, rows_of_users)
+    items = yield from _in_parts(snapshot.item_ids, lambda ids: _looked_up(ids, history.items.row))
+    return users, items
+
+
+def _in_parts(
+    ids: Sequence[str], rows_of_part: Callable[[Sequence[str]], NDArray[np.int64]]
+) -> Generator[None, None, NDArray[np.int64]]:
+    rows = np.empty(len(ids), dtype=np.int64)
+    for first in range(0, len(ids), IDS_PER_SLICE):
+        part = slice(first, first + IDS_PER_SLICE)
+        rows[part] = rows_of_part(ids[part])
+        yield
+    return rows
+
+
+def _looked_up(ids: Sequence[str], row: Callable[[str], int | None]) -> NDArray[np.int64]:
+    return np.array([-1 if position is None else position for position in map(row, ids)], dtype=np.int64)

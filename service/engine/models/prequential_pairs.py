@@ -1,0 +1,173 @@
+"""`Pairs`: the ratings and events of a batch on which live models are tested before they learn the batch.
+
+Which ones they are, and which items an item competes with, depends only on positions in the stream: replicas that learn
+the same batches test the same pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.online.rating_table import RatingTable
+from gpu.ratings import Rows
+from service.engine.state.history import History
+from service.engine.state.rating_runs import RatingRun
+from service.storage.events import StreamId
+
+N_TESTED = 32  # ratings and events of a batch: those whose positions have the smallest hashes
+N_RIVALS = 99  # items that an item competes with; drawn with replacement from the items that the user does not have
+N_DRAWN = 128  # draws for them: the rest is for items that the user has, or that nobody has rated
+NO_ITEM = -1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Pairs(NamedTuple):
+    """P ratings and events of a batch that is about to be learned.
+
+    Attributes:
+        users, items: int64 (P,), rows; −1 for an id without one, and for users who were merged or forgotten earlier in
+            the batch.
+        values: float32 (P,), ratings (NaN deletes), or for events weight times value.
+        are_events: bool (P,).
+        keys: uint64 (P,), hashes of their positions.
+    """
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    values: NDArray[np.float32]
+    are_events: NDArray[np.bool_]
+    keys: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, runs: Sequence[RatingRun], history: History) -> Pairs | None:
+        """At most `N_TESTED` pairs of `runs`, which `history` is about to apply; None if they have no ratings."""
+        new = [run if run.entries[0].id > history.position else run.after(history.position) for run in runs]
+        changed = _changed_users(new)
+        new = [run for run in new if len(run.values)]
+        if not new:
+            return None
+        keys = mixed(history.positions_of(np.concatenate([run.times_ms for run in new])).astype(np.uint64))
+        picked = np.arange(len(keys)) if len(keys) <= N_TESTED else np.sort(np.argpartition(keys, N_TESTED)[:N_TESTED])
+        ends = np.cumsum([len(run.values) for run in new])
+        parts = [
+            _row(new[at], int(n - ends[at]), history, changed)
+            for n, at in zip(picked, _runs_of(picked, ends), strict=True)
+        ]
+        users, items, values, are_events = zip(*parts, strict=True)
+        rows = np.array(users, dtype=np.int64), np.array(items, dtype=np.int64)
+        return cls(*rows, np.array(values, dtype=np.float32), np.array(are_events, dtype=np.bool_), keys[picked])
+
+    def where(self, chosen: NDArray[np.bool_]) -> Pairs:
+        """The pairs that a mask (P,) names."""
+        users, items, values, are_events, keys = self
+        return Pairs(users[chosen], items[chosen], values[chosen], are_events[chosen], keys[chosen])
+
+
+class Faced(NamedTuple):
+    """What a table of ratings or strengths knows of pairs, before they are learned.
+
+    Attributes:
+        have_users, have_items: bool (P,), whether user and item have ratings.
+        are_new: bool (P,), whether the user does not have the item.
+    """
+
+    have_users: NDArray[np.bool_]
+    have_items: NDArray[np.bool_]
+    are_new: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pairs: Pairs, table: RatingTable) -> Faced:
+        """What `table` knows of `pairs`."""
+        have_users, have_items = pairs.users >= 0, pairs.items >= 0
+        have_users[have_users] = table.rows.lengths[pairs.users[have_users]] > 0
+        have_items[have_items] = table.item_counts[pairs.items[have_items]] > 0
+        are_new = np.ones(len(pairs.users), dtype=np.bool_)
+        for n in np.flatnonzero(have_users & have_items).tolist():
+            are_new[n] = not _among(pairs.items[n : n + 1], table.rows, int(pairs.users[n]))[0]
+        return cls(have_users, have_items, are_new)
+
+
+def rivals_of(pairs: Pairs, table: RatingTable, n_items: int) -> NDArray[np.int64]:
+    """The item of each pair, then at most `N_RIVALS` others with ratings that its user does not have.
+
+    Args:
+        pairs: with known users and items.
+        table: what the model learns.
+        n_items: rivals are drawn from as many rows.
+
+    Returns:
+        int64 (P, 1 + N_RIVALS), padded with `NO_ITEM`.
+    """
+    rivals = np.full((len(pairs.users), 1 + N_RIVALS), NO_ITEM, dtype=np.int64)
+    rivals[:, 0] = pairs.items
+    steps = np.arange(1, N_DRAWN + 1, dtype=np.uint64) * _GOLDEN
+    shares = (mixed(pairs.keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+    drawn = (shares * n_items).astype(np.int64)
+    may_be = (table.item_counts[drawn] > 0) & (drawn != pairs.items[:, None])
+    rows = table.rows
+    for n, user in enumerate(pairs.users.tolist()):
+        may_be[n] &= ~_among(drawn[n], rows, user)
+        own = drawn[n][may_be[n]][:N_RIVALS]
+        rivals[n, 1 : 1 + len(own)] = own
+    return rivals
+
+
+def ranks_of(scores: NDArray[Any], rivals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rivals come before the item of each pair, int64 (P,), by scores (P, 1 + N_RIVALS); ties to the lower
+    row, as in lists.
+    """
+    own, others = scores[:, :1], scores[:, 1:]
+    are_before = (others > own) | ((others == own) & (rivals[:, 1:] < rivals[:, :1]))
+    ranks: NDArray[np.int64] = np.count_nonzero(are_before & (rivals[:, 1:] != NO_ITEM), axis=1)
+    return ranks
+
+
+def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of splitmix64: a hash of each number."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def _runs_of(picked: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
+    """The run of each picked row, where runs end at `ends`."""
+    runs: list[int] = np.searchsorted(ends, picked, side="right").tolist()
+    return runs
+
+
+def _changed_users(runs: Sequence[RatingRun]) -> dict[str, StreamId]:
+    """Users who are merged or forgotten in `runs`, by the first such entry: no model knows yet who they are then."""
+    changed: dict[str, StreamId] = {}
+    for entry in filter(None, (run.closing for run in runs)):
+        users = [entry.subject] if entry.kind == "forget" else []
+        if entry.merge is not None:
+            users = [entry.merge.user, entry.merge.into]
+        for user in users:
+            changed.setdefault(str(user), entry.id)
+    return changed
+
+
+def _row(run: RatingRun, n: int, history: History, changed: Mapping[str, StreamId]) -> tuple[int, int, float, bool]:
+    """The fields of one of `Pairs`: row `n` of `run`, counted from its end if below 0."""
+    n += len(run.values) if n < 0 else 0
+    user, item = history.users.row(run.users[n]), history.items.row(run.items[n])
+    if run.users[n] in changed and run.entries[0].id > changed[run.users[n]]:
+        user = None
+    value, is_event = float(run.values[n]), bool(run.are_events[n])
+    if is_event:
+        value *= float(history.weights_of([run.types[int(np.count_nonzero(run.are_events[:n]))]])[0])
+    return NO_ITEM if user is None else user, NO_ITEM if item is None else item, value, is_event
+
+
+def _among(items: NDArray[np.int64], rows: Rows, user: int) -> NDArray[np.bool_]:
+    """Whether each of `items` is in the row of `user`."""
+    start = int(rows.starts[user])
+    own = rows.items[start : start + int(rows.lengths[user])]
+    places = np.searchsorted(own, items)
+    is_in: NDArray[np.bool_] = places < len(own)
+    is_in[is_in] = own[places[is_in]] == items[is_in]
+    return is_in

@@ -1,0 +1,72 @@
+"""Neighbors of items and users by a live model, on the host. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.model import NO_SLOT
+from gpu.ranking import topn, weighted
+from service.engine.models.live_model import LiveModel
+
+Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bool_]) -> Ranked:
+    """Neighbors of an item among those of `shown`, bool (I,), best first.
+
+    Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
+    of signatures, all others the cosine of factors.
+    """
+    model = live_model.model
+    if model.params.has_item_weights:
+        scores = weighted.partial_correlations(model, item)
+        return topn.others(scores, item, n, shown & ~live_model.unknown)
+    if not model.neighbors.shape[1]:
+        return topn.similar(model.item_factors, item, n, shown & ~live_model.unknown)
+    listed = model.neighbors[item]
+    listed = listed[listed >= 0]
+    listed = listed[shown[listed]]
+    shares = live_model.online.agreement(item, listed)
+    order = np.lexsort((listed, -shares))[:n]
+    return listed[order], shares[order]
+
+
+def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, shown: NDArray[np.bool_]) -> Ranked:
+    """The items of `shown`, bool (I,), with the highest mean of the scores of `similar_items` over `items`, distinct.
+
+    The mean is over those of `items` that have scores: those with weights, or with factors other than 0. Models with
+    neighbor lists rank all that are listed for any of `items`. A set of one has the neighbors of the item.
+    """
+    model = live_model.model
+    if model.params.has_item_weights:
+        weighted_items = items[model.item_slots[items] != NO_SLOT]
+        means = np.full(model.n_items, 0 if len(weighted_items) else -np.inf, dtype=np.float32)
+        for item in weighted_items.tolist():
+            means += weighted.partial_correlations(model, item) / np.float32(len(weighted_items))
+        return topn.others(means, items, n, shown & ~live_model.unknown)
+    if not model.neighbors.shape[1]:
+        return topn.similar_to_set(model.item_factors, items, n, shown & ~live_model.unknown)
+    listed = np.unique(model.neighbors[items])
+    listed = listed[(listed >= 0) & ~np.isin(listed, items)]
+    listed = listed[shown[listed]]
+    shares = np.zeros(len(listed))
+    for item in items.tolist():
+        shares += live_model.online.agreement(item, listed)
+    means = (shares / len(items)).astype(np.float32)
+    order = np.lexsort((listed, -means))[:n]
+    return listed[order], means[order]
+
+
+def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np.int64]) -> Ranked:
+    """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar first.
+
+    Args:
+        left_out: rows of users who are not listed.
+    """
+    rows = live_model.table.rows
+    rated = rows.lengths > 0
+    rated[left_out] = False
+    if live_model.model.params.has_item_weights:
+        return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, rated)
+    return topn.similar(live_model.model.user_factors, user, n, rated)

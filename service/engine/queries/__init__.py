@@ -1,0 +1,330 @@
+"""The queries to the engine and their answers, with the fields of version 1 of the API. Independent of HTTP.
+
+Ids are strings on both sides. The API layer fills in `took_ms` and `request_id` of a recommendation. Queries have tags,
+so that a front process can send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from service.engine.queries.catalog_queries import CatalogAnswer, CatalogQuery
+from service.engine.queries.document_queries import DocumentAnswer, DocumentQuery
+from service.engine.queries.experiment_queries import ExperimentAnswer, ExperimentQuery
+from service.engine.queries.quality_queries import GetQuality, QualityReport
+from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
+
+Fallback = Literal["popular", "trending", "latest", "none"]
+
+
+class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the best items for one user, several, or an anonymous one: set `user`, `users`, `ratings`, or `user` and
+    `ratings`.
+
+    Attributes:
+        user: id of one user; the answer is a `Recommendation`.
+        users: ids of several; the answer is a list of `Recommendation` in this order.
+        ratings: (item, rating) pairs of an anonymous user, the newest last; or ratings that `user` has over the stored
+            ones, where None removes one. Nothing is stored.
+        timestamps: Unix seconds of `ratings`; None, of all or of one: now.
+        order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
+        n, offset: `n` items after the `offset` best ones.
+        exclude: ids never to show.
+        cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.lists.cursors`.
+        candidates: the only ids to rank; None ranks all.
+        filter: canonical text of a `filter_tree`: only items that pass it are ranked; None ranks all.
+        available: whether to leave out items that are not available now.
+        include_seen: whether items that the user has rated may be shown.
+        min_ratings: fewest ratings that a shown item has at present.
+        model: name of a live model; None takes the first live one of the setting `default_models`.
+        experiment: id of an experiment; the arm of each user names the model.
+        explain: whether each item carries the rated items that contribute most to its score.
+        fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
+            items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
+        explore: share of the places that `service.engine.lists.exploration` gives to items with fewer than
+            `explore_below` ratings; fallbacks have none.
+        boosts: (text of a filter, number): what items that pass it get added to their scores.
+        pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
+        max_per: (tag, number): at most so many items with the same value of the tag.
+        diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
+        rotate: (half-life in seconds, number): items that the user was only shown are listed too, and each showing
+            lowers the score by the number, by half of it after the half-life. See `service.engine.lists.rotation`.
+        of_scenario: name and `stream_id` of the scenario that some of these fields come from; `StaleScenario` if it
+            was put again or removed since.
+    """
+
+    user: str | None = None
+    users: Sequence[str] | None = None
+    ratings: Sequence[tuple[str, float | None]] | None = None
+    timestamps: Sequence[float | None] | None = None
+    order_half_life: float | None = None
+    n: int = 10
+    offset: int = 0
+    exclude: Sequence[str] = ()
+    candidates: Sequence[str] | None = None
+    filter: str | None = None
+    available: bool = True
+    include_seen: bool = False
+    min_ratings: int = 0
+    model: str | None = None
+    experiment: str | None = None
+    explain: bool = False
+    fallback: Fallback = "popular"
+    explore: float = 0.0
+    explore_below: int = 10
+    boosts: Sequence[tuple[str, float]] = ()
+    pins: Sequence[tuple[str, int]] = ()
+    max_per: tuple[str, int] | None = None
+    diversity: float = 0.0
+    rotate: tuple[float, float] | None = None
+    of_scenario: tuple[str, str] | None = None
+    cursor: str | None = None
+
+
+class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the `n` items or users most similar to the one with `id`; see `Recommend` for the others."""
+
+    kind: Literal["item", "user"]
+    id: str
+    n: int = 10
+    model: str | None = None
+    filter: str | None = None
+    available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
+
+
+class SetNeighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the `n` items most similar to those of `items` together; see `Recommend` for the others."""
+
+    items: Sequence[str]
+    n: int = 10
+    model: str | None = None
+    filter: str | None = None
+    available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
+
+
+class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks how `user` would rate `item`; without `model` the first live model that estimates ratings answers.
+
+    An id without ratings counts as average, and the answer has a warning.
+    """
+
+    user: str
+    item: str
+    model: str | None = None
+
+
+class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`.
+
+    Attributes:
+        half_life: name of a half-life of the setting `half_lives`, in which ratings and events lose half of their
+            weight; None counts all alike.
+    """
+
+    n: int = 10
+    offset: int = 0
+    min_ratings: int = 0
+    filter: str | None = None
+    available: bool = True
+    half_life: str | None = None
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
+
+
+class LatestItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the items that were published or first named last, among those with `min_ratings`; see `Recommend`."""
+
+    n: int = 10
+    offset: int = 0
+    min_ratings: int = 0
+    filter: str | None = None
+    available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
+
+
+class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` ratings of `user` after the `offset` newest, newest first."""
+
+    user: str
+    n: int = 100
+    offset: int = 0
+
+
+OfRatings = UserRatings | RatingQuery
+OfModels = ExperimentQuery | Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
+Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
+
+
+class Reason(Struct, gc=False):
+    """A rated item and its contribution to the explained score."""
+
+    item: str
+    contribution: float
+
+
+class ScoredItem(Struct, omit_defaults=True):
+    """One line of a list; lists are ordered by `score`, except for items with a source.
+
+    Attributes:
+        score: with the boost; None for a pin, which is not ranked.
+        estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
+        boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or `rotate`.
+        source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
+    """
+
+    item: str
+    score: float | None
+    estimate: float | UnsetType = UNSET
+    reasons: list[Reason] | UnsetType = UNSET
+    boost: float | UnsetType = UNSET
+    source: Literal["explore", "pin"] | UnsetType = UNSET
+
+
+class ScoredUser(Struct, gc=False):
+    """One line of a list of users."""
+
+    user: str
+    score: float
+
+
+class Recommendation(Struct):
+    """The answer to `Recommend` for one user; `user` is None for an anonymous one.
+
+    Attributes:
+        experiment, arm, recommendation_id: only in an experiment whose arm has answered; events bring the id back.
+        eligible: items that pass the filter and may be shown; only if there is a filter.
+        next: the cursor of the next page, null after the last one; only if the query has a cursor.
+    """
+
+    user: str | None
+    items: list[ScoredItem]
+    personalized: bool
+    model: str | None
+    model_version: str | None
+    as_of: str
+    warnings: list[str]
+    fallback: Fallback | UnsetType = UNSET
+    eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
+    experiment: str | UnsetType = UNSET
+    arm: str | UnsetType = UNSET
+    recommendation_id: str | UnsetType = UNSET
+    took_ms: float = 0.0
+    request_id: str = ""
+
+
+class ItemNeighbors(Struct):
+    """Items most similar to `item`.
+
+    Attributes:
+        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine of the
+            factors.
+        eligible: as in `Recommendation`.
+    """
+
+    item: str
+    neighbors: list[ScoredItem]
+    model: str
+    model_version: str
+    as_of: str
+    eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
+
+
+class NeighborsOfSet(Struct):
+    """Items most similar to those of a set, which are left out.
+
+    Attributes:
+        neighbors: `score` is the mean of the scores in `ItemNeighbors` over the items of the set that have any.
+        warnings: the unknown items of the set.
+        eligible: as in `Recommendation`.
+    """
+
+    neighbors: list[ScoredItem]
+    model: str
+    model_version: str
+    as_of: str
+    warnings: list[str]
+    eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
+
+
+class UserNeighbors(Struct):
+    """Users most similar to `user`; `score` is the cosine of the factors, for `ease` of likes and dislikes."""
+
+    user: str
+    neighbors: list[ScoredUser]
+    model: str
+    model_version: str
+    as_of: str
+    next: str | UnsetType | None = UNSET
+
+
+class RatingEstimate(Struct):
+    """`estimate` is a rating within the scale of the training, or a probability for an implicit model.
+
+    Attributes:
+        personalized: whether the user has rated an item that the model was trained on.
+        warnings: the ids without ratings, which count as average.
+    """
+
+    user: str
+    item: str
+    estimate: float
+    personalized: bool
+    model: str
+    model_version: str
+    as_of: str
+    warnings: list[str]
+
+
+class PopularItems(Struct):
+    """The answer to `Popular`; `eligible` as in `Recommendation`."""
+
+    items: list[ScoredItem]
+    as_of: str
+    warnings: list[str]
+    eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
+
+
+class Rating(Struct, gc=False):
+    """One stored rating; `timestamp` in Unix seconds."""
+
+    item: str
+    rating: float
+    timestamp: float
+
+
+class RatingsOfUser(Struct):
+    """The answer to `UserRatings`; `n_ratings` is the number of all ratings of the user."""
+
+    user: str
+    n_ratings: int
+    ratings: list[Rating]
+    as_of: str
+
+
+Answer = (
+    Recommendation
+    | list[Recommendation]
+    | ItemNeighbors
+    | NeighborsOfSet
+    | UserNeighbors
+    | RatingEstimate
+    | PopularItems
+    | RatingsOfUser
+    | RatingAnswer
+    | CatalogAnswer
+    | DocumentAnswer
+    | QualityReport
+    | ExperimentAnswer
+)

@@ -1,0 +1,85 @@
+"""`Attributions`: events by experiment, arm, type and user, counted from the stream. Belongs to a `History`.
+
+So a restart and all replicas have the same counts at the same position, and a forgotten user is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.growing import Growing
+from service.engine.queries.experiment_queries import KIND, TypeCounts
+from service.recommendation_ids import content_of
+from service.storage.documents import Document
+from service.storage.events import StreamId
+
+PutAt = Callable[[str, str], StreamId | None]
+
+
+class Attributed(NamedTuple):
+    """An event with a recommendation id."""
+
+    recommendation_id: str
+    type: str
+
+
+class Attributions:
+    """Counts events that bring back a recommendation id of a present experiment."""
+
+    def __init__(self, put_at: PutAt) -> None:
+        """`put_at`: the position at which the document of a kind and a name was put."""
+        self._put_at = put_at
+        self._counts: dict[str, dict[str, dict[str, Growing]]] = {}  # by experiment, arm and type: of each user
+
+    def note(self, users: NDArray[np.integer], counts: NDArray[np.bool_], attributed: Mapping[int, Attributed]) -> None:
+        """Count events.
+
+        Args:
+            users: rows of the users of E events.
+            counts: bool (E,), whether the event is no repetition of an earlier one.
+            attributed: those with a recommendation id, by their place.
+        """
+        for place, event in attributed.items():
+            shown = content_of(event.recommendation_id)
+            if counts[place] and str(self._put_at(KIND, shown.experiment)) == shown.put:
+                types = self._counts.setdefault(shown.experiment, {}).setdefault(shown.arm, {})
+                column = types.setdefault(event.type, Growing(np.zeros(0, dtype=np.int32)))
+                column.grow(int(users[place]) + 1)
+                column.values[users[place]] += 1
+
+    def end(self, document: Document) -> None:
+        """Drop the counts of an experiment that `document` replaces or deletes."""
+        if document.kind == KIND:
+            self._counts.pop(document.name, None)
+
+    def move(self, user: int, into: int) -> None:
+        """Make the counts of a row those of another one."""
+        for arms in self._counts.values():
+            for types in arms.values():
+                for column in types.values():
+                    if user < len(column.values) and column.values[user]:
+                        column.grow(into + 1)
+                        column.values[into] += column.values[user]
+
+    def drop_user(self, user: int) -> None:
+        """Drop the counts of a forgotten row."""
+        for arms in self._counts.values():
+            for types in arms.values():
+                for column in types.values():
+                    column.values[user : user + 1] = 0
+
+    def of(self, experiment: str, arm: str) -> tuple[int, dict[str, TypeCounts]]:
+        """The number of users with events, and the counts of each type, in order of the types."""
+        types = self._counts.get(experiment, {}).get(arm, {})
+        longest = max((len(column.values) for column in types.values()), default=0)
+        have_any = np.zeros(longest, dtype=np.bool_)
+        found = {}
+        for name in sorted(types):
+            values = types[name].values
+            have_any[: len(values)] |= values > 0
+            found[name] = TypeCounts(int(values.sum()), int(np.count_nonzero(values)))
+        return int(np.count_nonzero(have_any)), found

@@ -1,0 +1,79 @@
+"""`Documents`: the named documents as the entries so far have left them. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from service.engine.queries.document_queries import (
+    DocumentDetails,
+    DocumentList,
+    GetDocument,
+    ListDocuments,
+    ListedDocument,
+    StaleScenario,
+    UnknownScenario,
+)
+from service.engine.queries.experiment_queries import UnknownExperiment
+from service.errors import NotFound
+from service.storage.documents import Document
+from service.storage.events import StreamId
+
+N_SHOWN = 10  # names in an error
+_UNKNOWN: dict[str, type[NotFound]] = {"scenario": UnknownScenario, "experiment": UnknownExperiment}  # by kind
+
+
+class Documents:
+    """The documents of each kind by name, with the position of the entry that has put each one."""
+
+    def __init__(self) -> None:
+        self._of_kind: dict[str, dict[str, tuple[str, StreamId]]] = {}
+
+    def apply(self, document: Document, position: StreamId) -> None:
+        """Put or delete a document."""
+        named = self._of_kind.setdefault(document.kind, {})
+        if document.body is None:
+            named.pop(document.name, None)
+        else:
+            named[document.name] = document.body, position
+
+    def position(self, kind: str, name: str) -> StreamId | None:
+        """The position of the entry that has put a document; None if there is none."""
+        found = self._of_kind.get(kind, {}).get(name)
+        return None if found is None else found[1]
+
+    def check(self, of_scenario: tuple[str, str] | None) -> None:
+        """Check that the scenario of a query, by name and `stream_id`, is the present one; None is.
+
+        Raises:
+            StaleScenario: it is not.
+        """
+        if of_scenario is not None and str(self.position("scenario", of_scenario[0])) != of_scenario[1]:
+            raise StaleScenario(f"the scenario {of_scenario[0]!r} has changed meanwhile: try again")
+
+    def body(self, kind: str, name: str) -> str:
+        """The JSON text of a document that exists."""
+        return self._of_kind[kind][name][0]
+
+    def get(self, query: GetDocument, as_of: str) -> DocumentDetails:
+        """The answer to `query`.
+
+        Raises:
+            NotFound: there is no such document; the kind decides which error it is.
+        """
+        named = self._of_kind.get(query.kind, {})
+        if query.name not in named:
+            raise self.unknown(query.kind, query.name)
+        body, position = named[query.name]
+        return DocumentDetails(query.name, Raw(body.encode()), str(position), as_of)
+
+    def list(self, query: ListDocuments, as_of: str) -> DocumentList:
+        """The answer to `query`, in order of names."""
+        named = self._of_kind.get(query.kind, {})
+        return DocumentList([ListedDocument(name, str(named[name][1])) for name in sorted(named)], as_of)
+
+    def unknown(self, kind: str, name: str) -> NotFound:
+        """The error for a document that does not exist."""
+        names = sorted(self._of_kind.get(kind, {}))
+        more = ", …" if len(names) > N_SHOWN else ""
+        known = f"one of {', '.join(names[:N_SHOWN])}{more}" if names else "one that was put; there is none"
+        return _UNKNOWN[kind](f"Invalid {kind}: expected {known}, got {name!r}")

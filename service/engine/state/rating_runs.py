@@ -1,0 +1,125 @@
+"""`RatingRun`: consecutive entries with their ratings and events as columns, made by the learner's thread.
+
+Ids stay text, one for each rating: to find the distinct ones first would take as long as to look up every one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.online.events import NO_KEY
+from service.engine.state.attributions import Attributed
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+
+
+class RatingRun(NamedTuple):
+    """Consecutive entries. Only the last one may be of another kind than ratings and events.
+
+    Attributes:
+        entries: in order.
+        users, items: ids of their B ratings and events.
+        types: of the E events.
+        values: float32 (B,), ratings (NaN deletes) or values of events.
+        timestamps: float64 (B,), Unix seconds.
+        times_ms: int64 (B,), Unix milliseconds: the ids of the entries.
+        are_events: bool (B,).
+        keys: int64 (E,), of the event ids.
+    """
+
+    entries: list[Entry]
+    users: list[str]
+    items: list[str]
+    types: list[str]
+    values: NDArray[np.float32]
+    timestamps: NDArray[np.float64]
+    times_ms: NDArray[np.int64]
+    are_events: NDArray[np.bool_]
+    keys: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, entries: list[Entry]) -> RatingRun:
+        """The run of these entries."""
+        ratings = [rating for entry in entries for rating in entry.ratings]
+        events = [event for entry in entries for event in entry.events]
+        rows: Sequence[RatingEvent | TypedEvent] = ratings or events
+        values = [math.nan if rating.rating is None else rating.rating for rating in ratings]
+        values += [event.value for event in events]
+        are_events = np.zeros(len(values), dtype=np.bool_)
+        are_events[len(ratings) :] = True
+        if ratings and events:  # even in one entry, if the log has it and the user of its first event was forgotten
+            parts: list[Sequence[RatingEvent | TypedEvent]] = []
+            for entry in entries:
+                parts += [entry.ratings, entry.events]
+            rows = list(itertools.chain.from_iterable(parts))
+            are_events = np.array([isinstance(row, TypedEvent) for row in rows])
+            rest = iter(values[: len(ratings)]), iter(values[len(ratings) :])
+            values = [next(rest[is_event]) for is_event in are_events.tolist()]
+        times_ms = [entry.id.ms for entry in entries for _ in (*entry.ratings, *entry.events)]
+        return cls(
+            entries,
+            [row.user for row in rows],
+            [row.item for row in rows],
+            [event.type for event in events],
+            np.array(values, dtype=np.float32),
+            np.array([row.timestamp for row in rows], dtype=np.float64),
+            np.array(times_ms, dtype=np.int64),
+            are_events,
+            keys_of([event.event_id for event in events]),
+        )
+
+    @property
+    def attributed(self) -> dict[int, Attributed]:
+        """The events with a recommendation id, by their place among the events."""
+        ids = [event.recommendation_id for entry in self.entries for event in entry.events]
+        if not any(ids):
+            return {}
+        return {n: Attributed(own, self.types[n]) for n, own in enumerate(ids) if own}
+
+    @property
+    def closing(self) -> Entry | None:
+        """The last entry, if it is of another kind than ratings and events."""
+        return self.entries[-1] if self.entries and _closes(self.entries[-1]) else None
+
+    def after(self, position: StreamId) -> RatingRun:
+        """The entries after `position`, perhaps none."""
+        return self.only([entry for entry in self.entries if entry.id > position])
+
+    def only(self, entries: list[Entry]) -> RatingRun:
+        """The run of `entries`, some or all of these in their order."""
+        return self if len(entries) == len(self.entries) else RatingRun.of(entries)
+
+
+def keys_of(event_ids: Sequence[str | None]) -> NDArray[np.int64]:
+    """Keys by which event ids are compared, int64 (E,). They are only equal within a process, and are never stored."""
+    keys = [NO_KEY if event_id is None else hash(event_id) or 1 for event_id in event_ids]
+    return np.array(keys, dtype=np.int64)
+
+
+def runs_of(entries: Sequence[Entry]) -> list[RatingRun]:
+    """`entries` in as few runs as possible."""
+    ends = [n for n, entry in enumerate(entries, 1) if _closes(entry) or n == len(entries)]
+    return [RatingRun.of(list(entries[first:end])) for first, end in itertools.pairwise([0, *ends])]
+
+
+def joined(runs: Sequence[RatingRun]) -> list[RatingRun]:
+    """`runs` in as few as possible: to apply one rating takes as long as to apply fifty."""
+    ends = [n for n, run in enumerate(runs, 1) if run.closing is not None or n == len(runs)]
+    return [_joined(runs[first:end]) for first, end in itertools.pairwise([0, *ends])]
+
+
+def _closes(entry: Entry) -> bool:
+    return entry.kind not in ("rating", "event", "noop")
+
+
+def _joined(runs: Sequence[RatingRun]) -> RatingRun:
+    if len(runs) == 1:
+        return runs[0]
+    columns = list(zip(*runs, strict=True))
+    entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
+    return RatingRun(entries, users, items, types, *map(np.concatenate, columns[4:]))

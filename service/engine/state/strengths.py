@@ -1,0 +1,270 @@
+"""`Strengths`: what implicit models learn of each (user, item), ratings and typed events together.
+
+The strength of a pair is its rating, if it has one, plus the sum of its events, each with its weight times its value. A
+pair without a rating whose events sum up to 0 has no strength: it was only seen. As long as there is no event, the
+table of strengths shares the content of the table of ratings.
+
+The sum of most pairs is their strength. A table of its own holds the sums of pairs that were also rated or only seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.calibration import FEW
+from gpu.growing import Growing
+from gpu.host.online.events import add_up
+from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
+from gpu.online.rating_table import Changes, RatingTable
+from service.engine.state.applied import Forgotten
+from service.engine.state.strength_rows import Batch, EventRows, Sums
+
+# Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
+# about taste than a thousand do, and a script in a loop must not outweigh what all others did.
+MAX_SUM = 1000.0
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+class Strengths:
+    """Strengths of all pairs, and the sums of events behind them. Belongs to a `History`.
+
+    Attributes:
+        table: the strength of each pair.
+        has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
+        are_first: bool (E,), whether each event of the last batch was no repetition of an earlier one.
+        showings: the newest events with the weight 0, which say that an item was shown.
+    """
+
+    def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
+        """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
+        self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
+        self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
+        self._weights: set[float] = set()  # of the events that counted, without 0
+        self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
+        self._has_apart = False  # whether there has been such a sum
+        self.showings = Showings()
+
+    def grow(self, n_users: int, n_items: int) -> None:
+        """Grow to at least (n_users, n_items)."""
+        if self.has_events:
+            self.table.grow(n_users, n_items)
+            self._sums.grow(n_users, n_items)
+            self._recent.grow(n_users)
+            self._last_ms.grow(n_users)
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether strengths are no ratings on one scale: events of several weights, or more than a few beside ratings.
+
+        The values of a mix say nothing about its kind: among thousand views, ten carts look like the top of a scale.
+        """
+        n_ratings, n_strengths = self._ratings.n_ratings, self.table.n_ratings
+        return len(self._weights) > 1 or (n_ratings > 0 and n_strengths - n_ratings > FEW * n_strengths)
+
+    def separate(self) -> None:
+        """Share no longer with the ratings."""
+        self.table.separate()
+        last_ms = Growing(np.zeros(0, dtype=np.int64))
+        last_ms.grow(len(self._last_ms.values))
+        last_ms.values[:] = self._last_ms.values
+        self._last_ms, self.has_events = last_ms, True
+        self.grow(self.table.n_users, self.table.n_items)
+
+    def sums_before(self, batch: Batch) -> Sums:
+        """The events so far of the pairs of a batch; call it before the table of ratings applies the batch."""
+        pairs = batch.users.astype(np.int64) << 32 | batch.items
+        order = np.argsort(pairs)
+        ordered = pairs[order]
+        are_new = np.ones(len(pairs), dtype=np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=are_new[1:])
+        if are_new.all():
+            return self._sums_of(batch.users, batch.items)
+        pair_of, firsts = np.empty(len(pairs), dtype=np.int64), order[are_new]
+        pair_of[order] = np.cumsum(are_new) - 1
+        users, items = batch.users[firsts], batch.items[firsts]
+        return self._sums_of(users, items)._replace(pair_of=pair_of)
+
+    def _sums_of(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Sums:
+        """The events so far of distinct pairs, (P,)."""
+        strengths, strong_s = self.table.looked_up(users, items)
+        apart, apart_s = np.full_like(strengths, np.nan), np.full_like(strong_s, np.nan)
+        if self._has_apart:
+            apart, apart_s = self._sums.looked_up(users, items)
+        ratings, rated_s = np.full_like(strengths, np.nan), np.full_like(strong_s, np.nan)
+        may_be_rated = np.flatnonzero(~np.isnan(strengths))  # every rated pair has a strength
+        ratings[may_be_rated], rated_s[may_be_rated] = self._ratings.looked_up(users[may_be_rated], items[may_be_rated])
+        are_apart = ~np.isnan(apart)
+        are_strengths = np.isnan(ratings) & ~np.isnan(strengths)
+        sums = np.where(are_strengths, strengths, apart)
+        latest = np.where(are_strengths, strong_s, np.where(are_apart, apart_s, -np.inf))
+        return Sums(users, items, np.arange(len(items)), ratings, rated_s, sums, latest, are_apart)
+
+    def apply(self, batch: Batch, events: EventRows, known: Sums) -> Changes:
+        """Apply a batch, after the table of ratings has applied its ratings.
+
+        Args:
+            known: the result of `sums_before`; is changed.
+
+        Returns:
+            The changes of strengths. Rows of one pair tell the strength after the whole batch.
+        """
+        changes = self._add(batch, events, known)
+        users, items, pair_of, ratings, rated_s, sums, latest, _ = known
+        if not events.are_events.all():
+            ratings, rated_s = self._ratings.looked_up(users, items)
+        self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
+        strengths = _joint(ratings, sums)[pair_of[changes]]
+        changed = batch.where(changes)
+        self._last_ms.values[changed.users] = changed.times_ms  # the last one wins
+        times = np.fmax(rated_s, latest)[pair_of[changes]]
+        return self.table.apply(changed.users, changed.items, strengths, times, changed.positions)
+
+    def sums_of_both(self, user: int, into: int) -> Sums:
+        """The events that `into` has with those of `user`, of all items of `user`; call it before ratings move."""
+        items = np.union1d(self.table.row(user)[0], self._apart(user)[0])
+        own, theirs = (self._sums_of(np.full(len(items), row, dtype=np.int32), items) for row in (user, into))
+        sums = np.clip(np.nan_to_num(theirs.sums) + np.nan_to_num(own.sums), -MAX_SUM, MAX_SUM)
+        sums = np.where(np.isnan(own.sums), theirs.sums, sums).astype(np.float32)
+        counts = np.nan_to_num(own.sums) != 0  # what was only seen does not make a strength younger
+        return theirs._replace(sums=sums, latest=np.where(counts, np.maximum(own.latest, theirs.latest), theirs.latest))
+
+    def take_over(self, user: int, into: int, both: Sums, rated: NDArray[np.int32], ms: int, position: int) -> Changes:
+        """Make what is known of `user` that of `into`, after the table of ratings has done so.
+
+        Args:
+            user, into: rows.
+            both: the result of `sums_of_both`.
+            rated: the items whose ratings moved.
+            ms, position: Unix milliseconds of the entry, and its first position.
+        """
+        ratings, rated_s = self._ratings.looked_up(both.users, both.items)
+        self._keep_apart(both, ~np.isnan(ratings), position)
+        strengths, times = _joint(ratings, both.sums), np.fmax(rated_s, both.latest)
+        was = self.table.looked_up(both.users, both.items)[0]
+        is_other = (strengths != was) & ~(np.isnan(strengths) & np.isnan(was))
+        changed = np.flatnonzero(is_other | np.isin(both.items, rated))
+        items, _, _, positions = self.table.row(user)
+        changed = changed[np.argsort(positions[np.searchsorted(items, both.items[changed])])]  # the oldest first
+        if len(changed):
+            self._last_ms.values[into] = ms
+        self._take_marks(user, into)
+        return self.table.apply(
+            both.users[changed],
+            both.items[changed],
+            strengths[changed],
+            times[changed],
+            position + np.arange(len(changed)),
+        )
+
+    def _take_marks(self, user: int, into: int) -> None:
+        """Take over the keys of events, and what was shown; of both users' showings the latest are kept."""
+        keys = self._recent.of(user)
+        self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
+        shown = [self.showings.of(row) for row in (into, user)]
+        items, seconds = (np.concatenate(columns) for columns in zip(*shown, strict=True))
+        order = np.argsort(seconds, kind="stable")[-N_SHOWINGS:]
+        self.showings.drop_user(into)
+        self.showings.add(np.full(len(order), into, dtype=np.int32), items[order], seconds[order].astype(np.float64))
+
+    def drop_user(self, user: int) -> Forgotten:
+        """Delete all that is known of a user, once there are events."""
+        self._sums.drop_user(user)
+        self._recent.drop_user(user)
+        self.showings.drop_user(user)
+        return Forgotten.of(user, self.table)
+
+    @property
+    def last_ms(self) -> NDArray[np.int64]:
+        """Unix milliseconds of the last change of each user, int64 (U,)."""
+        return self._last_ms.values
+
+    def pack(self) -> None:
+        """See `RatingTable.pack`, which the table of ratings has done."""
+        if self.has_events:
+            self.table.pack()
+            self._sums.pack()
+
+    # --- one user
+
+    def only_seen(self, user: int) -> NDArray[np.int32]:
+        """Items without a strength that a user has events of."""
+        items, sums = self._apart(user)
+        seen: NDArray[np.int32] = items[sums == 0]
+        return seen
+
+    def unrated(self, user: int, *, without_seen: bool = False) -> NDArray[np.int32]:
+        """Items that a user has events of, and perhaps some that the user has rated.
+
+        `without_seen` leaves out the unrated ones of `only_seen`.
+        """
+        if not self.has_events:
+            return NO_ITEMS
+        apart, sums = self._apart(user)
+        return np.append(self.table.row(user)[0], apart[sums != 0] if without_seen else apart)
+
+    def disliked(self, user: int) -> NDArray[np.int32]:
+        """Items whose events sum up to less than 0 for a user."""
+        if not self.has_events:
+            return NO_ITEMS
+        items, strengths, *_ = self.table.row(user)
+        is_rated = np.isin(items, self._ratings.row(user)[0], assume_unique=True)
+        apart, sums = self._apart(user)
+        return np.append(items[(strengths < 0) & ~is_rated], apart[sums < 0])
+
+    def with_ratings(
+        self, user: int, items: NDArray[np.int32], ratings: NDArray[np.float32], rated_s: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_]]:
+        """What the strengths of a user would be with these ratings of distinct `items` (B,), once there are events.
+
+        Args:
+            ratings: NaN for none.
+            rated_s: Unix seconds of the ratings.
+
+        Returns:
+            (float32 strengths, NaN for none; float64 their times; whether the user has events of the item), (B,) each.
+        """
+        known = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
+        strengths = _joint(ratings, known.sums)
+        return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), known.latest), ~np.isnan(known.sums)
+
+    def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        return self._sums.row(user)[:2] if self.has_events else (NO_ITEMS, NO_ITEMS.astype(np.float32))
+
+    # --- a batch
+
+    def _add(self, batch: Batch, events: EventRows, known: Sums) -> NDArray[np.bool_]:
+        """Add the events to `known`; returns which rows of the batch may change a strength, bool (B,)."""
+        own = batch.where(events.are_events)
+        self.are_first = self._recent.take(own.users, events.keys)
+        counts = self.are_first & ~np.isnan(events.weights)
+        times = np.minimum(own.timestamps, own.times_ms / 1000)
+        are_shown = events.weights == 0
+        if are_shown.any():
+            new = are_shown & counts
+            self.showings.add(own.users[new], own.items[new], times[new])
+            times[are_shown] = -np.inf  # what was only seen does not make a strength younger
+        if len(self._weights) < 2:  # two are a mix already
+            self._weights.update(np.unique(events.weights[counts & ~are_shown]).tolist())
+        pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
+        add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
+        may_change = ~events.are_events
+        may_change[events.are_events] = counts & (events.weights != 0)
+        return may_change
+
+    def _keep_apart(self, known: Sums, are_rated: NDArray[np.bool_], position: int) -> None:
+        """Update the table of sums: it has those of pairs that are rated or were only seen."""
+        users, items, *_, sums, latest, were_apart = known
+        are_apart = ~np.isnan(sums) & (are_rated | (sums == 0))
+        changed = are_apart | were_apart
+        if changed.any():
+            values = np.where(are_apart, sums, np.float32(np.nan))[changed]
+            positions = np.full(len(values), position)
+            self._sums.apply(users[changed], items[changed], values, latest[changed], positions)
+            self._has_apart = True
+
+
+def _joint(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The strengths of pairs with these ratings and sums of events, (P,), NaN for none."""
+    alone = np.where(sums, sums, np.float32(np.nan))
+    return np.where(np.isnan(ratings), alone, ratings + np.where(np.isnan(sums), np.float32(0), sums))

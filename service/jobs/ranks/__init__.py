@@ -1,0 +1,1 @@
+"""Trainings by several processes, on one machine or on a cluster."""

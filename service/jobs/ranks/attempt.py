@@ -1,0 +1,315 @@
+"""`Attempt`: one attempt of a training on several ranks. It starts all ranks, and succeeds with all or fails.
+
+The ranks connect to a listener and prove that they know the key of the attempt. When all are there, each learns the
+addresses of all. From then on the coordinator only listens: for progress, signs of life and closed connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gpu.backend import Backend
+from service.jobs.ranks.launcher import Ended, Launcher, Rank
+from service.jobs.ranks.rank_messages import (
+    Challenge,
+    Connection,
+    Deliver,
+    Failed,
+    Fetch,
+    Finished,
+    Hello,
+    Joined,
+    Message,
+    PartDone,
+    Refused,
+    Start,
+    listen,
+    proof,
+    versions,
+)
+from service.jobs.ranks.rank_watch import Limits, Watch
+from service.jobs.ranks.transfers import Transfers
+from service.storage.snapshots import array_folder, checkpoints, partition_store
+from service.training_errors import RankRefused
+
+POLL_S = 0.1  # seconds between two looks at processes and limits
+GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors
+KEY_BYTES, NONCE_BYTES = 32, 32
+BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_CONNECTION, BY_NEIGHBOR = range(
+    5
+)  # ways to lose a rank; the first is the likeliest cause
+
+
+class Plan(NamedTuple):
+    """What an attempt does.
+
+    Attributes:
+        work: work folder with the store and checkpoints.
+        backend: where each rank computes.
+        n_ranks: P.
+        n_parts: completed parts of the checkpoint to go on from; 0: none.
+        has_reports: whether metrics are computed after each epoch.
+    """
+
+    work: Path
+    backend: Backend
+    n_ranks: int
+    n_parts: int
+    has_reports: bool
+
+
+class AttemptLost(Exception):
+    """A rank was lost, and with it the attempt.
+
+    Attributes:
+        is_start: it did not even start.
+        is_memory: memory ran out.
+    """
+
+    def __init__(self, reason: str, *, is_start: bool = False, is_memory: bool = False) -> None:
+        super().__init__(reason)
+        self.is_start, self.is_memory = is_start, is_memory
+
+
+class _Loss(NamedTuple):
+    """Why a rank is lost; of several losses the one with the lowest `order` is the cause."""
+
+    order: int
+    reason: str
+    is_start: bool = False
+    is_memory: bool = False
+
+
+class _Peer:
+    """A connection; of a rank, once it has proved who it is."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self.connection, self.nonce = Connection(accepted), secrets.token_hex(NONCE_BYTES)
+        self.host: str = accepted.getpeername()[0]
+        self.rank: int | None = None
+
+
+class Attempt:
+    """Runs one attempt; use `run` once.
+
+    Attributes:
+        processes: the processes of the ranks, in their order.
+    """
+
+    def __init__(
+        self, plan: Plan, launcher: Launcher, limits: Limits, on_message: Callable[[int, Message], None]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            plan: see `Plan`.
+            launcher: starts the ranks.
+            limits: when a rank counts as lost.
+            on_message: called with each message of a rank that has started.
+        """
+        self._plan, self._launcher, self._on_message = plan, launcher, on_message
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._watch = Watch(plan.n_ranks, limits, time.monotonic())
+        self._selector = selectors.DefaultSelector()
+        self._peers: list[_Peer] = []
+        self._connected: set[int] = set()
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._finished: set[int] = set()
+        self._failed: set[int] = set()  # they have said why
+        self._losses: dict[int, _Loss] = {}
+        self._lost_s = 0.0
+        self._transfers, self._n_moved = Transfers(plan.work), 0
+        self.processes: list[Rank] = []
+
+    def run(self) -> None:
+        """Return when all ranks have done everything; no process is left then, nor after an error.
+
+        Raises:
+            AttemptLost: a rank was lost; another attempt may succeed.
+            EngineError, ServiceError: the training failed; another attempt would fail too.
+        """
+        with listen(self._launcher.host()) as listener:
+            self._selector.register(listener, selectors.EVENT_READ)
+            try:
+                self._start(listener.getsockname()[:2])
+                while len(self._finished) < self._plan.n_ranks:
+                    self._receive(listener)
+                    self._check()
+                for process in self.processes:
+                    process.leave()
+            finally:
+                self._end()
+
+    def _start(self, coordinator: tuple[str, int]) -> None:
+        n_ranks, backend = self._plan.n_ranks, self._plan.backend
+        for rank in range(n_ranks):
+            try:
+                self.processes.append(self._launcher.start(rank, n_ranks, coordinator, self._key, backend))
+            except OSError as error:
+                raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
+
+    def _end(self) -> None:
+        """End the processes before their connections, so that none takes the coordinator for dead."""
+        for process in self.processes:
+            process.end()
+        self._transfers.end()
+        for peer in self._peers:
+            peer.connection.close()
+        self._selector.close()
+
+    # --- messages
+
+    def _receive(self, listener: socket.socket) -> None:
+        for ready, _ in self._selector.select(POLL_S):
+            if ready.fileobj is listener:
+                self._accept(listener)
+                continue
+            peer: _Peer = ready.data
+            try:
+                messages = peer.connection.receive()
+                for message in messages or []:
+                    self._handle(peer, message)
+            except msgspec.MsgspecError:
+                messages = None
+            if messages is None:
+                self._selector.unregister(peer.connection.socket)
+                self._closed(peer)
+
+    def _accept(self, listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        try:
+            peer = _Peer(accepted)
+        except OSError:  # it is gone already
+            accepted.close()
+            return
+        self._peers.append(peer)
+        self._selector.register(accepted, selectors.EVENT_READ, peer)
+        self._send(peer, Challenge(peer.nonce))
+
+    def _send(self, peer: _Peer, message: Message) -> None:
+        with contextlib.suppress(OSError):  # it is gone; its connection or its process shows it
+            peer.connection.send(message)
+
+    def _closed(self, peer: _Peer) -> None:
+        if peer.rank is None:
+            return
+        self._connected.discard(peer.rank)
+        if peer.rank not in self._finished | self._failed:
+            self._lose(peer.rank, _Loss(BY_CONNECTION, "closed its connection"))
+
+    def _handle(self, peer: _Peer, message: Message) -> None:
+        if peer.rank is None:
+            self._admit(peer, message)
+            return
+        rank, now_s = peer.rank, time.monotonic()
+        self._watch.heard(rank, now_s)
+        if isinstance(message, Joined):
+            self._watch.joined(rank, now_s)
+        elif isinstance(message, PartDone):
+            self._watch.part_done(rank, message.n_parts, message.n_of_epoch, now_s)
+        elif isinstance(message, Finished):
+            self._finished.add(rank)
+            self._watch.finished(rank)
+        elif isinstance(message, Failed):
+            self._fail(rank, message)
+        self._on_message(rank, message)
+
+    def _admit(self, peer: _Peer, message: Message) -> None:
+        """Check that a peer is a rank of this attempt; a stranger is refused, and does not disturb the training.
+
+        Raises:
+            RankRefused: a rank has other versions.
+        """
+        if not isinstance(message, Hello | Fetch | Deliver) or not hmac.compare_digest(
+            message.proof, proof(self._key, peer.nonce, message.rank)
+        ):
+            self._send(peer, Refused("expected a rank with the key of this training, got another process"))
+            return
+        if not isinstance(message, Hello):
+            self._selector.unregister(peer.connection.socket)
+            self._transfers.serve(peer.connection, message)
+            return
+        if message.versions != versions():
+            reason = f"Invalid rank {message.rank}: expected {_shown(versions())}, got {_shown(message.versions)}"
+            self._send(peer, Refused(reason))
+            raise RankRefused(f"{reason}; install the same versions for all ranks")
+        peer.rank = message.rank
+        self._addresses[message.rank] = peer.host, message.port
+        self._connected.add(message.rank)
+        self._watch.heard(message.rank, time.monotonic())
+        if len(self._addresses) == self._plan.n_ranks:
+            self._send_start()
+
+    def _send_start(self) -> None:
+        plan, addresses = self._plan, [self._addresses[rank] for rank in range(self._plan.n_ranks)]
+        backend = plan.backend
+        names = [partition_store.STORE, *([checkpoints.name_of(plan.n_parts)] if plan.n_parts else [])]
+        folders = {name: array_folder.digest_of(plan.work / name) for name in names}
+        memory = backend.kept_bytes, backend.limit_bytes
+        weights = self._launcher.weights(plan.n_ranks, backend)
+        start = Start(
+            addresses, weights, str(plan.work), folders, backend.name, *memory, plan.n_parts, plan.has_reports
+        )
+        for peer in self._peers:
+            if peer.rank is not None:
+                self._send(peer, start)
+
+    # --- losses
+
+    def _fail(self, rank: int, failed: Failed) -> None:
+        """Note the failure of one rank; raise that of the training."""
+        if (error := failed.error()) is not None:
+            raise error
+        self._failed.add(rank)
+        is_memory, is_neighbor = failed.kind.endswith("MemoryError"), failed.kind == "RankLost"
+        reason = f"failed with {failed.kind}: {failed.message}"
+        self._lose(rank, _Loss(BY_NEIGHBOR if is_neighbor else BY_ERROR, reason, is_memory=is_memory))
+
+    def _lose(self, rank: int, loss: _Loss) -> None:
+        if not self._losses:
+            self._lost_s = time.monotonic()
+        if rank not in self._losses or loss.order < self._losses[rank].order:
+            self._losses[rank] = loss
+
+    def _check(self) -> None:
+        """Raise `AttemptLost` if a rank is lost, or the error of the work folder.
+
+        A process that has ended counts only after its connection is read to the end: its last message may say why, or
+        that it has finished.
+        """
+        for rank, process in enumerate(self.processes):
+            is_heard = rank in self._finished | self._failed | self._connected
+            if not is_heard and (ended := process.ended()) is not None:
+                self._lose(rank, self._loss_of(rank, ended))
+        now_s = time.monotonic()
+        if self._transfers.failure is not None:
+            raise self._transfers.failure
+        if self._transfers.n_bytes != self._n_moved:
+            self._n_moved = self._transfers.n_bytes
+            self._watch.moved(now_s)
+        if self._losses:
+            rank, loss = min(self._losses.items(), key=lambda one: one[1].order)
+            if loss.order == BY_SIGNAL or now_s - self._lost_s >= GRACE_S:
+                raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
+        elif (complaint := self._watch.complaint(now_s)) is not None:
+            raise AttemptLost(complaint)
+
+    def _loss_of(self, rank: int, ended: Ended) -> _Loss:
+        """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
+        if ended.code < 0:
+            return _Loss(BY_SIGNAL, f"ended by {ended.words}", is_memory=ended.is_memory)
+        return _Loss(BY_ITSELF, f"ended with {ended.words}", is_start=rank not in self._addresses)
+
+
+def _shown(found: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))

@@ -1,0 +1,251 @@
+"""A rank: one of the processes that train a model together; `service.jobs.ranks.ranks` starts and watches it.
+
+It reads the key of the attempt from its standard input, proves to the coordinator that it knows it, and learns the
+addresses of all ranks and the work folder. Then it trains its part of the ratings. Rank 0 writes checkpoints and the
+model. It ends when the coordinator ends, even by SIGKILL: the connection closes. It also ends with the process that
+has started it: its standard input closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import shutil
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import gpu
+from gpu.algorithms import trainer_of
+from gpu.errors import EngineError
+from gpu.exchange import ALONE, Exchange
+from gpu.host import exchange as ring
+from gpu.model import Model
+from gpu.training.loop import State, Trainer, train
+from service import threads, tuning
+from service.errors import ServiceError
+from service.jobs.ranks.rank_messages import (
+    ALIVE_EVERY_S,
+    Alive,
+    Challenge,
+    Connection,
+    Divided,
+    EpochDone,
+    Failed,
+    Finished,
+    Hello,
+    Joined,
+    PartDone,
+    Refused,
+    Start,
+    listen,
+    proof,
+    versions,
+)
+from service.jobs.ranks.transfers import RankTransfers
+from service.storage.snapshots import array_folder, checkpoints, partition_store
+from service.storage.snapshots.checkpoints import CheckpointWriter
+from service.training_errors import CorruptWorkFile
+
+ORPHANED = 3  # exit status of a rank whose coordinator or parent is gone
+ACKNOWLEDGED_MS = 30_000  # without an answer of the coordinator's machine, after which it counts as gone
+# Seconds. The coordinator ends a rank that hangs much earlier, and a neighbor that ends closes its connection.
+RING_TIMEOUT_S = 24 * 3600.0
+
+
+class _Checkpoints:
+    """The checkpoint that the coordinator has chosen, and those that rank 0 writes; reports the end of each part.
+
+    Rank 0 decides when a checkpoint is due, and all ranks bring its parameters together.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        n_parts: int,
+        trainer: Trainer[Model],
+        work: Path,
+        digest: str,
+        writer: CheckpointWriter | None,
+        exchange: Exchange,
+    ) -> None:
+        self._connection, self._n_parts, self._trainer, self._exchange = connection, n_parts, trainer, exchange
+        self._work, self._digest, self._writer = work, digest, writer
+
+    def last(self) -> tuple[int, State] | None:
+        """See `gpu.training.loop.Checkpoints`."""
+        n_parts = self._n_parts
+        return (n_parts, checkpoints.read(self._work, self._digest, n_parts)) if n_parts else None
+
+    def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
+        """See `gpu.training.loop.Checkpoints`."""
+        is_due = self._writer is not None and self._writer.begin()
+        if any(self._exchange.totals(is_due)):
+            parameters = state()
+            if self._writer is not None:
+                self._writer.save(n_parts, parameters)
+        moved = self._exchange.traffic.take()
+        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds, *moved))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train as one of several ranks; exit status 0 if the training is complete."""
+    parser = argparse.ArgumentParser(prog="service.jobs.ranks.rank", description=main.__doc__)
+    parser.add_argument("--host", required=True, help="address of the coordinator")
+    parser.add_argument("--port", type=int, required=True, help="port of the coordinator")
+    parser.add_argument("--rank", type=int, required=True, help="number of this rank, from 0")
+    parser.add_argument("--folder", type=Path, help="for copies, if the work folder of the coordinator is not here")
+    options = parser.parse_args(arguments)
+    key = bytes.fromhex(sys.stdin.readline())
+    tuning.configure()
+    tuning.limit_blas()
+    coordinator = options.host, options.port
+    connected = socket.create_connection(coordinator)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ACKNOWLEDGED_MS)
+    with listen(connected.getsockname()[0]) as listener:  # only the network of the coordinator reaches it
+        rank = _Rank(options.rank, key, coordinator, Connection(connected), listener, options.folder)
+        first = rank.hello()
+        if not isinstance(first, Start):
+            print(f"refused: {first.reason}", file=sys.stderr)  # noqa: T201 (the coordinator reads it)
+            return 1
+        threads.helper("coordinator", rank.end_with_coordinator)
+        threads.helper("parent", rank.end_with_parent)
+        threads.helper("alive", rank.signal_life)
+        return _ended(rank, first)
+
+
+class _Rank(NamedTuple):
+    """This rank.
+
+    Attributes:
+        number: from 0.
+        key: secret of the attempt.
+        coordinator: its host and port.
+        connection: to the coordinator.
+        listener: for the rank before in the ring.
+        folder: for copies of ratings and checkpoints; None: the work folder of the coordinator is here.
+    """
+
+    number: int
+    key: bytes
+    coordinator: tuple[str, int]
+    connection: Connection
+    listener: socket.socket
+    folder: Path | None
+
+    def hello(self) -> Start | Refused:
+        """Introduce this rank; return what the coordinator answers."""
+        challenge = self.connection.next()
+        assert isinstance(challenge, Challenge)  # noqa: S101 (tells the type checker)
+        port = self.listener.getsockname()[1]
+        self.connection.send(Hello(self.number, proof(self.key, challenge.nonce, self.number), port, versions()))
+        answer = self.connection.next()
+        assert isinstance(answer, Start | Refused)  # noqa: S101 (tells the type checker)
+        return answer
+
+    def end_with_coordinator(self) -> None:
+        """Wait for the end of the connection, and end this process at once: a kernel or a collective may still run."""
+        while self.connection.receive() is not None:
+            pass
+        self._end()
+
+    def end_with_parent(self) -> None:
+        """The same for the process that has started this one."""
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        self._end()
+
+    def _end(self) -> None:
+        if self.folder is not None:  # its parent may be gone
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os._exit(ORPHANED)
+
+    def signal_life(self) -> None:
+        """Send a sign of life again and again."""
+        with contextlib.suppress(OSError):  # the coordinator is gone, and `end_with_coordinator` ends this process
+            while True:
+                self.connection.send(Alive())
+                time.sleep(ALIVE_EVERY_S)
+
+
+def _ended(rank: _Rank, start: Start) -> int:
+    """Train, and return the exit status; a failure is sent to the coordinator."""
+    try:
+        _train(rank, start)
+    except Exception as error:
+        if not isinstance(error, EngineError | ServiceError):
+            traceback.print_exc()
+        rank.connection.send(Failed.of(error))
+        return 1
+    rank.connection.send(Finished())
+    return 0
+
+
+def _train(rank: _Rank, start: Start) -> None:
+    work, deliver = _work_of(rank, start)
+    chosen = gpu.choose(start.backend)  # type: ignore[arg-type]
+    backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
+    exchange = _joined(backend, rank, start)
+    rank.connection.send(Joined())
+    data = partition_store.read(work)
+    trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)
+    if rank.number == 0:
+        rank.connection.send(Divided(trainer.division))
+
+    def on_epoch(report: gpu.EpochReport) -> None:
+        if rank.number == 0:
+            metrics = {name: value if math.isfinite(value) else None for name, value in report.metrics.items()}
+            rank.connection.send(EpochDone(report.epoch, report.n_epochs, report.seconds, metrics))
+
+    writer = CheckpointWriter(work, data.digest, deliver) if rank.number == 0 else None
+    kept = _Checkpoints(rank.connection, start.n_parts, trainer, work, data.digest, writer, exchange)
+    model = train(trainer, on_epoch if start.has_reports else None, kept)
+    exchange.close()
+    if writer is not None:
+        writer.finish()
+        partition_store.write_model(work, model)
+        deliver(work / partition_store.MODEL)
+
+
+def _work_of(rank: _Rank, start: Start) -> tuple[Path, Callable[[Path], None]]:
+    """The folder to work in, and what brings a folder in it to the coordinator.
+
+    It is the work folder of the coordinator if this machine has it under the same path, and else a folder of copies.
+    """
+    work = Path(start.work)
+    if rank.folder is None or all(_has(work / name, digest) for name, digest in start.folders.items()):
+        return work, _stay
+    transfers = RankTransfers(rank.coordinator, rank.number, rank.key)
+    for name, digest in start.folders.items():
+        transfers.fetch(rank.folder / name, digest)
+    return rank.folder, transfers.deliver
+
+
+def _has(folder: Path, digest: str) -> bool:
+    """Whether this process may use a folder with this content, and write beside it."""
+    with contextlib.suppress(CorruptWorkFile):
+        return os.access(folder.parent, os.W_OK) and array_folder.digest_of(folder) == digest
+    return False
+
+
+def _stay(folder: Path) -> None:
+    """A folder that is in place already."""
+
+
+def _joined(backend: gpu.Backend, rank: _Rank, start: Start) -> Exchange:
+    """The exchange with the other ranks, if there are any."""
+    if len(start.addresses) == 1:
+        return ALONE
+    own = rank.number, start.addresses, rank.listener, rank.key
+    return backend.exchange(ring.connect(*own, RING_TIMEOUT_S, start.weights))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

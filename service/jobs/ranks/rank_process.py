@@ -1,0 +1,178 @@
+"""`RankProcess`: the process of a rank, and `Here`, which starts ranks on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from gpu.backend import Backend
+from gpu.device import memory_of_devices
+from gpu.errors import BackendUnavailable
+from service.jobs.last_words import LastWords
+from service.jobs.ranks.launcher import Ended
+
+LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
+LOOPBACK = "127.0.0.1"
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
+SHARED_WEIGHT = 0.5  # of a GPU from which a service answers: the driver gives each process about half of it
+_VMSTAT = Path("/proc/vmstat")
+
+
+class RankProcess:
+    """A rank, in a process group of its own: Ctrl-C of a terminal reaches the coordinator alone.
+
+    Its standard input stays open: when it closes, this process is gone, and the rank ends.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        coordinator: tuple[str, int],
+        key: bytes,
+        environment: dict[str, str],
+        folder: Path | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            rank: its number, from 0.
+            coordinator: host and port.
+            key: secret of the attempt.
+            environment: see `environment`.
+            folder: for copies of ratings and checkpoints, if the work folder of the coordinator may be elsewhere.
+
+        Raises:
+            OSError: the system refuses another process.
+        """
+        self._n_oom_kills = n_oom_kills()
+        host, port = coordinator
+        command = [
+            sys.executable,
+            "-m",
+            "service.jobs.ranks.rank",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--rank",
+            str(rank),
+        ]
+        self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
+            command if folder is None else [*command, "--folder", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            env=environment,
+        )
+        assert self._process.stdin is not None and self._process.stderr is not None  # noqa: S101
+        self._last_words = LastWords(self._process.stderr, "rank-stderr")
+        with contextlib.suppress(OSError):  # it has ended already
+            self._process.stdin.write(key.hex().encode() + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def ended(self) -> Ended | None:
+        """See `service.jobs.ranks.launcher.Rank`."""
+        if (code := self._process.poll()) is None:
+            return None
+        self._last_words.thread.join(1.0)
+        return Ended(code, self._last_words.after(code), code < 0 and n_oom_kills() > self._n_oom_kills)
+
+    def leave(self) -> None:
+        """Wait until it has ended by itself, for a short time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_S)
+
+    def end(self) -> None:
+        """End it by SIGKILL: it may hang in a collective operation, and its files are of no use."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with contextlib.suppress(OSError):  # the key was not read
+            assert self._process.stdin is not None  # noqa: S101 (tells the type checker)
+            self._process.stdin.close()
+        self._last_words.thread.join()
+
+
+class Here:
+    """Starts ranks as processes of this machine; see `service.jobs.ranks.launcher.Launcher`."""
+
+    def __init__(self, *, shares_gpu: bool = False) -> None:
+        """`shares_gpu`: whether a service answers from the last GPU of `CUDA_VISIBLE_DEVICES`."""
+        self._shares_gpu = shares_gpu
+
+    def available(self, n_ranks: int, backend: Backend) -> int:
+        """All of them.
+
+        Raises:
+            BackendUnavailable: there are fewer GPUs.
+        """
+        n_gpus = n_ranks if backend.name == "host" else len(memory_of_devices())
+        if n_ranks > n_gpus:
+            raise BackendUnavailable(
+                f"Invalid ranks: expected at most {n_gpus}, the GPUs that CUDA finds here, got {n_ranks}; ask for fewer"
+                " ranks, or name more GPUs in CUDA_VISIBLE_DEVICES"
+            )
+        return n_ranks
+
+    def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
+        """Equal ones, but less for a rank on a GPU from which a service answers."""
+        is_used = backend.name == "device" and n_ranks >= len(inherited().get(VISIBLE, "").split(","))
+        n_shared = int(self._shares_gpu and is_used)
+        return (1.0,) * (n_ranks - n_shared) + (SHARED_WEIGHT,) * n_shared
+
+    def host(self) -> str:
+        """Loopback."""
+        return LOOPBACK
+
+    def start(self, rank: int, n_ranks: int, coordinator: tuple[str, int], key: bytes, backend: Backend) -> RankProcess:
+        """A process of this machine."""
+        return RankProcess(rank, coordinator, key, environment(inherited(), rank, n_ranks, backend))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def inherited(without: Collection[str] = ()) -> dict[str, str]:
+    """The environment of this process, without some variables."""
+    return {name: value for name, value in os.environ.items() if name not in without}
+
+
+def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Backend) -> dict[str, str]:
+    """The environment of a rank: its share of the cores, or its GPU among those that this process may use.
+
+    Args:
+        inherited: the environment of this process.
+        rank: number of the rank among those of this machine.
+        n_ranks: number of ranks on this machine.
+        backend: where it computes.
+    """
+    n_cores = len(os.sched_getaffinity(0))
+    n_threads = min(n_cores, int(inherited.get("NUMBA_NUM_THREADS", n_cores)))
+    own = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
+    if backend.name == "device":
+        visible = inherited.get(VISIBLE)
+        devices = [str(number) for number in range(n_ranks)] if visible is None else visible.split(",")
+        # On a machine of a cluster a rank beyond the last GPU sees none, and fails with a message.
+        own[VISIBLE] = devices[rank] if rank < len(devices) else ""
+        own["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
+    return inherited | own
+
+
+def n_oom_kills() -> int:
+    """Processes that Linux has killed since the start of the machine because memory ran out; 0 if it does not count."""
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
+            return int(found[1])
+    return 0

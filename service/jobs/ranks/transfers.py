@@ -1,0 +1,167 @@
+"""Folders on the way between the coordinator and ranks that do not see its work folder.
+
+A rank opens a second connection to the coordinator, proves that it knows the key, and sends `Fetch` or `Deliver`. Side
+by side:
+
+    rank                                coordinator
+    Fetch (ratings or a checkpoint)  →
+                                     ←  Sizes
+    Accepted                         →
+                                     ←  the files
+    Deliver (a checkpoint, the model) →
+                                     ←  Accepted
+    the files                        →
+                                     ←  Accepted, after all checksums
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from service import threads
+from service.errors import ServiceError
+from service.jobs.ranks.rank_messages import (
+    Accepted,
+    Challenge,
+    Connection,
+    Deliver,
+    Failed,
+    Fetch,
+    Message,
+    Sizes,
+    proof,
+)
+from service.storage.snapshots import array_folder, checkpoints, folder_copy
+
+TIMEOUT_S = 60.0  # seconds without a byte after which a transfer is torn
+_M = TypeVar("_M", bound=Message)
+_FOLDER = re.compile(r"ratings|model|checkpoint-\d+")
+
+
+class Transfers:
+    """The coordinator's side: each transfer has a thread.
+
+    Attributes:
+        n_bytes: moved so far, by all transfers.
+        failure: the work folder cannot be written; None while it can.
+    """
+
+    def __init__(self, work: Path) -> None:
+        """Move folders from and to the work folder `work`."""
+        self._work, self.n_bytes = work, 0
+        self.failure: ServiceError | None = None
+        self._running: list[tuple[Connection, threading.Thread]] = []
+
+    def serve(self, connection: Connection, wanted: Fetch | Deliver) -> None:
+        """Start a transfer with a rank that has proved who it is; the caller closes the connection after `end`."""
+        connection.socket.settimeout(TIMEOUT_S)
+        self._running.append((connection, threads.helper("transfer", partial(self._serve, connection, wanted))))
+
+    def end(self) -> None:
+        """Tear what is still on the way; nothing is written afterward."""
+        for connection, thread in self._running:
+            with contextlib.suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    def _serve(self, connection: Connection, wanted: Fetch | Deliver) -> None:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):  # the rank is gone, and its main connection shows it
+            try:
+                if not _FOLDER.fullmatch(wanted.folder):
+                    raise ConnectionError(
+                        f"Invalid folder: expected ratings, model or checkpoint-N, got {wanted.folder!r}"
+                    )
+                if isinstance(wanted, Fetch):
+                    self._give(connection, wanted)
+                else:
+                    self._take(connection, wanted)
+            except ServiceError as error:  # the rank may still send, and would not hear of it
+                self.failure = error
+            except OSError as error:
+                connection.send(Failed.of(error))
+
+    def _give(self, connection: Connection, wanted: Fetch) -> None:
+        folder = self._work / wanted.folder
+        sizes = folder_copy.sizes(folder)
+        connection.send(Sizes(sizes))
+        _expect(connection, Accepted)
+        folder_copy.send(folder, sizes, connection.socket, self._moved)
+
+    def _take(self, connection: Connection, wanted: Deliver) -> None:
+        connection.send(Accepted())
+        folder_copy.receive(self._work / wanted.folder, wanted.sizes, connection.socket, self._moved)
+        checkpoints.prune(self._work)
+        connection.send(Accepted())
+
+    def _moved(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes  # two threads may lose a count: the coordinator looks for changes only
+
+
+class RankTransfers:
+    """A rank's side."""
+
+    def __init__(self, coordinator: tuple[str, int], rank: int, key: bytes) -> None:
+        """Connect to `coordinator` (host, port) for each transfer, as rank `rank` that knows `key`."""
+        self._coordinator, self._rank, self._key = coordinator, rank, key
+
+    def fetch(self, target: Path, digest: str) -> None:
+        """Make `target` a copy of the folder of this name in the coordinator's work folder.
+
+        Args:
+            target: the folder.
+            digest: SHA-256 of its manifest.
+
+        Raises:
+            ConnectionError, TimeoutError: the copy is torn or altered; another attempt may succeed.
+            WorkFolderUnavailable: there is no room for it.
+        """
+        with self._opened() as (connection, own_proof):
+            connection.send(Fetch(self._rank, own_proof, target.name))
+            sizes = _expect(connection, Sizes).sizes
+            connection.send(Accepted())
+            folder_copy.receive(target, sizes, connection.socket, _ignore)
+        if array_folder.digest_of(target) != digest:
+            raise ConnectionError(f"{target.name} arrived altered: its manifest does not have the expected SHA-256")
+
+    def deliver(self, folder: Path) -> None:
+        """Copy a folder to the coordinator's work folder; returns when it is there.
+
+        Raises:
+            ConnectionError, TimeoutError: the coordinator is gone, or got an altered copy.
+            WorkFolderUnavailable: there is no room for it.
+        """
+        sizes = folder_copy.sizes(folder)
+        with self._opened() as (connection, own_proof):
+            connection.send(Deliver(self._rank, own_proof, folder.name, sizes))
+            _expect(connection, Accepted)
+            folder_copy.send(folder, sizes, connection.socket, _ignore)
+            _expect(connection, Accepted)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Connection, str]]:
+        with socket.create_connection(self._coordinator, TIMEOUT_S) as opened:
+            connection = Connection(opened)
+            challenge = _expect(connection, Challenge)
+            yield connection, proof(self._key, challenge.nonce, self._rank)
+
+
+def _expect(connection: Connection, kind: type[_M]) -> _M:
+    message = connection.next()
+    if isinstance(message, kind):
+        return message
+    if isinstance(message, Failed):
+        raise message.error() or ConnectionError(message.message)
+    raise ConnectionError(f"Invalid message: expected {kind.__name__}, got {type(message).__name__}")
+
+
+def _ignore(n_bytes: int) -> None:
+    pass

@@ -1,0 +1,251 @@
+"""`back_up` and `restore`: the durable state of a data folder at one position, in a folder or a tar file.
+
+A backup has the rating log, the live snapshots, `live.json`, the files of `sealed_file.NAMES` and the signing key. The
+log has all that was acknowledged up to its last position: ratings, events, items, what is hidden. So nothing of Redis
+is needed (`complete_log`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import IO
+
+from service.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
+from service.keyspace import Keyspace
+from service.settings import Settings
+from service.storage import files, sealed_file, signing_key
+from service.storage.archiver import LOCK, Archiver
+from service.storage.backups import backup_files
+from service.storage.backups.backup_files import FolderTarget, OnBytes, Opener, Target
+from service.storage.backups.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
+from service.storage.events import ZERO
+from service.storage.files import DataLock, FileLock
+from service.storage.log import log_manifest
+from service.storage.log.log_manifest import Sum
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot
+from service.storage.snapshots.live_versions import Live
+from service.storage.streams.catching_up import archive_up_to
+from service.storage.streams.redis_server import RedisServer, url_of
+from service.storage.streams.stream import Stream
+
+ATTEMPTS = 10  # to open all files of one state, while others merge, train and forget
+OnTotal = Callable[[int], None]
+Opened = dict[str, IO[bytes]]
+
+
+class InvalidFolder(ServiceError):
+    """A data folder cannot be used for a backup or a restore; the message says why."""
+
+    status, slug, title = 422, "invalid-folder", "Invalid data folder"
+
+
+def complete_log(settings: Settings) -> None:
+    """Bring everything that is acknowledged by now into the rating log.
+
+    A running service is asked to do it. Of a stopped one with an embedded Redis the server is started for that time.
+
+    Args:
+        settings: of a data set: its folder, its keys, and the Redis of the service.
+
+    Raises:
+        InvalidFolder: not a data folder.
+        StreamUnavailable, LogUnavailable, ServerFailed: Redis cannot be used, or nobody archives.
+    """
+    data, root = settings.data, settings.root
+    if not (data / "ratings").is_dir():
+        raise InvalidFolder(f"Invalid --data: expected the data folder of a service, got {data} without ratings in it")
+    with contextlib.ExitStack() as stack:
+        if settings.redis is None and (lock := _own(root)) is not None:
+            stack.callback(lock.release)
+            if not (root / "redis").is_dir():  # it never had one, or was restored
+                return
+            server = RedisServer(root)
+            stack.callback(server.stop)
+            server.start()
+        _archive(data, url_of(settings), settings.keyspace)
+
+
+def _own(data: Path) -> DataLock | None:
+    """The lock of the folder; None while a service has it."""
+    with contextlib.suppress(ServiceError):
+        return DataLock(data)
+    return None
+
+
+def _archive(data: Path, url: str, keys: Keyspace) -> None:
+    log = RatingLog(data / "ratings")
+    stream = Stream(url, log.last_id, keys=keys)
+    try:
+        lock = FileLock.try_take(log.folder / LOCK)
+        if lock is None:
+            archive_up_to(stream, log, stream.last_id())
+        else:
+            with lock:
+                Archiver(stream, log).flush()
+    finally:
+        stream.close()
+
+
+def back_up(
+    data: Path, out: Path, on_total: OnTotal = lambda n: None, on_bytes: OnBytes = lambda n: None
+) -> BackupManifest:
+    """Write a backup of `data` to `out`, and return its manifest. A service may run meanwhile.
+
+    All files are opened first: what is merged, rewritten or removed later is copied as it was. Each copy is compared
+    with the checksum that the service has for it.
+
+    Args:
+        data: the data folder.
+        out: a name that is free; a tar file if it ends with .tar, else a folder.
+        on_total: called with the bytes of all files.
+        on_bytes: called with the bytes of each piece that is copied.
+
+    Raises:
+        CorruptLog, CorruptSnapshot, CorruptLiveFile, CorruptFile: a file is torn or altered; nothing is written.
+        OSError: the disk is full, or `out` exists; nothing is left behind.
+    """
+    with contextlib.ExitStack() as stack:
+        live, opened, sums = _open_snapshots(data, stack)  # first, so that the log has all that they were trained on
+        position = _open_log(data, stack, opened, sums)
+        sizes = {name: os.fstat(file.fileno()).st_size for name, file in opened.items()}
+        on_total(sum(sizes.values()))
+        target = stack.enter_context(backup_files.target(out))
+        found = {name: target.add(name, file, sizes[name], on_bytes) for name, file in opened.items()}
+        for name, expected in sums.items():
+            if found[name] not in expected:
+                kind = CorruptLog if name.startswith("ratings/") else CorruptSnapshot
+                raise kind(f"Invalid {data / name}: expected {expected[0]}, got {found[name]}: it is torn or altered")
+        listed = {name.removeprefix("ratings/"): [one] for name, one in found.items() if name.startswith("ratings/")}
+        written = {"ratings/manifest.json": log_manifest.encoded(listed)}
+        if live.is_written:
+            written[live_versions.LIVE_FILE] = live_versions.encoded(live)
+        written |= sealed_file.all_of(data)
+        with contextlib.suppress(NotReady):  # the service never ran since there are keys
+            written[signing_key.KEY_FILE] = signing_key.read(data)
+        found |= {name: _add(target, name, content) for name, content in written.items()}
+        now_ms = int(time.time() * 1000)
+        manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found)
+        _add(target, MANIFEST_FILE, manifest.encoded())
+    return manifest
+
+
+def _add(target: Target, name: str, content: bytes) -> Sum:
+    return target.add(name, io.BytesIO(content), len(content), lambda n: None)
+
+
+def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[Live, Opened, dict[str, list[Sum]]]:
+    """The live models, their open files, and the sums of these; another may go live while they are opened."""
+    folder = data / "snapshots"
+    for attempt in range(ATTEMPTS):
+        live, opened, sums = live_versions.read_all(data), Opened(), dict[str, list[Sum]]()
+        try:
+            for version in live.versions.values():
+                digests = snapshot.read_manifest(folder, version).files
+                for name in (*digests, snapshot.MANIFEST_FILE, snapshot.DIGEST_FILE):
+                    path = snapshot.path_of(folder, version) / name
+                    file = opened[f"snapshots/{version}/{name}"] = stack.enter_context(files.open_regular(path))
+                    if name in digests:
+                        sums[f"snapshots/{version}/{name}"] = [Sum(os.fstat(file.fileno()).st_size, digests[name])]
+        except (UnknownVersion, FileNotFoundError, CorruptSnapshot):
+            if attempt == ATTEMPTS - 1 or live_versions.read_all(data) == live:
+                raise
+        else:
+            return live, opened, sums
+    raise AssertionError
+
+
+def _open_log(data: Path, stack: contextlib.ExitStack, opened: Opened, sums: dict[str, list[Sum]]) -> str:
+    """Open all segments of one state of the log; return its last position."""
+    log = RatingLog(data / "ratings")
+    for attempt in range(ATTEMPTS):
+        listed, found, segments = log.listed(), Opened(), log.segments()
+        try:
+            for segment in segments:
+                found[f"ratings/{segment.path.name}"] = stack.enter_context(files.open_regular(segment.path))
+        except FileNotFoundError:  # merged into another one meanwhile
+            continue
+        if log.listed() == listed and {name.removeprefix("ratings/") for name in found} >= listed.keys():
+            opened |= found
+            sums |= {f"ratings/{name}": of_it for name, of_it in listed.items()}
+            return str(max((segment.last for segment in segments), default=ZERO))
+        if attempt == ATTEMPTS - 1:
+            log.check()  # names the segment that is missing
+    raise CorruptLog(f"Invalid rating log {log.folder}: it changes too fast to be copied; try again")
+
+
+def restore(
+    backup: Path, data: Path, on_total: OnTotal = lambda n: None, on_bytes: OnBytes = lambda n: None
+) -> BackupManifest:
+    """Make the data folder `data` from a backup, after checking every file of it; return its manifest.
+
+    Args:
+        backup: a folder or a tar file of `back_up`.
+        data: must not exist, or be empty. It appears under its name when it is complete.
+        on_total, on_bytes: called with the bytes to read in all, twice those of the files, and with each piece.
+
+    Raises:
+        InvalidBackup: a file is missing, torn or altered; nothing is written.
+        DataInUse: a service uses `data`. InvalidFolder: it is not empty.
+        OSError: the disk is full; nothing is left behind.
+    """
+    _check_free(data)
+    with backup_files.source(backup) as opener:
+        with opener(MANIFEST_FILE) as file:
+            manifest = decoded(file.read())
+        on_total(2 * manifest.n_bytes)
+        nowhere = _Nowhere()
+        for name in manifest.files:
+            _copy(opener, name, manifest, nowhere, on_bytes)
+        with backup_files.new_folder(data) as temporary:
+            target = FolderTarget(temporary)
+            for name in manifest.files:
+                _copy(opener, name, manifest, target, on_bytes)
+            _check_free(data)
+    return manifest
+
+
+def _copy(opener: Opener, name: str, manifest: BackupManifest, target: Target, on_bytes: OnBytes) -> None:
+    expected = manifest.files[name]
+    try:
+        with opener(name) as file:
+            found = target.add(name, file, expected.n_bytes, on_bytes)
+    except EOFError as error:
+        raise InvalidBackup(f"Invalid backup: {name} is torn: {error}") from None
+    if found != expected:
+        raise InvalidBackup(f"Invalid backup: expected {name} with {expected}, got {found}: it is torn or altered")
+
+
+class _Nowhere:
+    """A target that only sums up."""
+
+    def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
+        """The sum of the file."""
+        del name, n_bytes
+        reader = backup_files.Summed(file, on_bytes)
+        while reader.read(backup_files.CHUNK):
+            pass
+        return reader.sum
+
+
+def _check_free(data: Path) -> None:
+    """Check that nothing is in `data`."""
+    if not data.exists():
+        return
+    if not data.is_dir():
+        raise InvalidFolder(f"Invalid --data: expected a folder that is empty or does not exist, got the file {data}")
+    if (data / files.DATA_LOCK).exists():
+        DataLock(data).release()  # names the process that has it
+    if names := sorted(entry.name for entry in data.iterdir()):
+        raise InvalidFolder(
+            f"Invalid --data: expected a folder that is empty or does not exist, got {data} with {len(names)} entries"
+            f" ({', '.join(names[:5])}{', …' if len(names) > 5 else ''}): choose another, or move it away"
+        )
+    if data.is_mount():
+        raise InvalidFolder(f"Invalid --data: {data} is a mount point, which no folder can replace: name one in it")

@@ -1,0 +1,181 @@
+"""Where a backup is: a folder, or one tar file if its name ends with .tar. Written completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Protocol
+
+from service.storage import files
+from service.storage.backups.backup_manifest import InvalidBackup
+from service.storage.log.log_manifest import Sum
+
+TAR_SUFFIX = ".tar"
+CHUNK = 1 << 20
+OnBytes = Callable[[int], None]
+
+
+class Target(Protocol):
+    """Takes the files of a backup."""
+
+    def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
+        """Copy `n_bytes` of `file` to `name`, and return the sum of what was copied."""
+        ...
+
+
+@contextlib.contextmanager
+def target(path: Path) -> Iterator[Target]:
+    """A new backup at `path`; it appears under its name, on disk, when the block ends.
+
+    Raises:
+        FileExistsError: there is something of this name.
+        OSError: the disk is full or broken; nothing is left behind.
+    """
+    if path.exists():
+        raise FileExistsError(f"Invalid --out: expected a name that is free, got {path}, which exists")
+    if path.suffix == TAR_SUFFIX:
+        remove_temporaries(path)
+        with files.new_file(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            yield TarTarget(tar)
+    else:
+        with new_folder(path) as temporary:
+            yield FolderTarget(temporary)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder, which gets the name `path` when the block ends, on disk; nothing is left if it fails.
+
+    `path` must not exist, or be an empty folder.
+    """
+    remove_temporaries(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.mkdir(mode=0o700, parents=True)
+    try:
+        yield temporary
+        for folder, _, _ in os.walk(temporary, topdown=False):
+            files.sync(Path(folder))
+        files.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    files.sync(path.absolute().parent)
+
+
+def remove_temporaries(path: Path) -> None:
+    """Remove what killed processes have left of `path`."""
+    for left in path.absolute().parent.glob(f".{path.name}.*.tmp"):
+        pid = left.name.split(".")[-2]
+        if pid.isdecimal() and not _is_running(int(pid)):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class FolderTarget:
+    """Writes the files below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
+        """See `Target.add`; the file is on disk on return."""
+        path = self._folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reader = Summed(file, on_bytes)
+        with path.open("wb") as copy:
+            shutil.copyfileobj(reader, copy, CHUNK)
+            copy.flush()
+            files.fsync(copy.fileno())
+        return reader.sum
+
+
+class TarTarget:
+    """Writes the files into an archive."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+
+    def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
+        """See `Target.add`."""
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = n_bytes, 0o600
+        reader = Summed(file, on_bytes)
+        self._tar.addfile(member, reader)
+        return reader.sum
+
+
+class Summed(io.RawIOBase):
+    """Reads a file and sums up what is read."""
+
+    def __init__(self, file: IO[bytes], on_bytes: OnBytes) -> None:
+        self._file, self._on_bytes = file, on_bytes
+        self._digest, self._n_bytes = hashlib.sha256(), 0
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        data = self._file.read(size)
+        self._digest.update(data)
+        self._n_bytes += len(data)
+        self._on_bytes(len(data))
+        return data
+
+    @property
+    def sum(self) -> Sum:
+        """The sum of what was read so far."""
+        return Sum(self._n_bytes, self._digest.hexdigest())
+
+
+Opener = Callable[[str], IO[bytes]]
+
+
+@contextlib.contextmanager
+def source(path: Path) -> Iterator[Opener]:
+    """Opens the files of the backup at `path` by name.
+
+    Raises:
+        InvalidBackup: it is no backup, or a file is missing.
+        FileNotFoundError: there is nothing at `path`.
+    """
+    if path.is_dir():
+        yield lambda name: _opened(path, name)
+        return
+    files.open_regular(path).close()
+    try:
+        with tarfile.open(path, "r:") as tar:
+            yield lambda name: _member(tar, path, name)
+    except tarfile.TarError as error:
+        raise InvalidBackup(
+            f"Invalid backup {path}: expected a folder or a tar file that can be read: {error}"
+        ) from None
+
+
+def _opened(folder: Path, name: str) -> IO[bytes]:
+    try:
+        return files.open_regular(folder / name)
+    except OSError as error:
+        raise InvalidBackup(f"Invalid backup {folder}: {name} cannot be read: {error}") from None
+
+
+def _member(tar: tarfile.TarFile, path: Path, name: str) -> IO[bytes]:
+    try:
+        found = tar.extractfile(name)
+    except KeyError:
+        found = None
+    if found is None:
+        raise InvalidBackup(f"Invalid backup {path}: expected the file {name} in it, got none")
+    return found

@@ -1,0 +1,1 @@
+"""The rating log: all that was ever accepted, in immutable segments."""

@@ -1,0 +1,1 @@
+"""Trained models on disk: snapshots, which of them are live, and parts of models under way."""

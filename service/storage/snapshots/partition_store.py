@@ -1,0 +1,112 @@
+"""The partition store: what the ranks of a training read, written once (`service.storage.snapshots.array_folder`).
+
+It holds the ratings in both orientations, optional test ratings, the keys of the rows, the hyperparameters and the
+calibration. Each rank maps all of it and touches the pages of its own rows only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.calibration import Calibration
+from gpu.model import Model
+from gpu.param_kinds import Params
+from gpu.params import params_for
+from gpu.ratings import Ratings, Rows
+from service.storage.snapshots import array_folder
+from service.storage.snapshots.manifest import StoredCalibration
+
+STORE, MODEL = "ratings", "model"  # folders in the work folder of a training
+
+
+class Partitions(NamedTuple):
+    """The content of a store.
+
+    Attributes:
+        ratings: training ratings; explicit ones in multiples of their unit.
+        test: test ratings, or None.
+        params, calibration: of the training.
+        digest: SHA-256 of all content; a checkpoint of another training has another one.
+    """
+
+    ratings: Ratings
+    test: Ratings | None
+    params: Params
+    calibration: Calibration
+    digest: str
+
+
+def write(work: Path, ratings: Ratings, test: Ratings | None, params: Params, calibration: Calibration) -> str:
+    """Write the store into the work folder of a training, and return its digest.
+
+    Raises:
+        WorkFolderUnavailable: the disk is full or broken.
+    """
+    arrays = _named("train", ratings) | ({} if test is None else _named("test", test))
+    record = {
+        "algorithm": params.algorithm,
+        "params": dataclasses.asdict(params),
+        "calibration": msgspec.to_builtins(StoredCalibration.of(calibration)),
+    }
+    return array_folder.write(work / STORE, arrays, record)
+
+
+def read(work: Path) -> Partitions:
+    """The store in a work folder, mapped into memory.
+
+    Raises:
+        CorruptWorkFile: a file is missing, torn or altered.
+    """
+    arrays, record = array_folder.read(work / STORE)
+    return Partitions(
+        _ratings("train", arrays),
+        _ratings("test", arrays) if "test.user_keys" in arrays else None,
+        params_for(record["algorithm"], record["params"]),
+        msgspec.convert(record["calibration"], StoredCalibration).restored(),
+        array_folder.digest_of(work / STORE),
+    )
+
+
+def write_model(work: Path, model: Model) -> None:
+    """Write the model that a training in `work` has made.
+
+    Raises:
+        WorkFolderUnavailable: the disk is full or broken.
+    """
+    calibration = msgspec.to_builtins(StoredCalibration.of(model.calibration))
+    record = {"mean": model.mean, "scale": model.scale, "calibration": calibration}
+    array_folder.write(work / MODEL, model.arrays, record)
+
+
+def read_model(work: Path, params: Params) -> Model:
+    """The model that a training in `work` has made, copied into the memory of this process.
+
+    Raises:
+        CorruptWorkFile: a file is missing, torn or altered.
+    """
+    arrays, record = array_folder.read(work / MODEL)
+    calibration = msgspec.convert(record["calibration"], StoredCalibration).restored()
+    low, high = record["scale"]
+    copies = {name: np.array(array) for name, array in arrays.items()}
+    return Model(params, record["mean"], (low, high), copies, calibration)
+
+
+def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
+    if ratings.weights is not None:
+        found[f"{kind}.weights"] = ratings.weights
+    for side, rows in (("by_user", ratings.by_user), ("by_item", ratings.by_item)):
+        found |= {f"{kind}.{side}.{name}": array for name, array in rows._asdict().items()}
+    return found
+
+
+def _ratings(kind: str, arrays: dict[str, NDArray[Any]]) -> Ratings:
+    sides = [Rows(*(arrays[f"{kind}.{side}.{name}"] for name in Rows._fields)) for side in ("by_user", "by_item")]
+    others = (arrays.get(f"{kind}.{name}") for name in ("user_keys", "item_keys", "weights"))
+    return Ratings(sides[0], sides[1], *others)

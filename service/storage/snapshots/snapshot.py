@@ -1,0 +1,289 @@
+"""Snapshots: a trained model with its id tables in a folder, written completely or not at all.
+
+`<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
+(with the SHA-256 of each of these) and `manifest.sha256`; with a content map also `content.safetensors`. It is written
+under a temporary name, synced and renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gpu.errors import EngineError
+from gpu.model import Model
+from gpu.params import params_for
+from service.errors import CorruptSnapshot, UnknownVersion
+from service.storage import files
+from service.storage.snapshots import manifest as manifests
+from service.storage.snapshots import snapshot_files
+from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.manifest import FORMAT, Manifest, StoredCalibration
+from service.storage.snapshots.version_names import is_version, new_version, revision_of, shown, time_text_of
+
+N_KEPT = 3  # versions of each name: the live one and the two newest others
+ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
+CONTENT_FILE, MANIFEST_FILE, DIGEST_FILE = "content.safetensors", "manifest.json", "manifest.sha256"
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A loaded snapshot: manifest, model in the rows of the snapshot, ids of these rows, and content map, if any."""
+
+    manifest: Manifest
+    model: Model
+    user_ids: Sequence[str]
+    item_ids: Sequence[str]
+    content: ContentMap | None = None
+
+
+def latest_revision(folder: Path, version: str) -> str:
+    """The version on disk with the last revision of `version`.
+
+    Raises:
+        UnknownVersion: there is none.
+    """
+    revisions = [one for one in versions(folder) if shown(one) == shown(version)]
+    if not revisions:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return max(revisions, key=revision_of)
+
+
+def write(
+    folder: Path,
+    model: Model,
+    user_ids: Sequence[str],
+    item_ids: Sequence[str],
+    *,
+    metrics: dict[str, float],
+    watermark: str,
+    n_ratings: int | None = None,
+    given: dict[str, Any] | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    content: ContentMap | None = None,
+    has_events: bool = False,
+) -> Manifest:
+    """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
+
+    Args:
+        folder: the folder of all snapshots.
+        model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
+        metrics, watermark, n_ratings, has_events: see `Manifest`.
+        given: the hyperparameters that were requested. Default: those that differ from the defaults.
+        name: under which it can be live. Default: its algorithm.
+        version: default: a new one of `name`.
+    """
+    version = version or new_version(name or model.params.algorithm)
+    temporary = folder / f".{version}.{os.getpid()}.tmp"
+    temporary.mkdir(parents=True)
+    try:
+        snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
+        snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
+        snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
+        if content is not None:
+            content.write(temporary / CONTENT_FILE)
+        names = ARRAYS_FILE, USERS_FILE, ITEMS_FILE, *((CONTENT_FILE,) if content else ())
+        manifest = Manifest(
+            version=version,
+            algorithm=model.params.algorithm,
+            parameters=dataclasses.asdict(model.params),
+            mean=model.mean,
+            scale=model.scale,
+            metrics=metrics,
+            watermark=watermark,
+            n_users=model.n_users,
+            n_items=model.n_items,
+            files={name: files.sha256_of(temporary / name) for name in names},
+            format=FORMAT,
+            calibration=StoredCalibration.of(model.calibration),
+            given=manifests.changed(model.params) if given is None else given,
+            n_ratings=n_ratings,
+            has_events=has_events,
+        )
+        _write_manifest(temporary, manifest)
+        _commit(temporary, folder / version)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return manifest
+
+
+def read_manifest(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, after checking its digest and its format.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: the manifest is missing or altered.
+        NewerSnapshot: it has a format that this version does not know.
+    """
+    path = path_of(folder, version)
+    try:
+        content = files.read_regular(path / MANIFEST_FILE)
+        digest = files.read_regular(path / DIGEST_FILE).decode("ascii").strip()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+        manifest = manifests.read(content)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: unreadable manifest: {error}") from error
+    if manifest.version != version:
+        raise CorruptSnapshot(f"snapshot {version}: expected a manifest of {version}, got one of {manifest.version}")
+    return manifest
+
+
+def verify(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, after checking the digest of every file.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: a file is missing, truncated or altered; the message says which.
+    """
+    manifest = read_manifest(folder, version)
+    path = path_of(folder, version)
+    for name, expected in manifest.files.items():
+        try:
+            actual = files.sha256_of(path / name)
+        except OSError as error:
+            raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
+        if actual != expected:
+            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
+    return manifest
+
+
+def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapshot:
+    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also if files contradict each other.
+
+    Args:
+        verified: what `verify` has returned for it in this process. Default: verify it now.
+    """
+    manifest = verified or verify(folder, version)
+    try:
+        return _loaded(path_of(folder, version), manifest)
+    except (EngineError, OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {error}") from error
+
+
+def versions(folder: Path, name: str | None = None) -> list[str]:
+    """All versions below `folder`, of `name` if it is not None, newest first."""
+    found = [entry for entry in _entries(folder) if is_version(entry, name)]
+    kept = [(time_text_of(entry), _written_ns(folder / entry), entry) for entry in found]
+    return [entry for _, _, entry in sorted(kept, reverse=True)]
+
+
+def path_of(folder: Path, version: str) -> Path:
+    """The folder of `version`.
+
+    Raises:
+        UnknownVersion: it does not exist, or `version` does not have the form of a version.
+    """
+    path = folder / version
+    if not is_version(version) or not path.is_dir():
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return path
+
+
+def prune(folder: Path, name: str, live: str) -> list[str]:
+    """Remove all versions of `name` but the live one and the two newest others; return the removed ones."""
+    gone = [version for version in versions(folder, name) if version != live][N_KEPT - 1 :]
+    for version in gone:
+        remove(folder, version)
+    return gone
+
+
+def remove(folder: Path, version: str) -> None:
+    """Remove one version. Renames it first, so that no reader sees half of it."""
+    path = path_of(folder, version)
+    doomed = path.with_name(f".{version}.gone")
+    files.rename(path, doomed)
+    shutil.rmtree(doomed)
+
+
+def clean(folder: Path) -> None:
+    """Remove leftovers of killed writers and removers. No process may write meanwhile (`service.storage.exclusion`).
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for entry in _entries(folder):
+        if entry.startswith(".") and entry.endswith((".tmp", ".gone")):
+            shutil.rmtree(folder / entry)
+
+
+def holds_user(folder: Path, version: str, user_id: str) -> bool:
+    """Whether the id table of `version` names `user_id`.
+
+    Raises:
+        CorruptSnapshot: the table cannot be read.
+    """
+    try:
+        return user_id in snapshot_files.read_ids(path_of(folder, version) / USERS_FILE)
+    except (OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {USERS_FILE} cannot be read: {error}") from error
+
+
+def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
+    """Write a copy of `version` without the row of `user_id`, under the same version and the next revision."""
+    snapshot = load(folder, version)
+    keep = np.array([user != user_id for user in snapshot.user_ids], dtype=np.bool_)
+    rows = np.where(keep, np.cumsum(keep) - 1, -1)
+    n_items = snapshot.model.n_items
+    model = snapshot.model.mapped(rows, np.arange(n_items, dtype=np.int64), int(keep.sum()), n_items)
+    return write(
+        folder,
+        model,
+        [user for user in snapshot.user_ids if user != user_id],
+        snapshot.item_ids,
+        metrics=snapshot.manifest.metrics,
+        watermark=snapshot.manifest.watermark,
+        n_ratings=snapshot.manifest.n_ratings,
+        given=snapshot.manifest.given,
+        version=f"{shown(version)}.{revision_of(latest_revision(folder, version)) + 1}",
+        content=snapshot.content,
+        has_events=snapshot.manifest.has_events,
+    )
+
+
+def _entries(folder: Path) -> Iterable[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _written_ns(path: Path) -> int:
+    """Time of writing, which orders versions of the same second."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # removed meanwhile
+        return 0
+
+
+def _loaded(path: Path, manifest: Manifest) -> Snapshot:
+    params = params_for(manifest.algorithm, manifest.parameters)
+    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, format_=manifest.format)
+    model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
+    user_ids, item_ids = (snapshot_files.read_ids(path / name) for name in (USERS_FILE, ITEMS_FILE))
+    content = ContentMap.read(path / CONTENT_FILE, model.params.width) if CONTENT_FILE in manifest.files else None
+    snapshot = Snapshot(manifest, model, user_ids, item_ids, content)
+    if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
+        raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
+    return snapshot
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    (folder / MANIFEST_FILE).write_bytes(content)
+    (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
+    files.sync(folder / MANIFEST_FILE)
+    files.sync(folder / DIGEST_FILE)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    files.sync(temporary)
+    files.rename(temporary, final)
+    files.sync(final.parent)

@@ -1,0 +1,1 @@
+"""Stores outside the machine: what a worker publishes and replicas follow."""

@@ -1,0 +1,67 @@
+"""`Appender`: appends entries to the ratings stream; all that a process needs that only writes."""
+
+from __future__ import annotations
+
+import itertools
+
+from service.errors import StreamUnavailable
+from service.keyspace import DEFAULT, Keyspace
+from service.storage.events import Fields, StreamId
+from service.storage.streams.append_pipe import RedisPipe
+from service.storage.streams.redis_client import id_of
+from service.storage.streams.shared_pipe import SharedPipe, Verify
+
+
+class Appender:
+    """Writes on one connection, for many requests. Belongs to one event loop."""
+
+    def __init__(self, url: str, verify: Verify, keys: Keyspace = DEFAULT) -> None:
+        """Prepare; nothing connects yet.
+
+        Args:
+            url: redis://, rediss:// or unix://.
+            verify: called with each new connection before its first entry; if it raises, no entry is written.
+            keys: of the data set.
+        """
+        self._pipe = SharedPipe(url, verify)
+        self._ratings, self._never = keys.ratings, keys.never
+
+    @property
+    def n_appending(self) -> int:
+        """Calls that wait for a connection or for the server."""
+        return self._pipe.n_waiting
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry, once; on return it is as durable as the server's fsync policy makes it.
+
+        Raises:
+            StreamUnavailable: Redis is gone, hangs or refuses. It is unknown whether the entry was written; writing the
+                same ratings again is harmless.
+            ServiceError: the error of `verify`.
+        """
+        raw = await self._pipe.call("XADD", self._ratings, b"*", *itertools.chain.from_iterable(fields.items()))
+        return id_of(raw, self._ratings)
+
+    async def check_writable(self) -> None:
+        """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""
+        await self._pipe.call("XADD", self._never, "NOMKSTREAM", "*", "v", "0")
+
+    def reconnect(self) -> None:
+        """Close the present connection; appends on it fail, and the next one opens a new one."""
+        self._pipe.reconnect()
+
+    def close(self) -> None:
+        """Close the connection; appends that still wait fail."""
+        self._pipe.close()
+
+
+async def run_id_of(pipe: RedisPipe) -> str:
+    """The id that the server has drawn at its start; empty if it refuses to tell."""
+    try:
+        reply: bytes = await pipe.call("INFO", "server")
+    except StreamUnavailable:
+        if not pipe.is_open:
+            raise
+        return ""
+    lines = reply.decode(errors="replace").splitlines()
+    return next((line.partition(":")[2] for line in lines if line.startswith("run_id:")), "")

@@ -1,0 +1,139 @@
+"""The Redis client of the service: connects, translates errors, checks values that it reads, and has the scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.errors import InvalidKey, StreamUnavailable
+from service.storage.events import ZERO, StreamId
+from service.storage.streams import aof_files
+
+SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
+REWRITE_TIMEOUT_S = 600.0  # seconds; how long rewrites of the append-only file may take
+_POLL_S = 0.05
+
+# KEYS: the stream. ARGV: most entries to copy. Returns false, or, if there are more, the id of the first that is too
+# many.
+REPACK = """
+local entries = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', ARGV[1] + 1)
+if #entries == 0 then return false end
+if #entries > tonumber(ARGV[1]) then return entries[#entries][1] end
+local last
+local about = redis.call('XINFO', 'STREAM', KEYS[1])
+for place = 1, #about, 2 do
+  if about[place] == 'last-generated-id' then last = about[place + 1] end
+end
+redis.call('DEL', KEYS[1])
+for _, entry in ipairs(entries) do redis.call('XADD', KEYS[1], entry[1], unpack(entry[2])) end
+redis.call('XSETID', KEYS[1], last)
+return false
+"""
+
+# KEYS: the stream, the trimmed id, a key that never exists. ARGV: the last id to trim, and the id after it. DEL changes
+# nothing. At `maxmemory`, Redis refuses SET in a script unless the script has already run a write command that cannot
+# take memory. Without DEL, Redis would refuse this script, which frees memory, for lack of memory.
+TRIM = """
+redis.call('DEL', KEYS[3])
+redis.call('SET', KEYS[2], ARGV[1])
+redis.call('XTRIM', KEYS[1], 'MINID', '=', ARGV[2])
+"""
+
+
+def connect(url: str) -> Any:
+    """A client that returns bytes, waits at most five seconds and never sends a command twice."""
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        socket_timeout=SOCKET_TIMEOUT_S,
+        socket_connect_timeout=SOCKET_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn every failure of the Redis client into `StreamUnavailable`."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StreamUnavailable(f"Redis is unavailable: {error}") from error
+
+
+def rewrite_aof(client: Any, folder: Path) -> None:
+    """See `service.storage.streams.stream.Stream.rewrite_aof`."""
+    deadline_s = time.monotonic() + REWRITE_TIMEOUT_S
+    _await_rewrite(client, deadline_s)  # a running rewrite may still write entries that were trimmed since
+    unused = aof_files.unused(folder)
+    _start_rewrite(client, deadline_s)
+    if _await_rewrite(client, deadline_s) != "ok":
+        raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
+    aof_files.remove(folder, unused)
+
+
+def _start_rewrite(client: Any, deadline_s: float) -> None:
+    while True:
+        try:
+            client.bgrewriteaof()
+            return
+        except redis.ResponseError as error:  # another process, or another data set, has started one meanwhile
+            if "already in progress" not in str(error):
+                raise
+        _await_rewrite(client, deadline_s)
+
+
+def _await_rewrite(client: Any, deadline_s: float) -> str:
+    """Wait until no rewrite runs; the status of the last one."""
+    while True:
+        state = client.info("persistence")
+        if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
+            return str(state["aof_last_bgrewrite_status"])
+        if time.monotonic() > deadline_s:
+            raise StreamUnavailable(f"Redis has not rewritten its file after {REWRITE_TIMEOUT_S:g} s")
+        time.sleep(_POLL_S)
+
+
+def id_of(raw: bytes, stream: str) -> StreamId:
+    """The id of an entry of the key `stream`.
+
+    Raises:
+        InvalidKey: a part of it is 2^63 or more, which no clock can reach.
+    """
+    try:
+        return StreamId.parse(raw.decode())
+    except ValueError:
+        raise InvalidKey(
+            f"Invalid id in the Redis key {stream}: expected parts below 2^63, got {raw.decode(errors='replace')[:64]};"
+            f" another program has added an entry with an explicit id, and no later entry can follow it: copy the"
+            f" entries that you need out of {stream} and delete the key"
+        ) from None
+
+
+def position_of(value: Any, key: str) -> StreamId:
+    """Parse the position in a key; `ZERO` if the key does not exist.
+
+    Raises:
+        InvalidKey: it holds something else.
+    """
+    if value is None:
+        return ZERO
+    text = text_of(value)
+    try:
+        return StreamId.parse(text)
+    except ValueError:
+        raise InvalidKey(
+            f"Invalid value of the Redis key {key}: expected <ms>-<seq>, got {text[:64]!r}; delete the key, or restore"
+            f" its value"
+        ) from None
+
+
+def text_of(value: bytes | str) -> str:
+    """A reply of the server as text."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,329 @@
+"""`Stream`: the ratings stream in Redis. With `Appender` the only one that knows its keys and commands (Redis 6.2).
+
+nearfield:ratings    stream, one entry per accepted request (`service.storage.events`)
+nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
+nearfield:rejected   stream, bad entries under their original id, with the reason
+nearfield:commit     string, a position that a process has asked the archiver to commit
+nearfield:signing    string, the key that signs, see `service.storage.signing_key`
+nearfield:publisher  string, the folder whose worker publishes the log, see `service.storage.stores.publisher`
+nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
+
+These are the names of the default data set (`service.keyspace`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import redis
+import structlog
+
+from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
+from service.keyspace import DEFAULT, Keyspace
+from service.settings import AppendFsync
+from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
+from service.storage.streams.append_pipe import RedisPipe
+from service.storage.streams.appender import Appender
+from service.storage.streams.durability import refuse_volatile
+from service.storage.streams.redis_client import (  # fmt: skip
+    REPACK,
+    TRIM,
+    connect,
+    id_of,
+    position_of,
+    rewrite_aof,
+    text_of,
+    translated,
+)
+
+MAX_REJECTED = 10_000
+COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
+REPACKED = 300  # entries that one script copies; three times the default size of a stream node
+
+_log = structlog.get_logger(__name__)
+
+
+class Reading(NamedTuple):
+    """The result of one read.
+
+    Attributes:
+        entries: ids and fields, in order.
+        trimmed: `Stream.trimmed_id` after the entries were taken.
+    """
+
+    entries: list[tuple[StreamId, Fields]]
+    trimmed: StreamId
+
+
+class Stream:
+    """Appends, reads and trims. Append on one event loop; all other methods may be called from any thread."""
+
+    def __init__(
+        self,
+        url: str,
+        floor: Callable[[], StreamId] = lambda: ZERO,
+        appendfsync: AppendFsync = "always",
+        known: Callable[[StreamId, StreamId], set[StreamId]] = lambda first, last: set(),
+        keys: Keyspace = DEFAULT,
+    ) -> None:
+        """Prepare a stream; nothing connects yet.
+
+        Args:
+            url: redis://, rediss:// or unix://.
+            floor: returns the last id of the rating log; new entries must come after it.
+            appendfsync: the weakest policy with which the server counts as durable.
+            known: returns the ids of the rating log in a range, both ends included. Further ids are harmless.
+            keys: of the data set.
+        """
+        self.url, self._keys = url, keys
+        self._floor, self._known = floor, known
+        self._appendfsync = appendfsync
+        self._client = connect(url)
+        self._appender = Appender(url, self._verify_connection, keys)
+        self._warned = threading.Event()
+
+    # --- appending
+
+    @property
+    def n_appending(self) -> int:
+        """Calls that wait for a connection or for the server."""
+        return self._appender.n_appending
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry, see `Appender.append`. Each new connection is verified (`verify`)."""
+        return await self._appender.append(fields)
+
+    async def check_writable(self) -> None:
+        """Check that the server accepts writes. Raises what `append` raises."""
+        await self._appender.check_writable()
+
+    async def aclose(self) -> None:
+        """`close`, and wait until the event loop has released the socket."""
+        self.close()
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Close all connections; appends that still wait fail. Call it on the event loop of `append`."""
+        self._appender.close()
+        self._client.close()
+
+    # --- the promises of the server
+
+    def verify(self) -> None:
+        """Check that the server keeps acknowledged entries, and that its ids continue those of the log.
+
+        Raises:
+            VolatileServer: persistence is off or too weak, or entries may be evicted.
+            StreamReplaced: the stream is behind the rating log and has entries that the log lacks.
+            StreamUnavailable: Redis is gone.
+        """
+        self._check_durability()
+        self._raise_last_id(self._floor())
+
+    def signing_key(self, proposed: bytes) -> bytes:
+        """The key of all processes with this Redis: `proposed`, if it has none yet. Raises `StreamUnavailable`."""
+        with translated():
+            self._client.set(self._keys.signing, proposed, nx=True)
+            key: bytes = self._client.get(self._keys.signing)
+            return key
+
+    def publisher(self, proposed: str | None = None, *, replace: bool = False) -> str | None:
+        """The folder that publishes the log: `proposed`, if none does or with `replace`. Raises `StreamUnavailable`."""
+        with translated():
+            if proposed is not None:
+                self._client.set(self._keys.publisher, proposed, nx=not replace)
+            value = self._client.get(self._keys.publisher)
+        return None if value is None else text_of(value)
+
+    def verify_run(self, run_id: str) -> None:
+        """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).
+
+        Raises:
+            StreamUnavailable: this process reaches another server, because it was replaced meanwhile.
+        """
+        self.verify()
+        with translated():
+            found = text_of(self._client.info("server").get("run_id", "")) if run_id else ""
+        if found != run_id:
+            raise StreamUnavailable("Redis was replaced while a connection to it was opened; try again")
+
+    async def _verify_connection(self, pipe: RedisPipe) -> None:
+        del pipe
+        await asyncio.to_thread(self.verify)
+
+    def _check_durability(self) -> None:
+        names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+        with translated():
+            try:
+                config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
+            except redis.ResponseError as error:
+                if not self._warned.is_set():
+                    _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
+                self._warned.set()
+                return
+        refuse_volatile(config, self._appendfsync)
+
+    def _raise_last_id(self, floor: StreamId) -> None:
+        """Make the next id greater than `floor`: a flushed or replaced server would start below the log."""
+        with translated():
+            # One transaction, so that no other producer can append an entry between the check and the noop.
+            self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), self._keys.ratings)
+
+    def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
+        last, length = self._last_and_length(pipeline)
+        if last < floor and length and not self._is_older_copy(pipeline):
+            raise StreamReplaced(
+                f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
+                f" up to {last}. Was Redis replaced? Delete {self._keys.ratings} to go on from the log, or restore its"
+                " data"
+            )
+        pipeline.multi()
+        if last < floor:
+            pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
+            _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
+
+    def _is_older_copy(self, pipeline: Any) -> bool:
+        """Whether the log has the newest entries: then the server lost its tail or was restored from a backup."""
+        newest = pipeline.xrevrange(self._keys.ratings, count=COMPARED)
+        ids = {self._id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
+        return not ids or ids <= self._known(min(ids), max(ids))
+
+    # --- reading
+
+    def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> Reading:
+        """At most `count` entries after `after`; waits up to `block_ms` (0: not at all) for the first one.
+
+        Redis skips trimmed entries silently: compare with `Reading.trimmed`, as `StreamReader` does.
+        """
+        with translated(), self._client.pipeline(transaction=False) as pipeline:  # one round trip for both
+            pipeline.xread({self._keys.ratings: str(after)}, count=count, block=block_ms or None)
+            pipeline.get(self._keys.trimmed)
+            reply, trimmed = pipeline.execute()
+        return Reading(
+            [(self._id(raw), fields) for _, entries in reply for raw, fields in entries],
+            position_of(trimmed, self._keys.trimmed),
+        )
+
+    def pause(self, seconds: float) -> None:
+        """Wait by a blocking command, so that a lost connection fails this call and the server is verified again."""
+        with translated():
+            self._client.blpop([self._keys.never], timeout=seconds)
+
+    def last_id(self) -> StreamId:
+        """The last id that the server has assigned; its entry may have been trimmed."""
+        with translated():
+            last, _ = self._last_and_length(self._client)
+            return last
+
+    def newest(self) -> StreamId:
+        """Id of the newest entry still in the stream; `ZERO` if it is empty."""
+        with translated():
+            entries = self._client.xrevrange(self._keys.ratings, count=1)
+        return self._id(entries[0][0]) if entries else ZERO
+
+    def trimmed_id(self) -> StreamId:
+        """The highest id that trimming has removed or is about to remove; `ZERO` before the first trimming."""
+        return self._position(self._keys.trimmed)
+
+    def size(self) -> tuple[int, int]:
+        """Entries in the stream, and bytes that they take in the server's memory."""
+        with translated():
+            return int(self._client.xlen(self._keys.ratings)), int(self._client.memory_usage(self._keys.ratings) or 0)
+
+    # --- for the archiver
+
+    def trim(self, upto: StreamId) -> None:
+        """Remove all entries up to `upto`; the rating log must have them."""
+        if upto <= self.trimmed_id():
+            return
+        with translated():
+            keys = self._keys.ratings, self._keys.trimmed, self._keys.never
+            self._client.eval(TRIM, len(keys), *keys, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
+
+    def memory_share(self) -> float:
+        """Share of its `maxmemory` that the server uses, 0 to 1 or slightly more; 0 without such a limit."""
+        with translated():
+            memory = self._client.info("memory")
+        limit = int(memory.get("maxmemory", 0))
+        return int(memory["used_memory"]) / limit if limit else 0.0
+
+    def request_commit(self, position: StreamId) -> None:
+        """Ask the process that archives to commit all entries up to `position` now."""
+        with translated():
+            self._client.set(self._keys.commit, str(position))
+
+    def requested_commit(self) -> StreamId:
+        """The position of the last request; `ZERO` if there is none or its value is invalid."""
+        try:
+            return self._position(self._keys.commit)
+        except InvalidKey as error:
+            _log.warning("invalid request to commit removed", error=str(error))
+            with translated():
+                self._client.delete(self._keys.commit)
+            return ZERO
+
+    def reject(self, stream_id: StreamId, fields: Fields, reason: str) -> None:
+        """Keep a bad entry for operators to inspect. A second call changes nothing."""
+        content: dict[Any, Any] = {**fields, b"reason": reason.encode(errors="replace")}
+        with translated():
+            try:
+                self._client.xadd(self._keys.rejected, content, id=str(stream_id), maxlen=MAX_REJECTED)
+            except redis.ResponseError as error:
+                if "equal or smaller" not in str(error):
+                    raise
+
+    def rejected(self, count: int = 100) -> list[tuple[StreamId, Fields]]:
+        """The newest bad entries, newest first; the field `reason` is added to the original ones."""
+        with translated():
+            return [(self._id(raw), fields) for raw, fields in self._client.xrevrange(self._keys.rejected, count=count)]
+
+    # --- for forgetting
+
+    def clear_rejected(self) -> None:
+        """Empty the stream of bad entries, because they may name a forgotten user."""
+        with translated():
+            self._client.xtrim(self._keys.rejected, maxlen=0, approximate=False)
+
+    def repack(self) -> StreamId | None:
+        """Free all memory of trimmed entries, which stay in a node of the stream as long as the node has other entries.
+
+        Returns:
+            None if it is done. If too many entries remain to copy them at once, an id beyond the nodes in question:
+            trim up to it when the log has it.
+        """
+        with translated():
+            further = self._client.eval(REPACK, 1, self._keys.ratings, REPACKED)
+        return self._id(further) if further else None
+
+    def rewrite_aof(self, folder: Path) -> None:
+        """Rewrite the append-only file, so that trimmed entries are gone from disk too; return when it is done.
+
+        Args:
+            folder: folder of an embedded server; leftovers of killed rewrites are removed from it.
+
+        Raises:
+            StreamUnavailable: Redis is gone, could not write, or is not done after ten minutes.
+            OSError: leftovers cannot be removed.
+        """
+        with translated():
+            rewrite_aof(self._client, folder)
+
+    def _position(self, key: str) -> StreamId:
+        with translated():
+            return position_of(self._client.get(key), key)
+
+    def _last_and_length(self, client: Any) -> tuple[StreamId, int]:
+        try:
+            info = client.xinfo_stream(self._keys.ratings)
+        except redis.ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return ZERO, 0
+        return self._id(info["last-generated-id"]), int(info["length"])
+
+    def _id(self, raw: bytes) -> StreamId:
+        return id_of(raw, self._keys.ratings)

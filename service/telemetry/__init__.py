@@ -1,0 +1,1 @@
+"""What a service tells of itself: logs, metrics and traces."""

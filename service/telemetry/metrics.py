@@ -1,0 +1,330 @@
+"""The Prometheus series of the service. Names start with `nearfield_` and contain the unit.
+
+Series of the process have the usual names of all programs, such as `process_resident_memory_bytes`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
+
+from service.telemetry import traces
+from service.telemetry.metrics_sum import MetricsSum
+
+REQUEST_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+FRESHNESS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
+BATCH_SIZES = tuple(2**n for n in range(11))
+STATUS = tuple(map(str, range(600)))
+METHODS = {method: method for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")}
+OTHER_METHOD = "other"  # one series for all invented methods
+PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
+LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class SingleWriterHistogram(Collector):
+    """A histogram that one thread writes and another reads.
+
+    It takes 1 µs per value; a histogram of the client library takes 7 µs.
+    """
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], bounds: Sequence[float]) -> None:
+        self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+        self._shown: dict[tuple[tuple[str, ...], int], Exemplar] = {}  # by series and bucket
+        if not labels:
+            self.observe(())
+
+    def observe(self, labels: tuple[str, ...], *values: float) -> None:
+        """Count values of one series."""
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
+            self._sums[labels] = 0.0
+        bounds = self._bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self._sums[labels] += sum(values)
+
+    def show(self, labels: tuple[str, ...], value: float, trace_id: str) -> None:
+        """Make a value that was observed the example of its bucket, with the id of its trace. Any thread may call."""
+        self._shown[labels, bisect_left(self._bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        bounds = [*map(str, map(float, self._bounds)), "+Inf"]
+        for labels, counts in tuple(self._counts.items()):
+            sums = itertools.accumulate(counts)
+            shown = [self._shown.get((labels, bucket)) for bucket in range(len(bounds))]
+            buckets: list[Any] = list(zip(bounds, sums, shown, strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
+        yield family
+
+    def totals(self) -> dict[tuple[str, ...], int]:
+        """Number of values of each series."""
+        return {labels: sum(counts) for labels, counts in tuple(self._counts.items())}
+
+
+class RequestMetrics(Collector):
+    """Requests answered and their times, by method, route and status. Belongs to the event loop."""
+
+    LABELS = "method", "route", "status"
+
+    def __init__(self) -> None:
+        self._times = SingleWriterHistogram(
+            "nearfield_request_seconds", "Time to answer.", self.LABELS, REQUEST_SECONDS
+        )
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._times.observe((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds)
+
+    def show(self, method: str, route: str, status: int, seconds: float, trace_id: str) -> None:
+        """Make a counted request an example, with the id of its trace."""
+        self._times.show((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds, trace_id)
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        total = CounterMetricFamily("nearfield_requests", "Requests answered.", labels=self.LABELS)
+        for labels, count in self._times.totals().items():
+            total.add_metric(labels, count)
+        yield total
+        yield from self._times.collect()
+
+
+class Metrics:
+    """One registry and its series. Each application has its own, so that two in one process do not mix."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series per counter, its time of creation
+        ProcessCollector(registry=registry)
+        self.requests = RequestMetrics()
+        registry.register(self.requests)
+        self._add_ratings(registry)
+        self._add_queues(registry)
+        self._add_models(registry)
+        self._add_jobs(registry)
+        self._add_state(registry)
+
+    def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
+        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics.
+
+        Args:
+            kind: the format.
+            others: the series of further processes, to be added; None if there are none.
+        """
+        registry = self.registry if others is None else others.summed(self.registry)
+        if kind == OPEN_TEXT:
+            content: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+            return content
+        return generate_latest(registry)
+
+    def _add_ratings(self, registry: CollectorRegistry) -> None:
+        self.ratings_accepted = Counter(
+            "nearfield_ratings_accepted", "Ratings and deletions acknowledged with 202.", registry=registry
+        )
+        self.ratings_rejected = Counter(
+            "nearfield_ratings_rejected", "Ratings refused in an otherwise accepted request.", registry=registry
+        )
+        self.writes_refused = Counter(
+            "nearfield_writes_refused",
+            "Writes answered 503 or 500, by the last part of the problem's type.",
+            ("reason",),
+            registry=registry,
+        )
+        self.events_accepted = Counter(
+            "nearfield_events_accepted", "Events acknowledged with 202, repeated ones too.", registry=registry
+        )
+        self.events_rejected = Counter(
+            "nearfield_events_rejected", "Events refused in an otherwise accepted request.", registry=registry
+        )
+        self.items_accepted = Counter(
+            "nearfield_items_accepted", "Items put, patched and deleted, acknowledged with 202.", registry=registry
+        )
+        self.items_rejected = Counter(
+            "nearfield_items_rejected", "Items refused in an otherwise accepted request.", registry=registry
+        )
+        self.attributed = Counter(
+            "nearfield_attributed",
+            "Events with a recommendation id, by what was shown; repeated ones too.",
+            ("experiment", "arm", "type"),
+            registry=registry,
+        )
+        self.ratings_learned = Counter(
+            "nearfield_ratings_learned",
+            "Ratings and events applied to the history and to every live model.",
+            registry=registry,
+        )
+        self.freshness_seconds = SingleWriterHistogram(
+            "nearfield_freshness_seconds",
+            "From the acceptance of a request to its visibility in every live model.",
+            (),
+            FRESHNESS_SECONDS,
+        )
+        registry.register(self.freshness_seconds)
+        self.learn_seconds = Histogram(
+            "nearfield_learn_seconds", "Time to learn one batch.", buckets=FRESHNESS_SECONDS, registry=registry
+        )
+
+    def _add_queues(self, registry: CollectorRegistry) -> None:
+        self.queue_length = Gauge(
+            "nearfield_queue_length",
+            "Entries in the queues of the engine thread, and appends that wait for Redis.",
+            ("queue",),
+            registry=registry,
+        )
+        self.queue_seconds = SingleWriterHistogram(
+            "nearfield_queue_seconds", "Time in a queue of the engine thread.", ("queue",), QUEUE_SECONDS
+        )
+        self.batch_size = SingleWriterHistogram(
+            "nearfield_batch_size", "Requests answered in one batch.", (), BATCH_SIZES
+        )
+        registry.register(self.queue_seconds)
+        registry.register(self.batch_size)
+
+    def _add_models(self, registry: CollectorRegistry) -> None:
+        self.swap_seconds = Histogram(
+            "nearfield_swap_seconds",
+            "From loading a snapshot to serving it.",
+            ("algorithm",),
+            buckets=LONG_SECONDS,
+            registry=registry,
+        )
+        self.swaps = Counter(
+            "nearfield_swaps", "Hot swaps by outcome (swapped, failed).", ("algorithm", "outcome"), registry=registry
+        )
+        self.model_age_seconds = Gauge(
+            "nearfield_model_age_seconds",
+            "Time since each live model was trained.",
+            ("algorithm",),
+            registry=registry,
+        )
+        self.model_info = Gauge(
+            "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
+        )
+        self.model_shadow = Gauge(
+            "nearfield_model_shadow", "1 for each shadow, 0 for each model that answers.", ("model",), registry=registry
+        )
+        self.model_quality = Gauge(
+            "nearfield_model_quality",
+            "Test, then train: how well a model foretells what it learns next, and its baseline.",
+            ("model", "measure"),
+            registry=registry,
+        )
+        self.refits_waiting = Gauge(
+            "nearfield_refits_waiting",
+            "Items, and users who rated them, that a live model has yet to refit.",
+            ("algorithm",),
+            registry=registry,
+        )
+
+    def _add_jobs(self, registry: CollectorRegistry) -> None:
+        self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
+        self.webhook_attempts = Counter(
+            "nearfield_webhook_attempts",
+            "Attempts to tell a webhook that a job has ended, by outcome (delivered, failed, given-up).",
+            ("outcome",),
+            registry=registry,
+        )
+        self.training_ranks = Gauge(
+            "nearfield_training_ranks",
+            "Processes that train a model now; 0: none.",
+            registry=registry,
+        )
+        self.training_restarts = Counter(
+            "nearfield_training_restarts",
+            "Attempts of trainings that lost a rank and began again from a checkpoint.",
+            registry=registry,
+        )
+        self.training_bytes_moved = Counter(
+            "nearfield_training_bytes_moved",
+            "Bytes that processes of trainings sent each other, by kind of exchange.",
+            ("kind",),
+            registry=registry,
+        )
+        self.training_wait_seconds = Counter(
+            "nearfield_training_wait_seconds",
+            "Time of processes of trainings in exchanges, including the time to wait for each other.",
+            registry=registry,
+        )
+
+    def _add_state(self, registry: CollectorRegistry) -> None:
+        self.users = Gauge("nearfield_users", "Users who have rated and are not forgotten.", registry=registry)
+        self.users_forgotten = Gauge(
+            "nearfield_users_forgotten",
+            "Users forgotten, as far as the log shows.",
+            registry=registry,
+        )
+        self.items = Gauge("nearfield_items", "Items that were ever rated, hidden or put.", registry=registry)
+        self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
+        self.items_available = Gauge(
+            "nearfield_items_available",
+            "Items that are neither hidden nor deleted, and available now.",
+            registry=registry,
+        )
+        self.ratings = Gauge(
+            "nearfield_ratings", "Present ratings: the last one of each user and item.", registry=registry
+        )
+        self.archiver_lag_seconds = Gauge(
+            "nearfield_archiver_lag_seconds",
+            "Age of the oldest entry that the log lacks, or time since the archiver stalled.",
+            registry=registry,
+        )
+        self.rating_log_damaged = Gauge(
+            "nearfield_rating_log_damaged",
+            "1 while a segment of the rating log is known to be missing or altered; merging and trimming stop.",
+            registry=registry,
+        )
+        self.archiver_pending_ratings = Gauge(
+            "nearfield_archiver_pending_ratings",
+            "Ratings that were read from the stream and are not in the log yet.",
+            registry=registry,
+        )
+        self.store_age_seconds = Gauge(
+            "nearfield_store_age_seconds",
+            "Time since DATA was last equal to a store; 0: none.",
+            registry=registry,
+        )
+        self.connections = Gauge("nearfield_connections", "Open connections.", registry=registry)
+        self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
+        self.spans_dropped = Counter(
+            "nearfield_spans_dropped",
+            "Spans of traces that got lost, by reason (queue-full, not-delivered).",
+            ("reason",),
+            registry=registry,
+        )
+        self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
+
+
+def count_dropped_spans(metrics: Metrics) -> None:
+    """Let these metrics count the spans that this process loses, if it records any."""
+    tracer = traces.active()
+    if tracer is not None:
+        tracer.count_dropped(lambda reason, n_spans: metrics.spans_dropped.labels(reason).inc(n_spans))
+
+
+def kind_for(accept: str | None) -> str:
+    """The format that a header `Accept` asks for: `OPEN_TEXT` or `PLAIN_TEXT`."""
+    kinds = {one.partition(";")[0].strip().lower() for one in (accept or "").split(",")}
+    return OPEN_TEXT if OPEN_TEXT.partition(";")[0] in kinds else PLAIN_TEXT

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.cli.__main__ import run
+from service.cli.files import items_file
+from service.errors import InvalidRatingsFile
+from tests.data import DATA, needs_ml_1m
+from tests.service.process import Service
+
+CSV = """item,tags.genre,numbers.price,available,published,until,note
+a,action|war,9.99,true,1700000000,,x
+"b, c",,,no,,2027-01-15T08:00:00Z,
+d,,-1,,,,
+"""
+READ = [
+    {
+        "item": "a",
+        "tags": {"genre": ["action", "war"]},
+        "numbers": {"price": 9.99},
+        "available": True,
+        "published": 1.7e9,
+    },
+    {"item": "b, c", "available": False, "until": 1.8e9},
+    {"item": "d", "numbers": {"price": -1.0}},
+]
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("items.csv", CSV),
+        ("items.csv.gz", gzip.compress(("\ufeff\n" + CSV).encode())),
+        ("items.tsv", CSV.replace('"b, c"', "b; c").replace(",", "\t").replace("b; c", "b, c")),
+        ("items.ndjson", "\n\n".join(map(json.dumps, READ))),
+        ("items.jsonl.gz", gzip.compress("\n".join(map(json.dumps, READ)).encode())),
+    ],
+)
+def test_formats_have_the_same_items(tmp_path: Path, name: str, content: str | bytes) -> None:
+    assert items_file.read(written(tmp_path, name, content)).elements == READ
+
+
+def test_columns_of_parquet(tmp_path: Path) -> None:
+    moment = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+    rows: dict[str, Any] = {
+        "item_id": [1, 2],
+        "tags.genre": [["x", "y"], None],
+        "tags": [{"mood": ["dark"]}, {"mood": None}],
+        "numbers.price": [1.5, None],
+        "until": [moment, None],
+        "embedding": [[0.5, 1.0], None],
+        "title": ["t", "u"],
+    }
+    pq.write_table(pa.table({name: pa.array(column) for name, column in rows.items()}), tmp_path / "items.parquet")
+    file = items_file.read(tmp_path / "items.parquet")
+    assert file.elements == [
+        {
+            "item": "1",
+            "tags": {"mood": ["dark"], "genre": ["x", "y"]},
+            "numbers": {"price": 1.5},
+            "until": moment.timestamp(),
+            "embedding": [0.5, 1.0],
+        },
+        {"item": "2", "tags": {}},
+    ]
+    assert file.columns.endswith("embedding = embedding; not used: title")
+
+
+def test_movies_of_movielens(tmp_path: Path) -> None:
+    dat = written(
+        tmp_path, "movies.dat", "1::Toy Story (1995)::Animation|Comedy\n2::Les Misérables::Drama".encode("latin-1")
+    )
+    assert items_file.read(dat).elements == [
+        {"item": "1", "tags": {"genre": ["Animation", "Comedy"]}},
+        {"item": "2", "tags": {"genre": ["Drama"]}},
+    ]
+    csv = written(tmp_path, "movies.csv", 'movieId,title,genres\n1,"A, B",Drama\n2,C,(no genres listed)\n')
+    assert items_file.read(csv).elements == [
+        {"item": "1", "tags": {"genre": ["Drama"]}},
+        {"item": "2", "tags": {"genre": []}},
+    ]
+
+
+@needs_ml_1m
+def test_the_movies_that_there_are() -> None:
+    file = items_file.read(DATA / "ml-1m" / "movies.dat")
+    assert len(file.elements) == 3883
+    assert len({genre for one in file.elements for genre in one["tags"]["genre"]}) == 18
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.csv", "id,price\n1,2\n", "expected one column item, got 0 among id, price"),
+        ("a.csv", "item,item\n1,2\n", "expected one column item, got 2 among item, item"),
+        ("a.csv", "", "expected one column item, got 0 among"),
+        (
+            "a.csv",
+            "item,numbers.n\na,1\nb,x\n",
+            "Invalid line 3 of .*numbers.n: expected a finite number, got 'x'",
+        ),
+        (
+            "a.csv",
+            "item,numbers.n\na,nan\n",
+            "line 2 of .*numbers.n: expected a finite number, got 'nan'",
+        ),
+        ("a.csv", "item,available\na,perhaps\n", "Invalid available: expected true or false, got 'perhaps'"),
+        (
+            "a.csv",
+            "item,until\na,1700000000000\n",
+            "Invalid until: expected Unix seconds, .*divide milliseconds",
+        ),
+        ("a.csv", "item,until\na\n", "expected 2 columns, got 1: 'a'"),
+        ("a.csv", "item,until\n,5\n", "Invalid line 2 of .*: expected an item, got none"),
+        ("a.jsonl", '{"item": "a"}\n5\n', "Invalid line 2 of .*: expected one JSON object a line, got int"),
+        ("a.jsonl", "{", "expected a JSON object, got '{'"),
+        ("a.parquet", "PAR1", "expected items that can be read"),
+        ("a.csv.gz", b"\x1f\x8bx", "expected items that can be read"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, name: str, content: str | bytes, reason: str) -> None:
+    with pytest.raises(InvalidRatingsFile, match=reason):
+        items_file.read(written(tmp_path, name, content))
+
+
+def test_bad_lines_can_be_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "item,numbers.n\na,1\nb,x\nc,2\n")
+    file = items_file.read(path, skip_bad=True)
+    assert [one["item"] for one in file.elements] == ["a", "c"]
+    assert [line.number for line in file.bad] == [3]
+
+
+def test_a_file_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service = Service(tmp_path / "data")
+    try:
+        path = written(tmp_path, "items.csv", CSV + "e,,1e39,,,,\n")
+        assert run(["import", "--items", str(path), "--url", str(service.client.base_url)]) == 1
+        out, err = capsys.readouterr()
+        assert out == "3 items accepted, 1 rejected\n"
+        assert "item 4 of" in err
+        assert "Invalid numbers.price: expected a finite number up to 3.4e+38, got 1e+39" in err
+        service.api.wait_for(service.api.put_items([{"item": "z"}])["stream_id"])
+        assert service.api.get("/items/a")["tags"] == {"genre": ["action", "war"]}
+    finally:
+        service.kill()

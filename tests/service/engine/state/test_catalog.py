@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+from service.engine.state.catalog import MAX_NAMES, Catalog
+from service.storage.item_changes import Attributes, ItemChange
+
+
+def changed(*changes: dict[str, Any]) -> Catalog:
+    """A catalog of three items after these changes; `row` is the item, 0 by default."""
+    catalog = Catalog()
+    catalog.grow(3)
+    for given in changes:
+        catalog.apply(given.pop("row", 0), ItemChange("i", **given))
+    return catalog
+
+
+def test_a_deleted_item_comes_back_with_a_put_alone():
+    catalog = changed({"tags": {"a": ["x"]}}, {"op": "delete"}, {"op": "patch", "tags": {"a": ["y"]}})
+    assert catalog.attributes(0) is None
+    assert catalog.deleted.tolist() == [True, False, False]
+    catalog.apply(0, ItemChange("i", numbers={"n": 1.0}))
+    assert catalog.attributes(0) == Attributes(numbers={"n": 1.0})
+    assert not catalog.deleted.any()
+
+
+def test_a_patch_makes_an_item_that_is_not_there():
+    assert changed({"op": "patch", "available": False}).attributes(0) == Attributes(available=False)
+    assert changed({}).attributes(1) is None
+
+
+def test_a_name_changes_its_kind_only_while_no_item_has_it():
+    catalog = changed({"tags": {"a": ["x"]}}, {"row": 1, "numbers": {"a": 1.0, "b": 2.0}})
+    assert catalog.attributes(1) == Attributes(numbers={"b": 2.0})
+    catalog.apply(0, ItemChange("i", numbers={"a": 3.0}))
+    assert catalog.attributes(0) == Attributes(numbers={"a": 3.0})
+    assert catalog.names.kinds == {"a": "number", "b": "number"}
+
+
+def test_embeddings_have_one_length_while_there_are_any():
+    catalog = changed({"embedding": [1.0, 0.5]}, {"row": 1, "embedding": [1.0]}, {"row": 2, "embedding": [2.0, 3.0]})
+    assert [catalog.attributes(row) for row in (0, 1, 2)] == [
+        Attributes(embedding=[1.0, 0.5]), Attributes(), Attributes(embedding=[2.0, 3.0]),
+    ]  # fmt: skip
+    assert catalog.names.n_dimensions == 2
+    for row in (0, 2):
+        catalog.apply(row, ItemChange("i", op="patch", embedding=None))
+    catalog.apply(1, ItemChange("i", embedding=[5.0]))
+    assert catalog.names.n_dimensions == 1
+    assert catalog.attributes(1) == Attributes(embedding=[5.0])
+
+
+def test_the_number_of_names_is_bounded():
+    many = [{"numbers": dict.fromkeys(map(str, range(first, first + 100)), 1.0)} for first in range(0, 1100, 100)]
+    catalog = changed(*many)
+    assert catalog.names.n_free == 0
+    assert len(catalog.names_of("number")) == MAX_NAMES
+    assert catalog.attributes(0) == Attributes()
+
+
+def test_values_of_several_patches_are_bounded():
+    patches: list[Any] = [{"op": "patch", "tags": {name: list(map(str, range(600)))}} for name in "ab"]
+    assert changed(*patches[:1]).attributes(0) == Attributes(patches[0]["tags"])
+    assert changed(*patches).attributes(0) == Attributes()

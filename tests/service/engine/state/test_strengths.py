@@ -1,0 +1,215 @@
+"""Ratings and events, in any grouping, through the stream or the log, against the plainest sums."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu.online.events import N_KEPT
+from service.engine.state.history import History
+from service.engine.state.strengths import MAX_SUM
+from service.event_types import parse_event_types
+from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.log.rating_log import RatingLog
+from tests.service.logs import commit
+
+TYPES = parse_event_types("view=1,purchase=400,dislike=-2.5,impression=seen")
+Pair = tuple[str, str]
+
+users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b", "é"])
+merges = st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))
+ratings = st.tuples(users, items, st.one_of(st.none(), st.integers(-5, 5)))
+events = st.tuples(
+    users,
+    items,
+    st.sampled_from([*TYPES, "unknown"]),
+    st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0]),
+    st.sampled_from([None, "e1", "e2", "é3"]),
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("rating"), st.lists(ratings, min_size=1, max_size=4)),
+        st.tuples(st.just("event"), st.lists(events, min_size=1, max_size=5)),
+        st.tuples(st.just("forget"), users),
+        st.tuples(st.just("merge"), merges),
+        st.tuples(st.just("hide"), items),
+    ),
+    max_size=12,
+)
+
+
+def entries_of(steps: list[tuple[str, Any]]) -> list[Entry]:
+    entries = []
+    for n, (kind, content) in enumerate(steps, start=1):
+        at = StreamId(1000 * n, n % 3)
+        if kind == "rating":
+            entries.append(Entry(at, "rating", [RatingEvent(u, i, r, float(n % 4)) for u, i, r in content]))
+        elif kind == "event":
+            made = [TypedEvent(u, i, kind, value, float(9 - n), one) for u, i, kind, value, one in content]
+            entries.append(Entry(at, "event", events=made))
+        elif kind == "merge":
+            entries.append(Entry(at, "merge", merge=content))
+        else:
+            entries.append(Entry(at, kind, subject=content))  # type: ignore[arg-type]
+    return entries
+
+
+def merge(user: str, into: str, rated: dict[Pair, Any], sums: dict[Pair, tuple[float, float]], n: int) -> int:
+    """Copy the ratings that are newer, and add the events; returns the number of the last rating."""
+    theirs = [(pair[1], one) for pair, one in rated.items() if pair[0] == user]
+    for item, (rating, at, number) in sorted(theirs, key=lambda one: one[1][2]):
+        if number > rated.get((into, item), (0.0, 0.0, -1))[2]:
+            rated[into, item] = rating, at, (n := n + 1)
+    for item, (total, then) in [(pair[1], one) for pair, one in sums.items() if pair[0] == user]:
+        own, latest = sums.get((into, item), (0.0, -np.inf))
+        sums[into, item] = min(max(own + total, -MAX_SUM), MAX_SUM), max(latest, then) if total else latest
+    return n
+
+
+def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float]]:
+    """(strength and time of each pair, ratings, sums), by the plainest means."""
+    rated: dict[Pair, tuple[float, float, int]] = {}  # with the number of the rating
+    sums: dict[Pair, tuple[float, float]] = {}
+    known: dict[str, list[str]] = defaultdict(list)
+    n = 0
+    for entry in entries:
+        for r in entry.ratings:
+            rated.pop((r.user, r.item), None)
+            if r.rating is not None:
+                rated[r.user, r.item] = r.rating, r.timestamp, (n := n + 1)
+        for e in entry.events:
+            if e.event_id is not None and e.event_id in known[e.user]:
+                continue
+            known[e.user].append(e.event_id or "")
+            if e.type in TYPES:
+                total, time = sums.get((e.user, e.item), (0.0, -np.inf))
+                total = min(max(total + TYPES[e.type] * e.value, -MAX_SUM), MAX_SUM)
+                at = min(e.timestamp, entry.id.ms / 1000) if TYPES[e.type] else -np.inf
+                sums[e.user, e.item] = total, max(time, at)
+        if entry.merge is not None:
+            user, into = entry.merge.user, entry.merge.into
+            n = merge(user, into, rated, sums, n)
+            known[into] += [one for one in known[user] if one and one not in known[into]]
+        gone = entry.subject if entry.kind == "forget" else entry.merge and entry.merge.user
+        rated = {pair: one for pair, one in rated.items() if pair[0] != gone}
+        sums = {pair: one for pair, one in sums.items() if pair[0] != gone}
+        known.pop(gone or "", None)
+    strengths = {}
+    for pair in {*rated, *sums}:
+        (rating, at, _), (total, then) = rated.get(pair, (0.0, -np.inf, 0)), sums.get(pair, (0.0, -np.inf))
+        if pair in rated or total:
+            strengths[pair] = rating + total, max(at, then)
+    return strengths, {pair: one[0] for pair, one in rated.items()}, {pair: one[0] for pair, one in sums.items()}
+
+
+def content(history: History, table: Any) -> dict[Pair, tuple[float, float]]:
+    found = {}
+    for user in range(0 if table is None else table.n_users):
+        for item, value, time, _ in zip(*(column.tolist() for column in table.row(user)), strict=True):
+            found[history.users.id(user), history.items.id(item)] = value, time
+    return found
+
+
+def state(history: History) -> tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float]]:
+    def values(table: Any) -> dict[Pair, float]:
+        return {pair: one[0] for pair, one in content(history, table).items()}
+
+    strengths, ratings = values(history.strengths.table), values(history.table)
+    summed = values(history.strengths._sums)
+    summed |= {pair: strength for pair, strength in strengths.items() if pair not in ratings}
+    return content(history, history.strengths.table), values(history.table), summed
+
+
+@given(steps, st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_stream_and_log_end_in_the_same_strengths(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    entries = entries_of(steps)
+    log = RatingLog(tmp_path_factory.mktemp("log"))
+    streamed, rest = History(TYPES), entries
+    running: dict[tuple[int, int], float] = {}
+    while rest:
+        n = data.draw(st.integers(1, len(rest)))
+        applied = streamed.apply(rest[:n]).strengths
+        commit(log, rest[:n])
+        rest = rest[n:]
+        for user, item, old, new in zip(*(column.tolist() for column in applied.changes[:4]), strict=True):
+            np.testing.assert_equal(running.get((user, item), np.nan), old)
+            running[user, item] = new
+        for gone in applied.forgotten:
+            assert dict(zip(gone.items.tolist(), gone.values.tolist(), strict=True)) == {
+                item: running[gone.user, item]
+                for user, item in running
+                if user == gone.user and not np.isnan(running[user, item])
+            }
+            running |= dict.fromkeys(((gone.user, item) for item in gone.items.tolist()), np.nan)
+    loaded = History(TYPES)
+    loaded.load(log)
+    assert state(streamed) == state(loaded) == plain_state(entries)
+    for is_implicit in (True, False):
+        tables = streamed.table_of(has_strengths=is_implicit), loaded.table_of(has_strengths=is_implicit)
+        for user in range(len(streamed.users)):
+            row = loaded.users.row(streamed.users.id(user))
+            assert row is None or tables[1].row(row)[3].tolist() == tables[0].row(user)[3].tolist()
+            since = StreamId(5000, 0)
+            of_row = (user in streamed.changed_since(since, has_strengths=is_implicit)) if row is not None else None
+            assert row is None or (row in loaded.changed_since(since, has_strengths=is_implicit)) == of_row
+
+
+def event(ms: int, *events: tuple[Any, ...]) -> Entry:
+    return Entry(StreamId(ms, 0), "event", events=[TypedEvent(*one) for one in events])
+
+
+def test_without_events_both_tables_are_one() -> None:
+    history = History(TYPES)
+    applied = history.apply([Entry(StreamId(1, 0), "rating", [RatingEvent("u", "a", 3.0, 1.0)])])
+    assert applied.of_strengths is None
+    assert history.strengths.table.rows.values is history.table.rows.values
+
+
+def test_an_id_is_known_for_as_long_as_it_is_among_the_last() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "view", 1.0, 1.0, "first"))])
+    history.apply([event(2, *(("u", "b", "view", 1.0, 1.0, f"e{n}") for n in range(N_KEPT - 1)))])
+    history.apply([event(3, ("u", "a", "view", 7.0, 1.0, "first"), ("v", "a", "view", 1.0, 1.0, "first"))])
+    assert state(history)[2] == {("u", "a"): 1.0, ("u", "b"): N_KEPT - 1, ("v", "a"): 1.0}
+    history.apply([event(4, ("u", "b", "view", 1.0, 1.0, "another"), ("u", "a", "view", 7.0, 1.0, "first"))])
+    assert state(history)[2]["u", "a"] == 8.0
+
+
+def test_a_merged_user_keeps_the_bound_and_the_ids_of_both() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "purchase", 2.0, 1.0, "one"), ("v", "a", "purchase", 2.0, 1.0, "other"))])
+    history.apply([Entry(StreamId(2, 0), "merge", merge=Merge("u", "v"))])
+    again = [("v", "b", "view", 1.0, 1.0, "one"), ("v", "b", "view", 1.0, 1.0, "other")]
+    history.apply([event(3, *again, ("u", "b", "view", 1.0, 1.0, "one"))])  # a new user of that name
+    assert state(history)[2] == {("v", "a"): MAX_SUM, ("u", "b"): 1.0}
+
+
+def test_what_was_only_seen_and_what_is_disliked_is_known() -> None:
+    history = History(TYPES)
+    history.apply(
+        [
+            event(
+                1,
+                ("u", "seen", "impression", 1.0, 1.0),
+                ("u", "undone", "view", 5.0, 1.0),
+                ("u", "undone", "dislike", 2.0, 1.0),
+                ("u", "bad", "dislike", 1.0, 1.0),
+                ("u", "good", "view", 1.0, 1.0),
+            )
+        ]
+    )
+    row, names = history.users.row("u"), history.items.ids
+    assert row is not None
+    strengths = history.strengths
+    assert names(strengths.only_seen(row)) == ["seen", "undone"]
+    assert names(strengths.disliked(row)) == ["bad"]
+    assert sorted(names(strengths.unrated(row))) == ["bad", "good", "seen", "undone"]
+    assert names(strengths.table.row(row)[0]) == ["bad", "good"]

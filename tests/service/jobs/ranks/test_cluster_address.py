@@ -1,0 +1,53 @@
+"""Addresses of clusters: other machines are reached by TLS only."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from service import process
+from service.errors import InvalidSetting
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.settings import Settings
+
+FILES = "ca.pem", "cert.pem", "key.pem"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://localhost:1", "tcp://[::1]:8786"])
+def test_loopback_needs_no_tls(address: str) -> None:
+    assert ClusterAddress(address).scheme == "tcp"
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "tcp://0.0.0.0:8786", "tcp://gpu7:8786"])
+def test_other_machines_need_tls(address: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"expected tls:// for a host that other machines reach, .* execute code"):
+        ClusterAddress(address, *FILES)
+
+
+@pytest.mark.parametrize("files", [(), FILES[:1], FILES[:2], (None, *FILES[1:]), (FILES[0], None, FILES[2])])
+def test_tls_needs_three_files(files: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidSetting, match=r"expected three files for tls://gpu7:8786, .* --tls-ca, --tls-cert and"):
+        ClusterAddress("tls://gpu7:8786", *files)
+
+
+@pytest.mark.parametrize("address", ["", "gpu7:8786", "tls://gpu7", "http://gpu7:1", "tls://gpu7:99999", "tls://:1"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected tls://HOST:PORT, got"):
+        ClusterAddress(address, *FILES)
+
+
+def test_a_service_checks_its_cluster_when_it_starts() -> None:
+    settings = Settings(cluster="tcp://gpu7:8786")
+    for start in (process.run, process.run_worker):
+        with pytest.raises(InvalidSetting, match="expected tls://"):
+            start(settings)
+
+
+def test_it_comes_from_settings_and_travels_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ClusterAddress.of(Settings()) is None
+    for name, value in zip(("", "_TLS_CA", "_TLS_CERT", "_TLS_KEY"), ("tls://gpu7:8786", *FILES), strict=True):
+        monkeypatch.setenv(f"NEARFIELD_CLUSTER{name}", value)
+    found = ClusterAddress.of(Settings())
+    assert found == ClusterAddress("tls://gpu7:8786", *FILES)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=ClusterAddress) == found
+    assert (found.scheme, found.host, found.port) == ("tls", "gpu7", 8786)

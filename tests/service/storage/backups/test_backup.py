@@ -1,0 +1,167 @@
+"""Backups: whole or nothing, and every flipped bit is found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu
+from service.cli.__main__ import run
+from service.errors import CorruptLog, CorruptSnapshot, DataInUse
+from service.storage import key_file, signing_key, webhook_file
+from service.storage.backups.backup import InvalidFolder, back_up, restore
+from service.storage.backups.backup_files import source
+from service.storage.backups.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
+from service.storage.events import StreamId
+from service.storage.files import DataLock
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.snapshots import live_versions, snapshot
+from tests.service.planted import entries
+
+USERS, ITEMS = ["u0", "u1"], ["i0", "i1", "i2"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two segments and a live model."""
+    data = tmp_path_factory.mktemp("backup") / "data"
+    log, made = RatingLog(data / "ratings"), entries()
+    for part in (made[:10], made[10:]):
+        log.write(part[0].id, part[-1].id, [table_of(part)])
+    ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 2]), np.array([5.0, 1.0], np.float32), (2, 3))
+    model = gpu.fit(ratings, gpu.params_for("als", {"n_factors": 4, "n_epochs": 1}))
+    version = snapshot.write(data / "snapshots", model, USERS, ITEMS, metrics={}, watermark="1005-0").version
+    live_versions.set_version(data, "als", version)
+    key_file.make(data, "shop", "read", None)
+    webhook_file.add(data, "https://example.com/jobs", ["train.failed"])
+    (data / signing_key.KEY_FILE).write_bytes(bytes(range(32)))
+    return data
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("lock"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_a_restored_folder_is_the_one_that_was_backed_up(data: Path, tmp_path: Path, name: str) -> None:
+    done: list[int] = []
+    made = back_up(data, tmp_path / name, on_bytes=done.append)
+    assert made.position == str(entries()[-1].id)
+    restored = restore(tmp_path / name, tmp_path / "restored")
+    assert restored == made
+    assert content_of(tmp_path / "restored") == content_of(data)
+    assert sum(done) > 1000
+    RatingLog(tmp_path / "restored" / "ratings").check()
+    assert (tmp_path / "restored").stat().st_mode & 0o077 == 0
+    assert {one.name for one in tmp_path.iterdir()} == {name, "restored"}
+
+
+def test_each_flipped_bit_is_found_by_the_name_of_its_file(data: Path, tmp_path: Path) -> None:
+    back_up(data, tmp_path / "backup")
+    n_flips = 0
+    for name, content in content_of(tmp_path / "backup").items():
+        path = tmp_path / "backup" / name
+        for place in (0, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+            with pytest.raises(InvalidBackup, match=name.replace(".", r"\.")):
+                restore(tmp_path / "backup", tmp_path / "restored")
+            n_flips += 1
+        path.write_bytes(content[:-2])
+        with pytest.raises(InvalidBackup, match=name.replace(".", r"\.")):
+            restore(tmp_path / "backup", tmp_path / "restored")
+        path.unlink()
+        with pytest.raises(InvalidBackup, match=name.replace(".", r"\.")):
+            restore(tmp_path / "backup", tmp_path / "restored")
+        path.write_bytes(content)
+    assert n_flips >= 24
+    assert [one.name for one in tmp_path.iterdir()] == ["backup"]
+    restore(tmp_path / "backup", tmp_path / "restored")
+
+
+def test_flipped_bits_of_an_archive_are_found(data: Path, tmp_path: Path) -> None:
+    back_up(data, tmp_path / "b.tar")
+    whole = (tmp_path / "b.tar").read_bytes()
+    with tarfile.open(tmp_path / "b.tar") as tar:
+        places = {one.name: one.offset_data + one.size // 2 for one in tar.getmembers()}
+        heads = [one.offset for one in tar.getmembers()]
+    for name, place in places.items():
+        (tmp_path / "b.tar").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InvalidBackup, match=name.replace(".", r"\.")):
+            restore(tmp_path / "b.tar", tmp_path / "restored")
+    for head in heads:
+        (tmp_path / "b.tar").write_bytes(whole[:head] + bytes([whole[head] ^ 1]) + whole[head + 1 :])
+        with pytest.raises(InvalidBackup):
+            restore(tmp_path / "b.tar", tmp_path / "restored")
+    for n_bytes in (0, 100, 600, len(whole) // 2):
+        (tmp_path / "b.tar").write_bytes(whole[:n_bytes])
+        with pytest.raises(InvalidBackup):
+            restore(tmp_path / "b.tar", tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+
+
+def test_damaged_data_is_not_backed_up(data: Path, tmp_path: Path) -> None:
+    for pattern, error in (("ratings/*.parquet", CorruptLog), ("snapshots/*/arrays*", CorruptSnapshot)):
+        copy = Path(shutil.copytree(data, tmp_path / "copy"))
+        path = next(copy.glob(pattern))
+        content = path.read_bytes()
+        path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+        with pytest.raises(error, match=path.name):
+            back_up(copy, tmp_path / "backup")
+        shutil.rmtree(copy)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_or_with_content_is_refused(data: Path, tmp_path: Path) -> None:
+    back_up(data, tmp_path / "backup")
+    used = tmp_path / "used"
+    lock = DataLock(used)
+    with pytest.raises(DataInUse, match=f"{used} is in use by process {os.getpid()}"):
+        restore(tmp_path / "backup", used)
+    lock.release()
+    with pytest.raises(InvalidFolder, match=r"got .*used with 1 entries \(\.lock\)"):
+        restore(tmp_path / "backup", used)
+    with pytest.raises(FileExistsError, match="which exists"):
+        back_up(data, tmp_path / "backup")
+    (tmp_path / "empty").mkdir()
+    restore(tmp_path / "backup", tmp_path / "empty")
+    assert content_of(tmp_path / "empty") == content_of(data)
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_a_killed_backup_or_restore_leaves_nothing_that_can_be_seen(data: Path, tmp_path: Path, name: str) -> None:
+    out, restored = tmp_path / name, tmp_path / "restored"
+    commands = [
+        (["backup", "--data", str(data), "--out", str(out)], out, ("rename:1", "fsync:1")),
+        (["restore", str(out), "--data", str(restored)], restored, ("rename:1", "fsync:3")),
+    ]
+    for command, result, points in commands:
+        for point in points:
+            environment = os.environ | {"NEARFIELD_FAULT_AT": point}
+            done = subprocess.run([sys.executable, "-m", "service.cli", *command], env=environment, check=False)
+            assert done.returncode == -9
+            assert not result.exists()
+        assert [one for one in tmp_path.iterdir() if one.name.startswith(f".{result.name}.")]
+        assert run(command) == 0
+        assert not [one for one in tmp_path.iterdir() if one.name.startswith(f".{result.name}.")]
+    assert content_of(restored) == content_of(data)
+    with source(out) as opener, opener(MANIFEST_FILE) as file:
+        assert StreamId.parse(decoded(file.read()).position) == entries()[-1].id
+
+
+def test_what_is_no_backup_is_refused(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("nothing")
+    for path in (tmp_path, tmp_path / "text"):
+        with pytest.raises(InvalidBackup):
+            restore(path, tmp_path / "restored")
+    assert run(["restore", str(tmp_path / "none"), "--data", str(tmp_path / "restored")]) == 2
+    assert run(["restore", str(tmp_path / "text"), "--data", str(tmp_path / "restored")]) == 1
+    assert run(["backup", "--data", str(tmp_path), "--out", str(tmp_path / "b")]) == 1

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.storage.documents import Document
+from service.storage.events import ZERO, Entry, RatingEvent, Source, StreamId, TypedEvent
+from service.storage.item_changes import ItemChange
+from service.storage.log.introductions import without
+from service.storage.log.ownership import Part
+from service.storage.log.segment import SCHEMA, behind, entries_of, holds, plain, read_groups, table_of, write_groups
+
+ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
+events = st.builds(RatingEvent, ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), st.floats(0, 4e9))
+
+
+def rating(ms: int, user: str) -> Entry:
+    return Entry(StreamId(ms, 0), "rating", [RatingEvent(user, "i", 1.0, 2.0)])
+
+
+sources = st.none() | st.builds(Source, ids, st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(st.tuples(st.lists(events, min_size=1, max_size=4), sources), max_size=6))
+def test_entries_to_rows_and_back(contents: list[tuple[list[RatingEvent], Source | None]]) -> None:
+    entries = [Entry(StreamId(5, n), "rating", rows, source=source) for n, (rows, source) in enumerate(contents)]
+    assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
+
+
+def test_a_group_has_the_rows_of_one_write(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    parts = [table_of([rating(1, "u"), rating(2, "v")]), table_of([]), table_of([rating(3, "w")])]
+    with path.open("wb") as file:
+        write_groups(file, parts)
+    groups = list(read_groups(path, None))
+    assert [group.num_rows for group in groups] == [2, 1]
+    assert pa.types.is_dictionary(groups[0].column("user").type)
+    assert holds(read_groups(path, ["user"]), "w")
+    assert not holds(read_groups(path, ["user"]), "x")
+    with pytest.raises(FileNotFoundError):
+        next(read_groups(tmp_path / "none", None))
+
+
+def test_items_are_rows_with_data_beside_other_kinds() -> None:
+    entries = [
+        rating(1, "u"),
+        Entry(StreamId(2, 0), "item", items=[ItemChange("a", tags={"x": ["y"]}), ItemChange("b", op="delete")]),
+        Entry(StreamId(3, 0), "item", items=[ItemChange("a", op="patch", published=None)]),
+        Entry(StreamId(4, 0), "hide", subject="a"),
+        Entry(StreamId(5, 0), "document", document=Document("scenario", "a", "{}")),
+        Entry(StreamId(5, 1), "document", document=Document("scenario", "a")),
+    ]
+    (batch,) = table_of(entries).to_batches()
+    assert batch.column("index").to_pylist() == [0, 0, 1, 0, 0, 0, 0]
+    assert batch.column("item").to_pylist() == ["i", "a", "b", "a", "a", None, None]
+    assert entries_of(batch) == entries
+
+
+def test_a_segment_of_an_older_version_has_no_data(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    pq.write_table(table_of([rating(1, "u")]).drop(["data"]), path)
+    (batch,) = read_groups(path, None)
+    assert batch.column("data").to_pylist() == [None]
+    assert entries_of(batch) == [rating(1, "u")]
+
+
+def test_rows_can_be_left_out() -> None:
+    (batch,) = table_of([rating(1, "u"), rating(2, "v"), rating(3, "u")]).to_batches()
+    assert behind(batch, StreamId(1, 0)).column("ms").to_pylist() == [2, 3]
+    assert without(_as_read(batch), [Part("u", ZERO, StreamId(3, 0))], set()).column("ms").to_pylist() == [2, 3]
+
+
+def test_what_is_left_out_leaves_no_trace_when_written(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    with path.open("wb") as file:
+        write_groups(file, [table_of([rating(1, "somebody"), rating(2, "else")])])
+    kept = [plain(without(batch, [Part("somebody", ZERO, StreamId(9, 0))], set())) for batch in read_groups(path, None)]
+    with path.open("wb") as file:
+        write_groups(file, kept)
+    assert b"somebody" not in path.read_bytes()
+    assert not holds(read_groups(path, ["user"]), ["somebody"])
+
+
+typed = st.builds(
+    TypedEvent,
+    ids,
+    ids,
+    st.sampled_from(["view", "purchase"]),
+    st.floats(-1e6, 1e6),
+    st.floats(0, 4e9),
+    st.one_of(st.none(), ids),
+)
+
+
+@given(
+    st.lists(st.one_of(st.lists(events, min_size=1, max_size=3), st.lists(typed, min_size=1, max_size=3)), max_size=6)
+)
+def test_ratings_and_events_to_rows_and_back(contents: list[list[RatingEvent] | list[TypedEvent]]) -> None:
+    entries = [
+        Entry(StreamId(5, n), "rating", content)
+        if isinstance(content[0], RatingEvent)
+        else Entry(StreamId(5, n), "event", events=content)
+        for n, content in enumerate(contents)
+    ]
+    assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
+
+
+def test_segments_of_older_versions_are_filled_with_nulls(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    pq.write_table(
+        table_of([rating(1, "u")]).drop_columns(["data", "type", "value", "event_id"]), path, write_page_checksum=True
+    )
+    (batch,) = read_groups(path, None)
+    assert entries_of(batch) == [rating(1, "u")]
+    assert set(batch.schema.names) == set(SCHEMA.names)
+    assert next(read_groups(path, ["ms", "user"])).schema.names == ["ms", "user"]
+
+
+def test_an_event_that_introduced_an_item_stays_as_a_deletion_by_nobody() -> None:
+    event = TypedEvent("somebody", "i", "view", 2.0, 9.0, "order-7")
+    (batch,) = table_of([Entry(StreamId(1000, 0), "event", events=[event])]).to_batches()
+    (kept,) = entries_of(without(_as_read(batch), [Part("somebody", ZERO, StreamId(2000, 0))], {(1000, 0, 0)}))
+    assert kept == Entry(StreamId(1000, 0), "rating", [RatingEvent("", "i", None, 1.0)])
+
+
+def _as_read(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` with the dictionaries of one that was read."""
+    encoded = {
+        name: batch.column(name).dictionary_encode() if name in ("kind", "user", "item") else batch.column(name)
+        for name in batch.schema.names
+    }
+    return pa.RecordBatch.from_pydict(encoded)

@@ -1,0 +1,155 @@
+"""A log that was altered is refused, and the message names the file."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.engine.state.history import History
+from service.errors import CorruptLog
+from service.storage.events import Entry, StreamId
+from service.storage.log import rating_log
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment_folder import SegmentFolder
+from tests.service.logs import commit, contents
+
+Make = Callable[..., Entry]
+OLD = Path(__file__).parents[2] / "data-57eaa35" / "data" / "ratings"
+
+
+@pytest.fixture
+def filled(log: RatingLog, rating_entry: Make) -> RatingLog:
+    """Three segments of three entries."""
+    for first in (1, 4, 7):
+        commit(log, [rating_entry(ms, (f"u{ms}", "i", float(ms))) for ms in range(first, first + 3)])
+    return log
+
+
+def test_every_altered_byte_is_noticed(filled: RatingLog) -> None:
+    """The footer too, and headers of pages, which the checksums of Parquet leave out."""
+    path = filled.segments()[1].path
+    intact = path.read_bytes()
+    draw = random.Random(1)
+    for position in {*range(len(intact) - 600, len(intact)), *draw.sample(range(len(intact)), 200)}:
+        altered = bytearray(intact)
+        altered[position] ^= 1 << draw.randrange(8)
+        path.write_bytes(altered)
+        with pytest.raises(CorruptLog, match=path.name):
+            contents(RatingLog(filled.folder))
+    path.write_bytes(intact)
+    assert len(contents(RatingLog(filled.folder))) == 9
+
+
+def test_a_missing_segment_is_noticed_wherever_it_was(filled: RatingLog, tmp_path: Path) -> None:
+    for segment in filled.segments():
+        aside = segment.path.rename(tmp_path / "aside")
+        for call in (filled.check, filled.clean, lambda: contents(filled), lambda: History().load(filled)):
+            with pytest.raises(CorruptLog, match=segment.path.name):
+                call()
+        aside.rename(segment.path)
+    filled.check()
+
+
+def test_a_torn_end_is_noticed_without_reading(filled: RatingLog) -> None:
+    path = filled.segments()[0].path
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptLog, match=path.name):
+        filled.check()
+
+
+def test_every_altered_byte_of_the_manifest_is_noticed(filled: RatingLog) -> None:
+    path = filled.folder / "manifest.json"
+    intact, unnoticed = path.read_bytes(), []
+    for position in range(len(intact)):
+        altered = bytearray(intact)
+        altered[position] ^= 4
+        path.write_bytes(altered)
+        try:
+            filled.check()
+            contents(RatingLog(filled.folder))
+        except CorruptLog as error:
+            assert str(filled.folder) in str(error)
+        else:
+            unnoticed.append(position)
+    assert [intact[position : position + 1] for position in unnoticed if intact[position] not in b" \n"] == []
+
+
+def test_merging_compares_and_names(log: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rating_log, "MERGE_AT", 3)
+    for ms in range(1, 4):
+        commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0))])
+    path = log.segments()[1].path
+    intact = path.read_bytes()
+    path.write_bytes(intact[:-10] + bytes([intact[-10] ^ 1]) + intact[-9:])
+    with pytest.raises(CorruptLog, match=path.name):
+        RatingLog(log.folder).compact()
+    path.write_bytes(intact)
+    assert log.compact() == 2
+    log.check()
+    assert [entry.id.ms for entry in contents(RatingLog(log.folder))] == [1, 2, 3]
+
+
+def test_rewriting_changes_what_the_manifest_says(filled: RatingLog) -> None:
+    reader = RatingLog(filled.folder)
+    assert len(contents(reader)) == 9  # another process, which has compared the old files
+    assert filled.rewrite_without("u5", StreamId(9, 0)) == 1
+    assert [entry.id.ms for entry in contents(reader)] == [1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_kill_between_rewriting_and_listing_is_no_damage(filled: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either content counts until the next archiver has looked which it is."""
+    manifest = filled._files._manifest
+    store = manifest.store
+    for n_allowed, user in ((0, "u1"), (1, "u2")):
+        left = [None] * n_allowed
+
+        def killed(sums: dict, left: list = left) -> None:
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            store(sums)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manifest, "store", killed)
+            with pytest.raises(KeyboardInterrupt):
+                filled.rewrite_without(user, StreamId(9, 0))
+        assert len(contents(RatingLog(filled.folder))) in (8, 9)
+    RatingLog(filled.folder).clean()
+    assert {len(sums) for sums in manifest.read().values()} == {1}
+    assert len(contents(RatingLog(filled.folder))) == 8
+
+
+def test_a_log_without_a_manifest_is_read_and_gets_one(tmp_path: Path) -> None:
+    log = RatingLog(Path(shutil.copytree(OLD, tmp_path / "ratings")))
+    before = contents(log)
+    assert len(before) > 5
+    assert not (log.folder / "manifest.json").exists()
+    log.clean()
+    assert SegmentFolder(log.folder)._manifest.read().keys() == {segment.path.name for segment in log.segments()}
+    assert contents(log) == before
+    path = log.segments()[0].path
+    path.unlink()
+    with pytest.raises(CorruptLog, match=path.name):
+        contents(log)
+
+
+def test_a_segment_of_another_place_is_not_listed(filled: RatingLog) -> None:
+    """Such as one whose name was altered: what it holds is not what it says."""
+    (filled.folder / "manifest.json").unlink()
+    segment = filled.segments()[2]
+    segment.path.rename(filled.folder / segment.path.name.replace("_9.0", "_8.0"))
+    with pytest.raises(CorruptLog, match="expected rows from 7-0 to 8-0"):
+        filled.clean()
+
+
+def test_what_can_be_read_for_ever_is_refused(filled: RatingLog) -> None:
+    path = filled.segments()[2].path
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    for call in (filled.check, lambda: contents(RatingLog(filled.folder))):
+        with pytest.raises(CorruptLog, match=path.name):
+            call()

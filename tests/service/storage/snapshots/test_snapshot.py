@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from gpu.calibration import Calibration, before_calibration
+from gpu.model import Model
+from gpu.params import params_for
+from gpu.ranking.deduction import Deduction
+from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
+from service.storage.snapshots import snapshot, snapshot_files, version_names
+from service.storage.snapshots.manifest import StoredCalibration
+
+USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
+
+
+def a_model(algorithm: str = "culsh") -> Model:
+    params = params_for(algorithm, {"n_factors": 3} | ({} if algorithm == "sgd" else {"n_neighbors": 2}))
+    model = Model.zeros(params, 3.5, (1.0, 5.0), len(USERS), len(ITEMS), n_bits=64)
+    generator = np.random.default_rng(0)
+    model.user_factors[:] = generator.normal(size=model.user_factors.shape)
+    model.mark_trained(np.array([4, 0]), np.array([0, 3, 1]))
+    model.projections[:] = generator.integers(-9, 9, model.projections.shape)
+    return model
+
+
+def written(folder: Path, version: str | None = None) -> str:
+    return snapshot.write(
+        folder, a_model(), USERS, ITEMS, metrics={"rmse": 0.9}, watermark="5-1", version=version
+    ).version
+
+
+def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_files, "PART_BYTES", 24)
+    monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
+    loaded = snapshot.load(tmp_path, written(tmp_path))
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == (USERS, ITEMS)
+    for name, array in a_model().arrays.items():
+        np.testing.assert_array_equal(loaded.model.arrays[name], array)
+
+
+def test_a_model_of_which_every_user_was_forgotten_is_loaded(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    for user in USERS:
+        version = snapshot.rewrite_without(tmp_path, version, user).version
+    loaded = snapshot.load(tmp_path, version)
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == ([], ITEMS)
+    assert loaded.model.user_factors.shape == (0, a_model().user_factors.shape[1])
+    np.testing.assert_array_equal(loaded.model.item_factors, a_model().item_factors)
+
+
+def test_what_is_written_is_loaded(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    loaded = snapshot.load(tmp_path, version)
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == (USERS, ITEMS)
+    assert loaded.manifest.watermark == "5-1"
+    assert loaded.manifest.metrics == {"rmse": 0.9}
+    model = a_model()
+    assert loaded.model.params == model.params
+    assert (loaded.model.mean, loaded.model.scale) == (3.5, (1.0, 5.0))
+    for name, array in model.arrays.items():
+        np.testing.assert_array_equal(loaded.model.arrays[name], array)
+    assert [path.name for path in tmp_path.iterdir()] == [version]
+
+
+OF_PREFERENCES = Calibration(
+    values="ratings", middle=3.0, scale=(1.0, 5.0), typical=0.1 + 0.2, alpha=4.7, density=0.045
+)
+OF_COUNTS = Calibration(is_damped=True, scale=(1.0, math.inf), regularization=0.1)
+OF_RATINGS = Calibration(unit=0.9, origin=0.25, values="ratings", scale=(0.0, math.inf), prior=4.0)
+
+
+@pytest.mark.parametrize("calibration", [OF_PREFERENCES, OF_COUNTS, OF_RATINGS, Calibration()])
+def test_a_calibration_survives_a_copy_without_a_user(tmp_path: Path, calibration: Calibration) -> None:
+    model = a_model()
+    model.calibration = calibration
+    given = {"n_factors": 3}
+    first = snapshot.write(tmp_path, model, USERS, ITEMS, metrics={}, watermark="5-1", n_ratings=7, given=given).version
+    for version in (first, snapshot.rewrite_without(tmp_path, first, "ann").version):
+        loaded = snapshot.load(tmp_path, version)
+        assert loaded.model.calibration == calibration
+        assert (loaded.manifest.n_ratings, loaded.manifest.given) == (7, given)
+        rows = np.arange(loaded.model.n_users)
+        assert loaded.model.mapped(rows, np.arange(3), len(rows), 3).calibration == calibration
+
+
+def stated(folder: Path, version: str, **fields: object) -> None:
+    """Put `fields` into the manifest of `version`; None removes one."""
+    path = folder / version / "manifest.json"
+    known = msgspec.json.decode(path.read_bytes()) | fields
+    content = msgspec.json.encode({name: value for name, value in known.items() if value is not None})
+    path.write_bytes(content)
+    path.with_name("manifest.sha256").write_text(hashlib.sha256(content).hexdigest())
+
+
+def test_a_snapshot_of_format_1_counts_values_as_they_are(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    parameters = {"n_factors": 3, "alpha": 2.5, "regularization": 0.015}
+    old = dict.fromkeys(("calibration", "given", "n_ratings")) | {"format": 1, "parameters": parameters}
+    stated(tmp_path, version, **old, algorithm="als-implicit")
+    manifest = snapshot.read_manifest(tmp_path, version)
+    assert (
+        manifest.calibration.restored()
+        == before_calibration(parameters)
+        == Calibration(alpha=2.5, regularization=0.015)
+    )
+    assert manifest.given == {"n_factors": 3, "alpha": 2.5}  # its λ was the default
+    assert manifest.n_ratings is None
+
+
+def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    stated(tmp_path, version, format=4, calibration="something else")
+    message = f"snapshot {version} was written by a newer version .format 4.; this one reads up to 3: upgrade"
+    for read in (snapshot.read_manifest, snapshot.verify, snapshot.load):
+        with pytest.raises(NewerSnapshot, match=message):
+            read(tmp_path, version)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_older_formats_are_read_with_the_names_of_today(tmp_path: Path, number: int) -> None:
+    """They spell `neighbours`: an array, and a parameter."""
+    model = a_model()
+    version = snapshot.write(
+        tmp_path, model, USERS, ITEMS, metrics={}, watermark="5-1", given={"n_neighbors": 2}
+    ).version
+    path = tmp_path / version / "arrays.safetensors"
+    save_file({name.replace("neighbors", "neighbours"): array for name, array in model.arrays.items()}, path)
+    manifest = snapshot.read_manifest(tmp_path, version)
+    old: dict[str, object] = {"n_neighbours": 2}
+    stated(
+        tmp_path,
+        version,
+        format=number,
+        files=manifest.files | {path.name: hashlib.sha256(path.read_bytes()).hexdigest()},
+        parameters={name: value for name, value in manifest.parameters.items() if name != "n_neighbors"} | old,
+        given=old,
+    )
+    loaded = snapshot.load(tmp_path, version)
+    assert loaded.model.params == model.params
+    assert loaded.manifest.given["n_neighbors"] == 2
+    np.testing.assert_array_equal(loaded.model.neighbors, model.neighbors)
+
+
+def test_what_has_no_bound_is_null() -> None:
+    stored = msgspec.json.decode(msgspec.json.encode(StoredCalibration.of(OF_COUNTS)))
+    assert (stored["middle"], stored["scale"]) == (None, [1.0, None])
+
+
+def test_a_calibration_from_before_half_lives_of_gradient_descent_weighs_by_1() -> None:
+    stored = msgspec.to_builtins(StoredCalibration.of(OF_COUNTS))
+    del stored["usual_weight"]
+    assert msgspec.convert(stored, StoredCalibration).restored() == OF_COUNTS
+
+
+def test_a_snapshot_from_before_items_were_counted_has_no_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = dict.copy(a_model().arrays)
+    del arrays["item_counts"]
+    monkeypatch.setattr(Model, "arrays", arrays)
+    version = written(tmp_path)
+    monkeypatch.undo()
+    old = dict.fromkeys(("calibration", "given", "n_ratings")) | {"format": 1}
+    stated(tmp_path, version, **old)
+    loaded = snapshot.load(tmp_path, version).model
+    assert loaded.item_counts.tolist() == [0, 0, 0]
+    items = np.arange(len(ITEMS))
+    np.testing.assert_array_equal(Deduction.of(loaded).biases(loaded, items), loaded.item_bias)
+
+
+def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "arrays", a_model().arrays
+    save_file({"item_bias": arrays["item_bias"]}, path)
+    assert "item_counts" in snapshot_files.read_arrays(path, format_=1)
+    assert "item_counts" not in snapshot_files.read_arrays(path, format_=3)
+
+
+def test_item_weights_are_stored_where_there_are_any(tmp_path: Path) -> None:
+    path = tmp_path / "arrays"
+    model = a_model()
+    snapshot_files.write_arrays(path, model)
+    with safe_open(path, framework="numpy") as file:
+        assert not {"item_slots", "item_weights"} & set(file.keys())
+    weights, slots = np.arange(4, dtype=np.float32).reshape(2, 2), np.array([1, -1, 0], dtype=np.int32)
+    arrays = {**model.arrays, "item_weights": weights, "item_slots": slots}
+    snapshot_files.write_arrays(path, Model(model.params, 0.0, (0.0, 1.0), arrays))
+    loaded = snapshot_files.read_arrays(path, format_=3)
+    np.testing.assert_array_equal(loaded["item_weights"], weights)
+    np.testing.assert_array_equal(loaded["item_slots"], slots)
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "items.parquet", "manifest.json"])
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+def test_a_damaged_file_is_refused_and_named(tmp_path: Path, name: str, damage: str) -> None:
+    version = written(tmp_path)
+    path = tmp_path / version / name
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(content[:-7])
+    elif damage == "altered":
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    with pytest.raises(CorruptSnapshot, match=name):
+        snapshot.load(tmp_path, version)
+
+
+@pytest.mark.parametrize("version", ["culsh-20200101T000000-beef", "../etc", "", "."])
+def test_an_unknown_version_is_said_to_be_unknown(tmp_path: Path, version: str) -> None:
+    with pytest.raises(UnknownVersion):
+        snapshot.load(tmp_path, version)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "_write_manifest", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        written(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_live_and_the_two_newest_others_are_kept(tmp_path: Path) -> None:
+    names = [f"culsh-2020010{day}T000000-000{day}" for day in range(1, 6)]
+    for version in names:
+        written(tmp_path, version)
+    written(tmp_path, "culsh-implicit-20190101T000000-0001")
+    assert snapshot.prune(tmp_path, "culsh", live=names[0]) == [names[2], names[1]]
+    assert snapshot.versions(tmp_path, "culsh") == [names[4], names[3], names[0]]
+    assert snapshot.versions(tmp_path, "culsh-implicit") == ["culsh-implicit-20190101T000000-0001"]
+
+
+def test_what_killed_writers_left_is_cleaned_however_young_it_is(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    for name in (".culsh-20200101T000000-0001.77.tmp", ".culsh-20200101T000000-0001.gone"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".lock").touch()
+    snapshot.clean(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {version, ".lock"}
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "manifest.json", "manifest.sha256"])
+@pytest.mark.parametrize("device", ["a pipe", "/dev/zero"])
+def test_what_can_be_read_for_ever_is_refused_and_named(tmp_path: Path, name: str, device: str) -> None:
+    version = written(tmp_path)
+    path = tmp_path / version / name
+    path.unlink()
+    if device == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(device)
+    with pytest.raises(CorruptSnapshot, match=f"{name}: expected a regular file"):
+        snapshot.verify(tmp_path, version)
+
+
+def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    copy = snapshot.rewrite_without(tmp_path, version, "ann")
+    loaded, before = snapshot.load(tmp_path, copy.version), a_model()
+    assert list(loaded.user_ids) == ["b/ö"]
+    assert copy.version == f"{version}.1"
+    assert (version_names.shown(copy.version), version_names.revision_of(copy.version)) == (version, 1)
+    assert version_names.time_of(copy.version) == version_names.time_of(version)
+    assert version_names.name_of(copy.version) == version_names.name_of(version)
+    np.testing.assert_array_equal(loaded.model.user_factors, before.user_factors[1:])
+    np.testing.assert_array_equal(loaded.model.projections, before.projections)
+    assert not snapshot.holds_user(tmp_path, copy.version, "ann")
+    assert snapshot.holds_user(tmp_path, version, "ann")
+
+
+def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    found = [snapshot.rewrite_without(tmp_path, version, user).version for user in ("ann", "b/ö")]
+    found.append(snapshot.rewrite_without(tmp_path, found[0], "b/ö").version)
+    assert found == [f"{version}.1", f"{version}.2", f"{version}.3"]
+    assert snapshot.latest_revision(tmp_path, version) == snapshot.latest_revision(tmp_path, found[0]) == found[-1]
+    for unknown in ("culsh-19700101T000102-beef", "../x", ""):
+        with pytest.raises(UnknownVersion):
+            snapshot.latest_revision(tmp_path, unknown)
+
+
+def test_the_time_and_name_of_a_version() -> None:
+    assert version_names.time_of("culsh-implicit-19700101T000102-beef") == 62
+    assert version_names.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"
+
+
+def test_ids_are_strings_as_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
+    names = ["a", "b/ö", "c", "", "e"]
+    snapshot_files.write_ids(tmp_path / "ids", names)
+    ids = snapshot_files.read_ids(tmp_path / "ids")
+    assert (len(ids), ids[1], ids[-1], list(ids)) == (5, "b/ö", "e", names)
+    assert ids[1:3] == ["b/ö", "c"] and ids[4:9] == ["e"] and ids[5:] == []
+    assert "c" in ids and "d" not in ids
+    with pytest.raises(IndexError):
+        ids[5]
+    snapshot_files.write_ids(tmp_path / "again", ids)
+    assert list(snapshot_files.read_ids(tmp_path / "again")) == names
+
+
+def test_a_snapshot_is_verified_without_being_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = written(tmp_path)
+    manifest = snapshot.load(tmp_path, version).manifest
+    monkeypatch.setattr(snapshot_files, "read_arrays", None)
+    assert snapshot.verify(tmp_path, version) == manifest
+    users = tmp_path / version / snapshot.USERS_FILE
+    users.write_bytes(users.read_bytes()[:-1])
+    with pytest.raises(CorruptSnapshot, match=snapshot.USERS_FILE):
+        snapshot.verify(tmp_path, version)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.errors import ServerFailed
+from service.storage.streams.redis_server import RedisServer, find_binary, runtime_folder
+from tests.service.waiting import eventually
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def connected(server: RedisServer) -> redis.Redis:
+    return redis.Redis.from_url(server.url, decode_responses=True)
+
+
+def test_it_is_durable_private_and_never_evicts(server: RedisServer) -> None:
+    with connected(server) as client:
+        policy = {**client.config_get("append*"), **client.config_get("maxmemory-policy"), **client.config_get("port")}
+    assert (policy["appendonly"], policy["appendfsync"]) == ("yes", "always")
+    assert (policy["maxmemory-policy"], policy["port"]) == ("noeviction", "0")
+    assert server.socket.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_killed_it_comes_back_with_everything_acknowledged(server: RedisServer) -> None:
+    first = server.pid
+    with connected(server) as client:
+        ids = [client.xadd("s", {"n": str(n)}) for n in range(200)]
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: server.is_alive and server.pid != first)
+        assert [found for found, _ in client.xrange("s")] == ids
+
+
+def test_stopping_ends_the_process_and_keeps_the_data(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    server.start()
+    pid = server.pid
+    with connected(server) as client:
+        client.set("kept", "1")
+    server.stop()
+    assert not is_running(pid)
+    assert not server.socket.parent.exists()
+    again = RedisServer(tmp_path)
+    again.start()
+    with connected(again) as client:
+        assert client.get("kept") == "1"
+    again.stop()
+
+
+def test_a_survivor_is_adopted_and_one_with_another_policy_replaced(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys; from service.storage.streams.redis_server import RedisServer\n"
+        "server = RedisServer(pathlib.Path(sys.argv[1])); server.start(); print(server.pid, flush=True); os._exit(9)"
+    )
+    started = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, check=False, text=True, timeout=60
+    )
+    pid = int(started.stdout.split()[-1])
+    assert is_running(pid)
+    adopting = RedisServer(tmp_path)
+    adopting.start()
+    assert adopting.pid == pid
+    adopting._stopping.set()
+    adopting._watcher.join()
+    weaker = RedisServer(tmp_path, "everysec")
+    weaker.start()
+    assert weaker.pid != pid
+    eventually(lambda: not is_running(pid))
+    weaker.stop()
+
+
+def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
+    second = RedisServer(server.folder.parent)
+    server._stopping.set()
+    server._watcher.join()
+    second.start()
+    first = second.pid
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: second.is_alive and second.pid != first)
+    second.stop()
+
+
+def test_another_server_on_the_socket_is_refused(server: RedisServer, tmp_path: Path) -> None:
+    other = RedisServer(tmp_path / "other")
+    other.socket = server.socket
+    with pytest.raises(ServerFailed, match="expected folder"):
+        other.start()
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path, "sometimes")  # type: ignore[arg-type]
+    with pytest.raises(ServerFailed, match="sometimes"):
+        server.start()
+
+
+def test_a_file_that_cannot_be_read_is_named_without_the_story_before(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    server.start()
+    with connected(server) as client:
+        client.set("kept", "1")
+    server.stop()
+    (appended,) = (tmp_path / "redis" / "appendonlydir").glob("*.incr.aof")
+    appended.write_bytes(b"nonsense" * 20 + appended.read_bytes())
+    with pytest.raises(ServerFailed, match=rf"Bad file format .*{appended.name}.*more in .*server\.log") as caught:
+        RedisServer(tmp_path).start()
+    assert "Redis server ended at start: " in str(caught.value)
+    assert "bye" not in str(caught.value)
+
+
+def test_the_binary_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = tmp_path / "redis-server"
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_binary() == binary
+    preferred = tmp_path / "valkey-server"
+    binary.rename(preferred)
+    assert find_binary() == preferred
+
+
+def test_a_runtime_folder_open_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.storage.streams.redis_server.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("service.storage.streams.redis_server.os.access", lambda *_: False)
+    folder = runtime_folder(tmp_path / "data")
+    assert len(os.fsencode(folder)) - len(os.fsencode(tmp_path)) < 50
+    folder.chmod(0o755)
+    with pytest.raises(ServerFailed, match="0700"):
+        runtime_folder(tmp_path / "data")

@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from service.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream import REPACKED, Stream
+from tests.service.keys import COMMIT, RATINGS, REJECTED, TRIMMED
+from tests.service.logs import append, commit
+from tests.service.waiting import eventually
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+FIELDS = encode_ratings([RatingEvent("u", "i", 4.0, 1.0)])
+
+
+@pytest.fixture
+def run(stream: Stream) -> Run:
+    """Run a coroutine that appends."""
+
+    async def closing(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await coroutine
+        finally:
+            await stream.aclose()
+
+    return lambda coroutine: asyncio.run(closing(coroutine))
+
+
+async def append_many(stream: Stream, n: int) -> list[StreamId]:
+    return list(await asyncio.gather(*(stream.append(FIELDS) for _ in range(n))))
+
+
+def test_appended_entries_are_read_in_order(stream: Stream, run: Run) -> None:
+    ids = run(append_many(stream, 300))
+    found = stream.read(ZERO, count=1000).entries
+    assert [stream_id for stream_id, _ in found] == sorted(ids)
+    assert found[0][1] == FIELDS
+    assert stream.read(found[10][0], count=5).entries == found[11:16]
+    assert stream.last_id() == stream.newest() == max(ids)
+
+
+def test_reading_waits_for_the_first_entry(stream: Stream) -> None:
+    assert stream.read(ZERO, block_ms=20).entries == []
+
+
+def test_a_pause_notices_a_server_that_goes(stream: Stream, client: redis.Redis) -> None:
+    stream.pause(0.01)
+
+    def pause() -> None:
+        with pytest.raises(StreamUnavailable):
+            stream.pause(4.0)
+
+    waiting = threading.Thread(target=pause)
+    waiting.start()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 1)
+    client.client_kill_filter(_type="normal", skipme=True)
+    waiting.join()
+
+
+def test_an_empty_server_has_nothing(stream: Stream) -> None:
+    assert (stream.last_id(), stream.newest(), stream.trimmed_id(), stream.requested_commit()) == (ZERO,) * 4
+
+
+def test_trimming_is_announced_first_and_never_goes_back(stream: Stream, client: redis.Redis, run: Run) -> None:
+    ids = run(append_many(stream, 5))
+    stream.trim(ids[2])
+    stream.trim(ids[0])
+    assert stream.trimmed_id() == ids[2]
+    assert [stream_id for stream_id, _ in stream.read(ZERO).entries] == ids[3:]
+    assert client.get(TRIMMED) == str(ids[2])
+    stream.trim(ids[-1])
+    assert stream.newest() == ZERO
+    assert stream.last_id() == ids[-1]
+
+
+def test_rejecting_twice_leaves_one(stream: Stream, client: redis.Redis) -> None:
+    for _ in range(2):
+        stream.reject(StreamId(5, 1), {b"v": b"9"}, "because")
+    assert stream.rejected() == [(StreamId(5, 1), {b"v": b"9", b"reason": b"because"})]
+    stream.clear_rejected()
+    assert client.xlen(REJECTED) == 0
+
+
+def test_commit_requests(stream: Stream) -> None:
+    stream.request_commit(StreamId(7, 8))
+    assert stream.requested_commit() == StreamId(7, 8)
+
+
+def test_rewriting_the_file_removes_trimmed_entries(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis, run: Run
+) -> None:
+    secret = RatingEvent("somebody-to-forget", "i", 4.0, 1.0)
+    stream_id = run(stream.append(encode_ratings([secret])))
+    stream.trim(stream_id)
+    stream.rewrite_aof(redis_server.folder)
+    held = subprocess.run(["grep", "-rl", "somebody-to-forget", redis_server.folder], capture_output=True, check=False)
+    assert held.stdout == b""
+
+
+@pytest.mark.parametrize("n_later", [1, 150, 2 * REPACKED])
+def test_no_byte_of_trimmed_entries_stays_among_later_ones(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis, n_later: int
+) -> None:
+    client.config_set("rdbcompression", "no")  # so that grep can see it
+    for n in range(5):
+        last = client.xadd(RATINGS, {"v": "1", "ratings": f"somebody-to-forget-{n}"})
+    later = [client.xadd(RATINGS, {"v": "1", "ratings": "later"}) for _ in range(n_later)]
+    position = client.xinfo_stream(RATINGS)["last-generated-id"]
+    assert isinstance(last, str)
+    stream.trim(StreamId.parse(last))
+    if further := stream.repack():
+        stream.trim(further)
+    stream.rewrite_aof(redis_server.folder)
+    held = subprocess.run(["grep", "-rl", "somebody-to-forget", redis_server.folder], capture_output=True, check=False)
+    assert held.stdout == b""
+    kept = [stream_id for stream_id, _ in client.xrange(RATINGS) or ()]
+    assert kept == later[-len(kept) :]
+    assert len(kept) == (n_later if n_later <= REPACKED else n_later - REPACKED - 1)
+    assert client.xinfo_stream(RATINGS)["last-generated-id"] == position
+
+
+def test_what_killed_rewrites_left_goes_with_the_next_one(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis
+) -> None:
+    folder = redis_server.folder
+    left = [
+        folder / "temp-rewriteaof-77.aof",
+        folder / "temp-rewriteaof-bg-77.aof",
+        folder / "appendonlydir" / "appendonly.aof.900.incr.aof",
+    ]
+    for path in left:
+        path.write_text("somebody-to-forget")
+    client.xadd(RATINGS, {"v": "noop"})
+    stream.rewrite_aof(folder)
+    assert [path for path in left if path.exists()] == []
+    assert client.xlen(RATINGS) == 1
+    used = {line.split()[1] for line in (folder / "appendonlydir/appendonly.aof.manifest").read_text().splitlines()}
+    assert {path.name for path in (folder / "appendonlydir").iterdir()} == used | {"appendonly.aof.manifest"}
+
+
+def test_a_rewrite_that_fails_is_not_taken_for_done(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis
+) -> None:
+    client.set("key", "value")
+    client.config_set("rdb-key-save-delay", 1_000_000)  # µs: long enough to be killed meanwhile
+    server = psutil.Process(redis_server.pid)
+    with ThreadPoolExecutor(1) as pool:
+        rewriting = pool.submit(stream.rewrite_aof, redis_server.folder)
+        eventually(server.children)[0].kill()
+        with pytest.raises(StreamUnavailable, match="could not rewrite"):
+            rewriting.result()
+    client.config_set("rdb-key-save-delay", 0)
+    stream.rewrite_aof(redis_server.folder)
+
+
+@pytest.mark.parametrize("value", ["tomorrow", "9223372036854775808-0", "-1-0", ""])
+def test_a_trimmed_position_that_is_none_is_refused_by_the_name_of_its_key(
+    stream: Stream, client: redis.Redis, value: str
+) -> None:
+    client.set(TRIMMED, value)
+    for call in (lambda: stream.read(ZERO), stream.trimmed_id, lambda: stream.trim(StreamId(1, 0))):
+        with pytest.raises(InvalidKey, match=f"Redis key {TRIMMED}: expected <ms>-<seq>, got '{value}'"):
+            call()
+
+
+def test_an_id_that_no_clock_gives_is_refused_by_the_name_of_its_key(stream: Stream, client: redis.Redis) -> None:
+    client.xadd(RATINGS, {"v": "1", "ratings": "[]"}, id="9223372036854775808-0")
+    for call in (lambda: stream.read(ZERO), stream.last_id, stream.newest, stream.verify):
+        with pytest.raises(InvalidKey, match=f"Redis key {RATINGS}: expected parts below 2"):
+            call()
+
+
+def test_a_wish_to_commit_that_is_none_is_dropped(stream: Stream, client: redis.Redis) -> None:
+    client.set(COMMIT, "tomorrow")
+    assert stream.requested_commit() == ZERO
+    assert client.get(COMMIT) is None
+
+
+# --- a flushed or replaced server
+
+
+def test_ids_go_on_above_the_log_after_a_flush(
+    stream: Stream, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry], run: Run
+) -> None:
+    future = 4_000_000_000_000  # as if the clock of the new server went back
+    commit(log, [rating_entry(future, ("u", "i", 1.0))])
+    stream_id = run(stream.append(FIELDS))
+    assert stream_id > StreamId(future, 0)
+    kept = client.xrange(RATINGS)
+    assert kept is not None
+    assert kept[0] == (f"{future}-0", {"v": "noop"})
+    stream.verify()
+    assert client.xlen(RATINGS) == 2
+
+
+def test_entries_below_the_log_need_an_operator(
+    stream: Stream, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry], run: Run
+) -> None:
+    client.xadd(RATINGS, {"v": "1", "forget": "x"}, id="1000-0")
+    commit(log, [rating_entry(2000, ("u", "i", 1.0))])
+    for _ in range(2):
+        with pytest.raises(StreamReplaced, match="2000-0"):
+            run(stream.append(FIELDS))
+    assert client.xlen(RATINGS) == 1
+    client.delete(RATINGS)  # what the message advises
+    assert run(stream.append(FIELDS)) > StreamId(2000, 0)
+
+
+def test_an_older_copy_of_the_stream_goes_on_above_the_log(
+    stream: Stream,
+    log: RatingLog,
+    client: redis.Redis,
+    rating_entry: Callable[..., Entry],
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [StreamId(1000, 0), StreamId(1001, 0), StreamId(2000, 0)]
+    commit(log, [rating_entry(stream_id.ms, ("u", "i", 1.0)) for stream_id in ids])
+    monkeypatch.setattr(stream, "_known", lambda first, last: {known for known in ids if first <= known <= last})
+    for stream_id in ids[:2]:
+        append(client, FIELDS, str(stream_id))
+    client.xadd(RATINGS, {"v": "noop"}, id="1002-0")
+    append(client, FIELDS, "1003-0")
+    with pytest.raises(StreamReplaced, match="4 entries up to 1003-0"):
+        stream.verify()
+    client.xdel(RATINGS, "1003-0")
+    assert run(stream.append(FIELDS)) > ids[-1]
+    assert next(stream_id for stream_id, _ in stream.read(StreamId(1002, 0)).entries) == ids[-1]
+
+
+# --- durability
+
+
+@pytest.fixture
+def policy(client: redis.Redis) -> Callable[[str, str], object]:
+    return client.config_set
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "usual"),
+    [("appendonly", "no", "yes"), ("appendfsync", "no", "always"), ("appendfsync", "everysec", "always")],
+)
+def test_volatile_servers_are_refused(
+    stream: Stream,
+    redis_server: RedisServer,
+    policy: Callable[[str, str], None],
+    name: str,
+    value: str,
+    usual: str,
+    run: Run,
+) -> None:
+    policy(name, value)
+    try:
+        with pytest.raises(VolatileServer, match=name):
+            run(stream.append(FIELDS))
+    finally:
+        policy(name, usual)
+        stream.rewrite_aof(redis_server.folder)  # once switched on, it is durable from the end of its first rewrite on
+
+
+def test_a_weaker_policy_can_be_accepted(redis_url: str, policy: Callable[[str, str], None]) -> None:
+    policy("appendfsync", "everysec")
+    try:
+        Stream(redis_url, appendfsync="everysec").verify()
+    finally:
+        policy("appendfsync", "always")
+
+
+def test_a_server_that_may_evict_is_refused(stream: Stream, client: redis.Redis) -> None:
+    client.config_set("maxmemory", "1gb")
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(VolatileServer, match="noeviction"):
+            stream.verify()
+    finally:
+        client.config_set("maxmemory", "0")
+        client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_forbidden_config_is_only_warned_about(
+    redis_server: RedisServer, client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.acl_setuser("narrow", enabled=True, passwords=["+secret"], commands=["+@all", "-config"], keys=["*"])
+    try:
+        stream = Stream(f"unix://narrow:secret@{redis_server.socket}")
+        stream.verify()
+        assert "cannot be checked" in capsys.readouterr().out
+        stream.close()
+    finally:
+        client.acl_deluser("narrow")
+
+
+# --- Redis gone
+
+
+def test_a_killed_server_means_unavailable_and_then_goes_on(
+    redis_server: RedisServer, stream: Stream, run: Run
+) -> None:
+    async def scenario() -> None:
+        before = await stream.append(FIELDS)
+        pid = redis_server.pid
+        waiting = [asyncio.create_task(stream.append(FIELDS)) for _ in range(50)]
+        await asyncio.sleep(0)
+        os.kill(pid, signal.SIGKILL)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(result, StreamId | StreamUnavailable) for result in results)
+        with pytest.raises(StreamUnavailable):
+            stream.read(ZERO)
+        for _ in range(500):
+            try:
+                after = await stream.append(FIELDS)
+                break
+            except StreamUnavailable:
+                await asyncio.sleep(0.02)
+        found = [stream_id for stream_id, _ in stream.read(ZERO).entries]
+        acknowledged = [result for result in results if isinstance(result, StreamId)]
+        assert {before, after, *acknowledged} <= set(found)
+        assert len(found) <= 52  # nothing was sent twice
+
+    run(scenario())
+
+
+def test_an_unreachable_server_is_unavailable() -> None:
+    stream = Stream("redis://127.0.0.1:1")
+    with pytest.raises(StreamUnavailable):
+        asyncio.run(stream.append(FIELDS))
+    with pytest.raises(StreamUnavailable):
+        stream.last_id()
+
+
+def test_a_cancelled_request_does_not_disturb_the_others(stream: Stream, run: Run) -> None:
+    async def scenario() -> tuple[list[StreamId], int]:
+        await stream.append(FIELDS)
+        first = asyncio.create_task(stream.append(FIELDS))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await append_many(stream, 3), len(stream.read(ZERO).entries)
+
+    ids, n = run(scenario())
+    assert ids == sorted(set(ids))
+    assert n == 5

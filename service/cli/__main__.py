@@ -1,6 +1,7 @@
-"""The command line: `nearfield serve | worker | cluster | bridge | import | export | train | tune | evaluate | topics`.
+"""The command line `nearfield`: to run a service, fill it, and train models on files.
 
-Each command imports its modules when it runs, so that `nearfield --help` and `serve` start fast.
+`service.cli.data_commands` adds the commands on the data of a service. Each command imports its modules when it runs,
+so that `nearfield --help` and `serve` start fast.
 """
 
 # ruff: noqa: PLC0415 (see above)
@@ -175,7 +176,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
-    ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease and esgd.", min=1)] = 1,
+    ranks: Annotated[int, typer.Option(help="Processes that train together; ease takes one.", min=1)] = 1,
     cluster: Scheduler = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,

@@ -41,6 +41,7 @@ def target(path: Path) -> Iterator[Target]:
         raise FileExistsError(f"Invalid --out: expected a name that is free, got {path}, which exists")
     if path.suffix == TAR_SUFFIX:
         remove_temporaries(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with files.new_file(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             yield TarTarget(tar)
     else:

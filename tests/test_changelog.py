@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -45,3 +46,9 @@ def test_every_entry_is_one_line():
         for line in (line for group in groups for line in group.splitlines() if line):
             assert re.fullmatch(r"\* \S.*\.", line), f"{version}: {line}"
             assert len(line) <= LONGEST_ENTRY, f"{version}: {line}"
+
+
+def test_no_entry_stands_twice_in_a_version():
+    for version, below in releases().items():
+        beginnings = Counter(line[:50] for line in below.splitlines() if line.startswith("* "))
+        assert {line for line, n in beginnings.items() if n > 1} == set(), version

@@ -17,8 +17,9 @@ from service.telemetry.metrics import Metrics
 PROCESS = "process_"  # prefix of series that the metrics library adds to every process
 DOCS = Path(__file__).parent
 OPERATIONS = DOCS / "operations.md"
+MONITORING = DOCS / "monitoring.md"
 NOTES = DOCS / "decisions"
-GENERATED = (OPERATIONS, DOCS / "kubernetes.md", NOTES / "README.md", DOCS.parent / "mkdocs.yml")
+GENERATED = (OPERATIONS, MONITORING, DOCS / "kubernetes.md", NOTES / "README.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:

@@ -1,4 +1,4 @@
-"""What a run of faults found, for the table of docs/operations.md: printed at the end of `make faults`."""
+"""What a run of faults found, for the table of docs/faults.md: printed at the end of `make faults`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nearfield train --plan`: the example of docs/operations.md, JSON, and trainings that several GPUs cannot share."""
+"""`nearfield train --plan`: the example of docs/training.md, JSON, and trainings that several GPUs cannot share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.cli import synthetic
 from service.cli.__main__ import run
 from service.cli.plan import gpus_of, shown
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+TRAINING = Path(__file__).parents[3] / "docs" / "training.md"
 GB = 10**9
 
 
@@ -41,7 +41,7 @@ def planned(folder, monkeypatch, capsys):
 
 
 def test_the_example_of_the_documentation(folder, monkeypatch, capsys):
-    text = OPERATIONS.read_text("utf-8")
+    text = TRAINING.read_text("utf-8")
     example = re.search(r"```\n\$ nearfield (train .*--plan.*)\n((?:.*\n)*?)```\n", text)
     assert example
     monkeypatch.chdir(folder)

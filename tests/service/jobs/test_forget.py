@@ -56,7 +56,7 @@ def kept_aside(whole: Whole, server: RedisServer) -> list[Path]:
 
 
 def test_a_forgotten_user_leaves_every_place(embedded: RedisServer, tmp_path: Path) -> None:
-    """The places are those that docs/operations.md lists."""
+    """The places are those that docs/data.md lists."""
     with Whole(embedded.url, tmp_path) as whole:
         ratings = json.loads(json.dumps([[e.user, e.item, e.rating] for e in events()]).replace('"u3"', f'"{USER}"'))
         for start in range(0, len(ratings), 500):

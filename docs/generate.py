@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic_core import PydanticUndefined
 
 from deploy import alerts, chart
+from service.data_sets import SHARED
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -29,6 +30,12 @@ def settings_table() -> str:
         for name, field in Settings.model_fields.items()
     ]
     return "\n".join(["| Setting | Variable | Default | Meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def shared_settings() -> str:
+    """The names of all settings that cannot differ between data sets."""
+    *most, last = (f"`{name}`" for name in Settings.model_fields if name in SHARED)
+    return f"{', '.join(most)} and {last}."
 
 
 def metrics_table() -> str:
@@ -51,6 +58,7 @@ def navigation_of_notes() -> str:
 
 PARTS = {
     "settings": settings_table,
+    "shared settings": shared_settings,
     "metrics": metrics_table,
     "alerts": alerts.as_table,
     "values of the chart": chart.as_table,

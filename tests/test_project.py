@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import statistics
 import subprocess
@@ -190,9 +191,25 @@ def test_generated_parts_match_what_they_are_made_from():
         assert text == filled(text), f"{page.name}: run `make docs`"
 
 
+def test_the_table_of_routes_has_every_route_once():
+    """`clients/openapi.json` is what the service serves: tests/clients compares them."""
+    document = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
+    served = [(method.upper(), path) for path, methods in document["paths"].items() for method in methods]
+    table = (ROOT / "docs" / "api.md").read_text("utf-8").partition("## Routes\n")[2].partition("\n## ")[0]
+    named, waiting = [], []  # `GET`, `PUT /x` are two methods of one path
+    for method, path in re.findall(r"`([A-Z]+)(?: (/[^`]+))?`", table):
+        waiting.append(method)
+        if path:
+            named += [(one, path) for one in waiting]
+            waiting = []
+    assert sorted(named) == sorted(served)
+
+
 def test_metrics_named_in_the_documentation_exist():
     known = {family.name for family in Metrics().registry.collect()}
-    text = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("operations.md", "monitoring.md", "faults.md"))
+    text = "".join(
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("operations.md", "monitoring.md", "faults.md")
+    )
     named = set(re.findall(r"nearfield_[a-z_]+[a-z]", text))
     assert {re.sub(r"_total$", "", name) for name in named} <= known
 

@@ -101,7 +101,7 @@ ALERTS = (
         f' or {QUALITY}{{measure="rmse"}} > ignoring(measure) {QUALITY}{{measure="user_mean_rmse"}}',
         "15m",
         "warning",
-        "A live model foretells what it learns next worse than popular items, or the mean rating of the user, do.",
+        "A live model predicts what it learns next worse than popular items, or the mean rating of the user, do.",
         "Train it again, or activate an earlier version.",
     ),
     Alert(

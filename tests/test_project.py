@@ -207,9 +207,8 @@ def test_the_table_of_routes_has_every_route_once():
 
 def test_metrics_named_in_the_documentation_exist():
     known = {family.name for family in Metrics().registry.collect()}
-    text = "".join(
-        (ROOT / "docs" / name).read_text("utf-8") for name in ("operations.md", "monitoring.md", "faults.md")
-    )
+    names = ("operations.md", "monitoring.md", "faults.md", "training.md")
+    text = "".join((ROOT / "docs" / name).read_text("utf-8") for name in names)
     named = set(re.findall(r"nearfield_[a-z_]+[a-z]", text))
     assert {re.sub(r"_total$", "", name) for name in named} <= known
 

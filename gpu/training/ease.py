@@ -146,8 +146,8 @@ def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) 
     needed: int = backend.primitives("ease").bytes_needed(n_items, n_likes)
     if n_items > MAX_WEIGHTED:
         raise InvalidRatings(
-            f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked beside others, got "
-            f"{n_items:,}, whose training would need about {needed:,} bytes; use als-implicit"
+            f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked together with others,"
+            f" got {n_items:,}, whose training would need about {needed:,} bytes; use als-implicit"
         )
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
     check_room(f"Training on the {backend.name} with weights of {n_items:,} items ({size})", needed, backend)

@@ -48,7 +48,7 @@ def read(path: Path, kind: type[_Content]) -> _Content | None:
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptFile(
             f"Invalid {path}: expected it as it was written, got a torn or altered file ({error}); restore it from a"
-            " backup, or remove it and make anew what it had"
+            " backup, or remove it and make its content again"
         ) from error
     return content
 

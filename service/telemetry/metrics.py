@@ -228,7 +228,7 @@ class Metrics:
         )
         self.model_quality = Gauge(
             "nearfield_model_quality",
-            "Test, then train: how well a model foretells what it learns next, and its baseline.",
+            "Test, then train: how well a model predicts what it learns next, and its baseline.",
             ("model", "measure"),
             registry=registry,
         )

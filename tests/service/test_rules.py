@@ -96,7 +96,7 @@ def test_places_for_exploration_go_with_rules(service: Service) -> None:
     assert all(line["boost"] == 0.5 * (genre(line) == "western") for line in found[1:])
     refused = service.client.post(f"/recommend/{USER}", json={**body, "boosts": [boost] * 2})
     assert refused.status_code == 422
-    assert "Invalid explore_below: expected at most 10 beside 2 boosts, got 20" in refused.json()["detail"]
+    assert "Invalid explore_below: expected at most 10 with 2 boosts, got 20" in refused.json()["detail"]
 
 
 def test_a_scenario_holds_rules_for_every_user(service: Service) -> None:

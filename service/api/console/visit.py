@@ -19,7 +19,7 @@ from gpu.errors import InvalidInput
 from service.api import problems
 from service.api.console import pages
 from service.api.console.session import COOKIE, SESSION_S, VISITOR_COOKIE, Session, Sessions
-from service.api.schemas.schemas import ProblemDocument
+from service.api.schemas.schemas.schemas import ProblemDocument
 from service.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
 
 LOGIN = "/console/login"
@@ -116,7 +116,7 @@ def _sent_to_login(request: Request) -> Response:
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={"hx-redirect": "login"})
     if request.headers.get("accept", "").startswith("application/json"):
-        raise NotAuthorized("Invalid session: expected one of who has signed in, got none; sign in")
+        raise NotAuthorized("Invalid session: expected a session that has signed in, got none; sign in")
     return pages.to("login")
 
 

@@ -134,7 +134,7 @@ def _wrong_form(value: Mapping[str, Any]) -> str:
         if not isinstance(value.get(name, ""), str):
             return f"expected the name of a {name}, got {_shown(value[name])}"
         if value.keys() == {name}:
-            return f"expected {other} beside {name}, got {name} alone"
+            return f"expected {other} together with {name}, got {name} alone"
     return f"expected {FORMS}, got {', '.join(map(str, value))[:MAX_SHOWN] or 'nothing'}"
 
 

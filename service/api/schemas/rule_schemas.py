@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from service.api.parsers.filter_parser import SCHEMA, tree_of
-from service.api.schemas.schemas import Id, Strict
+from service.api.schemas.schemas.schemas import Id, Strict
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import text_of
 from service.engine.queries.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules
@@ -113,11 +113,11 @@ def check_rules(query: Recommend) -> Recommend:
     """
     if query.cursor is not None and (query.pins or query.max_per is not None or query.diversity):
         # They hold for the list from its beginning, which is not made again for a later page.
-        raise InvalidRequest("Invalid cursor: expected none beside pins, max_per or diversity; page by offset instead")
+        raise InvalidRequest("Invalid cursor: expected none with pins, max_per or diversity; page by offset instead")
     most_below = MAX_LEVELS >> len(query.boosts)
     if query.explore and query.boosts and query.explore_below > most_below:
         raise InvalidRequest(
-            f"Invalid explore_below: expected at most {most_below} beside {len(query.boosts)} boosts, got"
+            f"Invalid explore_below: expected at most {most_below} with {len(query.boosts)} boosts, got"
             f" {query.explore_below}; each number below is ranked for each combination of boosts"
         )
     length = query.offset + query.n

@@ -66,7 +66,7 @@ class Experiments:
         _, experiment = self._experiment(query.experiment or "")
         arms = [arm_of(experiment, user) for user in users]
         if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
-            raise InvalidRequest("Invalid model: expected none beside an experiment, whose arms name the models")
+            raise InvalidRequest("Invalid model: expected none with an experiment, whose arms name the models")
         of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
         return [of_arm[arm] for arm in arms]
 

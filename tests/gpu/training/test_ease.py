@@ -118,7 +118,7 @@ def test_too_many_items_are_refused_with_what_they_would_take(
 ) -> None:
     monkeypatch.setattr(ease, "MAX_WEIGHTED", 19)
     needed = backend.primitives("ease").bytes_needed(20, _n_likes(planted(60, 20, 10)))
-    said = f"expected at most 19 that are liked beside others, got 20, .* need about {needed:,} bytes; use als-implicit"
+    said = f"at most 19 that are liked together with others, got 20, .* need about {needed:,} bytes; use als-implicit"
     with pytest.raises(InvalidRatings, match=said):
         gpu.fit(planted(60, 20, 10), EaseParams(), backend=backend)
     gpu.fit(planted(60, 19, 10), EaseParams(), backend=backend)

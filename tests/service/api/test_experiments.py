@@ -169,7 +169,7 @@ def test_unknown_experiments_and_odd_requests_are_refused(shop: Shop) -> None:
         assert answer.json()["detail"].startswith("Invalid experiment: expected one of home")
     other = {"home-a": "home-b", "home-b": "home-a"}[shop.shown("u1")["arm"]]
     both = shop.app.get("/recommend/u1", experiment="home", model=other)
-    assert (both.status_code, "expected none beside an experiment" in both.json()["detail"]) == (422, True)
+    assert (both.status_code, "expected none with an experiment" in both.json()["detail"]) == (422, True)
     body = {"ratings": [{"item": "i1", "rating": 5}], "experiment": "home"}
     nobody = shop.app.post("/recommend", body)
     assert (nobody.status_code, "expected a user, whose id decides" in nobody.json()["detail"]) == (422, True)

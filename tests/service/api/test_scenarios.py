@@ -57,7 +57,7 @@ def test_a_scenario_is_put_replaced_listed_and_removed(app):
         ({"wait_for": "1-0"}, "Invalid body.wait_for: expected no such name"),
         ({"scenario": "other"}, "Invalid body.scenario: expected no such name"),
         ({"users": ["u1"]}, "Invalid body.users: expected no such name"),
-        ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected in beside tag, got tag alone"),
+        ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected in together with tag, got tag alone"),
     ],
 )
 def test_a_bad_body_is_refused_when_it_is_put(app, body, detail):
@@ -138,14 +138,14 @@ def test_a_refusal_names_the_scenario(app):
         ({"max_per": {"tag": "color", "n": 1}}, "max_per.tag: expected a tag of the catalog (parity), got 'color'"),
         ({"max_per": "parity"}, "body.max_per: expected"),
         ({"diversity": 1.5}, "body.diversity: expected at most 1.0, got 1.5"),
-        ({"pins": [{"item": "i0", "at": 1}], "cursor": ""}, "cursor: expected none beside pins, max_per or diversity"),
+        ({"pins": [{"item": "i0", "at": 1}], "cursor": ""}, "cursor: expected none with pins, max_per or diversity"),
         (
             {
                 "boosts": [{"filter": {"tag": "parity", "in": ["even"]}, "add": 1}] * 2,
                 "explore": 0.1,
                 "explore_below": 11,
             },
-            "explore_below: expected at most 10 beside 2 boosts, got 11",
+            "explore_below: expected at most 10 with 2 boosts, got 11",
         ),
         (
             {"diversity": 0.5, "offset": 991},

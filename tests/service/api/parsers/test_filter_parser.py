@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from service.api.schemas.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 
 from service.api.parsers.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
-from service.api.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Not, text_of
 
 GENRE: dict[str, Any] = {"tag": "genre", "in": ["x"]}
@@ -58,13 +58,13 @@ def test_filters_are_bounded():
         ({"all": [GENRE], "any": [GENRE]}, "expected one of all, .*, got all, any"),
         ({"all": GENRE}, "expected a list of conditions as all, got dict"),
         ({"all": [GENRE, 5]}, "expected an object, got 5"),
-        ({"tag": "genre"}, "expected in beside tag, got tag alone"),
+        ({"tag": "genre"}, "expected in together with tag, got tag alone"),
         ({"tag": "genre", "in": []}, "expected a list of texts as in, got an empty one"),
         ({"tag": "genre", "in": "x"}, "expected a list of texts as in, got 'x'"),
         ({"tag": "genre", "in": [5]}, "expected texts in a tag, got 5"),
         ({"tag": "genre", "in": [""]}, "expected texts of 1 to 256 bytes in a tag, got another"),
         ({"tag": "genre", "in": ["x"], "min": 1}, "expected one of all, .*, got tag, in, min"),
-        ({"number": "n"}, "expected min or max beside number, got number alone"),
+        ({"number": "n"}, "expected min or max together with number, got number alone"),
         ({"tag": 5, "in": ["x"]}, "expected the name of a tag, got 5"),
         ({"number": "n", "min": "5"}, "expected a finite number as bound, got '5'"),
         ({"number": "n", "min": True}, "expected a finite number as bound, got True"),

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from service.jobs.ranks.ranks.cluster import dask, is_here, toward
+from service.jobs.ranks.ranks.rank_process import inherited
 
-from service.jobs.ranks.cluster import dask, is_here, toward
-from service.jobs.ranks.rank_process import inherited
 from service.training_errors import ClusterUnavailable
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed, of the extra cluster")
@@ -50,7 +50,7 @@ def test_a_killed_worker_costs_an_attempt_and_no_bit(found: Any) -> None:
     assert (killed["has_equal_bits"], killed["left"], found["folders"]) == (True, [], [])
     (loss,) = killed["losses"]
     assert "closed its connection; the next one goes on" in loss
-    assert "goes on after part 0" not in loss
+    assert "continues after part 0" not in loss
 
 
 @needs_dask

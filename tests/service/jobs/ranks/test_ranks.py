@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from service.jobs.ranks.ranks.launcher import Launcher, Rank
+from service.jobs.ranks.ranks.rank_messages import Failed
+from service.jobs.ranks.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
+from service.jobs.ranks.ranks.rank_watch import Limits
+from service.jobs.ranks.ranks.ranks import Ranks
 
 import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
-from service.jobs.ranks import attempt, rank_process
-from service.jobs.ranks.launcher import Launcher, Rank
-from service.jobs.ranks.rank_messages import Failed
-from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
-from service.jobs.ranks.rank_watch import Limits
-from service.jobs.ranks.ranks import Ranks
+from service.jobs.ranks.ranks import attempt, rank_process
 from service.storage.snapshots import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
@@ -73,7 +73,7 @@ def assert_equal(model: gpu.Model, expected: gpu.Model) -> None:
 
 def assert_nothing_is_left(work: Path) -> None:
     assert not work.exists()
-    assert [child for child in psutil.Process().children() if "service.jobs.ranks.rank" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "service.jobs.ranks.ranks.rank" in child.cmdline()] == []
 
 
 def at_epoch(epoch: int, do: Callable[[], None]) -> tuple[list[int], Callable[[gpu.EpochReport], None]]:
@@ -185,7 +185,7 @@ def test_a_killed_rank_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Pat
     assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), gpu.fit(ratings, LONG))
     assert epochs == list(range(1, N_LONG + 1))
     (loss,) = ranks.losses
-    assert loss.startswith("attempt 1 lost: rank 1 ended by signal 9; the next one goes on after part ")
+    assert loss.startswith("attempt 1 lost: rank 1 ended by signal 9; the next one continues after part ")
     assert_nothing_is_left(tmp_path / "work")
 
 
@@ -244,7 +244,7 @@ def test_a_torn_checkpoint_costs_one_more_part(ranks: Watched, tmp_path: Path) -
     epochs, on_epoch = at_epoch(5, tear)
     assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), gpu.fit(ratings, LONG))
     assert epochs == list(range(1, N_LONG + 1))
-    assert f"goes on after part {newest[1]} with 2 ranks" in ranks.losses[0]
+    assert f"continues after part {newest[1]} with 2 ranks" in ranks.losses[0]
 
 
 def test_ranks_that_are_lost_again_and_again_fail_the_training(ranks: Watched, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ class killed:  # noqa: N801 (a context manager)
         while not self._stop.wait(0.02):
             for child in psutil.Process().children():
                 try:
-                    if self._condition() and "service.jobs.ranks.rank" in child.cmdline():
+                    if self._condition() and "service.jobs.ranks.ranks.rank" in child.cmdline():
                         child.kill()
                 except psutil.Error:
                     pass

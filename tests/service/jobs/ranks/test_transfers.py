@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from service.jobs.ranks.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
+from service.jobs.ranks.ranks.rank_process import Here, RankProcess, environment
+from service.jobs.ranks.ranks.transfers import RankTransfers, Transfers
 
 import gpu
 from gpu.ratings import Ratings
-from service.jobs.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
-from service.jobs.ranks.rank_process import Here, RankProcess, environment
-from service.jobs.ranks.transfers import RankTransfers, Transfers
 from service.storage.snapshots import array_folder, checkpoints
 from service.threads import helper
 from service.training_errors import CorruptWorkFile, WorkFolderUnavailable
@@ -59,7 +59,7 @@ def test_ranks_without_the_work_folder_give_the_same_bits(
     _, on_epoch = at_epoch(10, lambda: send(ranks, signal.SIGKILL))
     assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), gpu.fit(ratings, LONG))
     (loss,) = ranks.losses
-    assert "goes on after part 0" not in loss
+    assert "continues after part 0" not in loss
     assert_nothing_is_left(tmp_path / "work")
     copies = {entry.name for folder in elsewhere.home.iterdir() for entry in folder.iterdir()}
     assert {"ratings", "model"} <= copies

@@ -2,13 +2,11 @@
 
 The twin of `gpu.host.hals`, with the same sweep: before an update of a tile of T columns, the contributions of all
 columns to it are subtracted, which merges phases 1 and 3. One kernel goes through all tiles and computes the norms of
-W. ([002] uses matrix products of cuBLAS and a kernel for each column, too many launches for some ten thousand rows.)
-Sparse products use our own gather, since cuSPARSE does not promise equal bits. Kernels, layouts and ownership of data:
-kernels/hals.cu and kernels/hals_gather.cu.
+W, where [002] launches cuBLAS and kernels for each column. Sparse products use our own gather, since cuSPARSE does not
+promise equal bits. Kernels, layouts and ownership of data: kernels/hals.cu and kernels/hals_gather.cu.
 
-Several ranks each compute the sparse products of their own rows, which take most of the time. Then all get all
-products, and each sweeps all rows. Dense products are computed by every rank. So ranks on equal devices give the bits
-of one.
+Several ranks each compute the sparse products of their own rows, which take most of the time. Then each computes all
+dense products and sweeps all rows. So ranks on equal devices give the bits of one.
 
 An iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
 
@@ -17,9 +15,8 @@ An iteration must move and compute, for V × D with N entries, K columns of b by
 * Both sweeps, with n = V + D: the table ⌈K/T⌉ times, products and old columns once, new columns once. In all about
   n b (K²/T + 3 K) bytes and n (2 K² + K T) FLOP. Gram matrices: n K b bytes and 2 n K² FLOP.
 
-On an H100 (2.93 TB/s of copy, 50.8 TFLOP/s of float32; gathers of 6.2 TB/s from a table within the L2 cache, 3.5 TB/s
-from one beyond) with 480,189 × 17,770, 99 M entries, K = 100 in float32, T = 10: gathers of 40 GB each, 6.5 ms from H
-and 11.5 ms from W if rows are met at random; sweeps 2.6 GB, 0.9 ms; Gram matrices 0.2 ms.
+On an H100 (rates: docs/kernels.md) with 480,189 × 17,770, 99 M entries, K = 100 in float32, T = 10: gathers of 40 GB
+each, 6.5 ms from H and 11.5 ms from W if rows are met at random; sweeps 2.6 GB, 0.9 ms; Gram matrices 0.2 ms.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -11,11 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from gpu.errors import InvalidInput
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.schemas.list_schemas import AnonymousBody, UsersBody
-from service.api.schemas.schemas import Fault, ProblemDocument
+from service.api.schemas.schemas.list_schemas import AnonymousBody, UsersBody
+from service.api.schemas.schemas.schemas import Fault, ProblemDocument
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.validation import MAX_SHOWN, reason_of
 
@@ -23,6 +24,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")  # that a route may have
 _OF_FRAMEWORK = "There was an error parsing the body"
 UNREADABLE = "Invalid body: expected JSON in UTF-8, not nested too deep, got something else"
 BODIES = (UsersBody.__name__, AnonymousBody.__name__)  # of POST /recommend
@@ -68,13 +70,19 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     slug = known.slug if known else title.lower().replace(" ", "-")
     detail = UNREADABLE if error.detail == _OF_FRAMEWORK else str(error.detail)
     content = body(error.status_code, slug, title, detail, request.state.request_id)
-    return Response(content, error.status_code, _with_head(error.headers), MEDIA_TYPE)
+    headers = {"Allow": _allowed(request)} if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
+    return Response(content, error.status_code, headers, MEDIA_TYPE)
 
 
-def _with_head(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Headers of a 405 with HEAD in `Allow`: the framework does not know that `Gateway` turns HEAD into GET."""
-    allowed = (headers or {}).get("Allow", "").split(", ")
-    return {**(headers or {}), "Allow": ", ".join([*allowed, "HEAD"])} if "GET" in allowed else headers
+def _allowed(request: Request) -> str:
+    """`Allow` of a 405: the framework names the methods of one route, and not HEAD, which `Gateway` turns into GET."""
+    scopes = {method: {**request.scope, "method": method} for method in METHODS}
+    found = {
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+    }
+    return ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:

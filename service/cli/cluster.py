@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.console import stderr
-from service.jobs.ranks.cluster import WAIT_S, dask, security, toward
-from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks.cluster import WAIT_S, dask, security, toward
+from service.jobs.ranks.ranks.cluster_address import ClusterAddress
 from service.training_errors import ClusterUnavailable
 
+UNREACHED = f"within {WAIT_S:g} s nothing answered there, or not with these certificates"
 OWN_WEB_SERVER = "127.0.0.1:0"  # it cannot be switched off
 
 app = typer.Typer(
@@ -105,8 +106,6 @@ async def _served(server: Any, what: str) -> None:
     try:
         await server
     except (OSError, RuntimeError) as error:  # Dask wraps some errors
-        raise ClusterUnavailable(
-            f"The {what} cannot start: {str(error.__cause__ or error) or 'nothing answers there'}"
-        ) from error
+        raise ClusterUnavailable(f"The {what} cannot start: {str(error.__cause__ or error) or UNREACHED}") from error
     stderr.print(what, markup=False)
     await server.finished()

@@ -14,6 +14,7 @@ Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAM
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
+Memory = Annotated[float | None, typer.Option(help="GB to take, of each GPU.", min=0.001, max=1_000_000, metavar="GB")]
 Scheduler = Annotated[
     str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")
 ]

@@ -6,6 +6,7 @@ reach needs TLS, with certificates of both sides that one authority has signed.
 
 from __future__ import annotations
 
+import ssl
 from urllib.parse import urlsplit
 
 import msgspec
@@ -60,6 +61,30 @@ class ClusterAddress(msgspec.Struct, frozen=True):
     def port(self) -> int:
         """TCP port of the scheduler."""
         return self._parts()[2]
+
+    def check_files(self) -> None:
+        """Check that the three files can be used.
+
+        Raises:
+            InvalidSetting: they cannot; the message names the file.
+        """
+        if self.scheme == "tcp":
+            return
+        assert self.tls_ca is not None and self.tls_cert is not None  # noqa: S101 (tells the type checker)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(self.tls_ca)
+        except OSError as error:
+            raise InvalidSetting(
+                f"Invalid cluster: expected the certificate of an authority, in PEM, in {self.tls_ca}, got {error}"
+            ) from None
+        try:
+            context.load_cert_chain(self.tls_cert, self.tls_key, password="")  # else a terminal would be asked for it
+        except OSError as error:
+            raise InvalidSetting(
+                f"Invalid cluster: expected a certificate in {self.tls_cert} and its private key, without a password,"
+                f" in {self.tls_key}, both in PEM, got {error}"
+            ) from None
 
     @classmethod
     def of(cls, settings: Settings) -> ClusterAddress | None:

@@ -9,7 +9,7 @@ from importlib import metadata
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
-from service.api.openapi import openapi
+from service.api.openapi.openapi import openapi
 from service.errors import DataInUse
 from service.storage import key_file
 from service.storage.streams.redis_server import RedisServer
@@ -81,6 +81,11 @@ def problem(answer):
 def test_errors_are_problem_documents(app, method, path, status, name):
     answer = app.request(method, path)
     assert (answer.status_code, problem(answer)) == (status, name)
+
+
+def test_a_refused_method_is_answered_by_all_that_are_allowed(app):
+    allowed = {path: app.request("PUT", path).headers["allow"] for path in ("/items", "/items/a", "/ratings")}
+    assert allowed == {"/items": "GET, HEAD, POST", "/items/a": "DELETE, GET, HEAD, PATCH", "/ratings": "POST"}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,11 @@ def test_the_example_of_the_documentation(folder, monkeypatch, capsys):
     assert capsys.readouterr().out == example[2]
 
 
+@pytest.mark.parametrize("memory", ["inf", "1e300", "nan", "0"])
+def test_memory_has_bounds(planned, capsys, memory):
+    assert planned("--algorithm", "als", "--memory", memory) == (2, "")
+
+
 def test_a_plan_is_one_line_of_json_and_trains_nothing(planned, folder):
     code, out = planned("--algorithm", "als-implicit", "--gpus", "3", "--memory", "0.9", "--json", "--out", "models")
     plan = json.loads(out)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import msgspec
 import pytest
+from service.jobs.ranks.ranks.cluster_address import ClusterAddress
 
 from service import process
 from service.errors import InvalidSetting
-from service.jobs.ranks.cluster_address import ClusterAddress
 from service.settings import Settings
 
 FILES = "ca.pem", "cert.pem", "key.pem"
@@ -28,6 +32,42 @@ def test_other_machines_need_tls(address: str) -> None:
 def test_tls_needs_three_files(files: tuple[str, ...]) -> None:
     with pytest.raises(InvalidSetting, match=r"expected three files for tls://gpu7:8786, .* --tls-ca, --tls-cert and"):
         ClusterAddress("tls://gpu7:8786", *files)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority and a key of its own, a second key, and the first one under a password."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed, which makes certificates")
+    folder = tmp_path_factory.mktemp("certificates")
+    for command in (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a -keyout key.pem -out ca.pem",
+        "ecparam -name prime256v1 -genkey -noout -out other.pem",
+        "ec -in key.pem -aes128 -passout pass:secret -out locked.pem",
+    ):
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+    (folder / "none.pem").write_text("no certificate")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ca", "cert", "key", "message"),
+    [
+        ("none", "ca", "key", r"expected the certificate of an authority, in PEM, in \S+none\.pem, got \["),
+        ("missing", "ca", "key", r"in PEM, in \S+missing\.pem, got \[Errno 2\]"),
+        ("ca", "none", "key", r"expected a certificate in \S+none\.pem and its private key, without a password, in"),
+        ("ca", "ca", "missing", r"in \S+missing\.pem, both in PEM, got \[Errno 2\]"),
+        ("ca", "ca", "other", r"in \S+other\.pem, both in PEM, got .* key values mismatch"),
+        ("ca", "ca", "locked", r"in \S+locked\.pem, both in PEM, got \["),
+    ],
+)
+def test_files_that_are_no_use_are_named(certificates: Path, ca: str, cert: str, key: str, message: str) -> None:
+    place = "tls://gpu7:8786"
+    ClusterAddress(place, *(str(certificates / f"{name}.pem") for name in ("ca", "ca", "key"))).check_files()
+    files = {kind: certificates / f"{name}.pem" for kind, name in (("ca", ca), ("cert", cert), ("key", key))}
+    settings = Settings(cluster=place, **{f"cluster_tls_{kind}": path for kind, path in files.items()})
+    with pytest.raises(InvalidSetting, match=message):
+        process.run_worker(settings)
 
 
 @pytest.mark.parametrize("address", ["", "gpu7:8786", "tls://gpu7", "http://gpu7:1", "tls://gpu7:99999", "tls://:1"])

@@ -10,24 +10,31 @@ from pathlib import Path
 from types import FrameType
 
 from service.cli.console import complain
-from service.jobs.ranks.cluster import Cluster
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks import Ranks
+from service.jobs.ranks.ranks.cluster import Cluster
+from service.jobs.ranks.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks.ranks import Ranks
 
 
 @contextlib.contextmanager
 def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ranks | None]:
-    """The ranks of a training; None for one. SIGTERM ends the block, and then this process, in an orderly way."""
+    """The ranks of a training; None for one.
+
+    SIGTERM, and the end of the terminal, end the block and then this process in an orderly way.
+    """
     if n_ranks == 1:
         yield None
         return
-    before = signal.signal(signal.SIGTERM, _end)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # nohup ignores the end of the terminal
+                signal.signal(number, _end)
         with tempfile.TemporaryDirectory(prefix="nearfield-") as folder:
             launcher = None if cluster is None else Cluster(cluster)
             yield Ranks(n_ranks, Path(folder) / "work", _report, launcher=launcher)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _report(loss: str) -> None:

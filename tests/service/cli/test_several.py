@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 from service.cli.__main__ import run
+from service.cli.several import ranks_of
 from tests.data import planted
 from tests.service.waiting import eventually
 
@@ -54,6 +56,21 @@ def test_two_ranks_print_what_one_process_prints(file: Path, capsys: pytest.Capt
 def test_algorithms_that_cannot_use_ranks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--ratings", "missing.csv", "--algorithm", "ease", "--ranks", "2"]) == 2
     assert "Invalid ranks: expected 1 for ease, got 2; only als, als-implicit" in capsys.readouterr().err
+
+
+def test_the_end_of_the_terminal_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended, ranks_of(2):
+            assert list(tmp_path.iterdir())
+            signal.raise_signal(signal.SIGHUP)
+        assert (ended.value.code, list(tmp_path.iterdir())) == (129, [])
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with ranks_of(2):
+            signal.raise_signal(signal.SIGHUP)  # ignored, as after nohup
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,11 @@ import msgspec
 from service import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks.cluster_address import ClusterAddress
 from service.jobs.table import Job, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings import Settings
+from service.storage import exclusion
 from service.storage.files import FileLock
 
 NICENESS = 19  # lowest priority: a training uses idle processor time only
@@ -131,8 +133,11 @@ def training(settings: Settings, job: Job, lock: FileLock, *, serves: bool) -> I
     arguments += ["--tune"] * (job.get("tune") == "1")
     gpus = gpu_order.serving_last(settings) if serves else ()
     arguments += ["--shares-gpu"] * bool(gpus)
-    with _process("service.jobs.trainer", arguments, lock, gpus) as process:
-        yield process
+    try:
+        with _process("service.jobs.trainer", arguments, lock, gpus) as process:
+            yield process
+    finally:  # a trainer that was killed has left the ratings and factors of its ranks
+        shutil.rmtree(settings.data / exclusion.WORK / job["id"], ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,17 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from service.api.parsers.few_faults import few_faults
 from service.api.parsers.filter_parser import PREFIXES, BadParameter, tree_of_parameters
-from service.api.schemas.rule_schemas import Boosts, Diversity, Filter, HalfLife, MaxPer, Pins, Rotate, fields_of
-from service.api.schemas.schemas import Id, Strict, Wait
+from service.api.schemas.schemas.rule_schemas import (
+    Boosts,
+    Diversity,
+    Filter,
+    HalfLife,
+    MaxPer,
+    Pins,
+    Rotate,
+    fields_of,
+)
+from service.api.schemas.schemas.schemas import Id, Strict, Wait
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.catalog_queries import ListUsers
 from service.engine.queries.filter_tree import text_of
@@ -67,7 +76,7 @@ Cursor = Annotated[
         description="Empty: begin to read page by page. Else `next` of the page before, with equal parameters.",
     ),
 ]
-ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
+ModelName = Annotated[Id | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
 ScenarioName = Annotated[Id | None, Field(description="Its body counts where the request names no field itself.")]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from service.api.parsers.filter_parser import SCHEMA, tree_of
-from service.api.schemas.schemas.schemas import Id, Strict
+from service.api.schemas.schemas.schemas.schemas import Id, Strict
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import text_of
 from service.engine.queries.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules
@@ -114,6 +114,8 @@ def check_rules(query: Recommend) -> Recommend:
     if query.cursor is not None and (query.pins or query.max_per is not None or query.diversity):
         # They hold for the list from its beginning, which is not made again for a later page.
         raise InvalidRequest("Invalid cursor: expected none with pins, max_per or diversity; page by offset instead")
+    if query.experiment is not None and query.model is not None:  # for some users it would be the model of their arm
+        raise InvalidRequest("Invalid model: expected none with an experiment, whose arms name the models")
     most_below = MAX_LEVELS >> len(query.boosts)
     if query.explore and query.boosts and query.explore_below > most_below:
         raise InvalidRequest(

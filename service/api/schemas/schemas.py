@@ -112,7 +112,7 @@ class Written(Struct):
 def _whole(arms: list[ArmBody]) -> list[ArmBody]:
     total = math.fsum(arm.share for arm in arms)
     if abs(total - WHOLE) > SHARES_TOLERANCE:
-        raise ValueError(f"expected shares that add up to {WHOLE}, got {total:g}")
+        raise ValueError(f"expected shares that add up to {WHOLE}, got {total:.12g}")
     models = [arm.model for arm in arms]
     if len(set(models)) < len(models):
         raise ValueError(f"expected each model once, got {', '.join(models)}")

@@ -27,7 +27,7 @@ from service.engine.queries.experiment_queries import (
     ModelInUse,
 )
 from service.engine.state.history import History
-from service.errors import InvalidRequest, NotReady, UnknownModel
+from service.errors import Gone, InvalidRequest, NotReady, UnknownModel
 from service.recommendation_ids import RecommendationIds, Shown
 
 _decoder = msgspec.json.Decoder(Experiment)
@@ -56,7 +56,8 @@ class Experiments:
 
         Raises:
             UnknownExperiment: there is none of that id.
-            InvalidRequest: it names no user, or another model.
+            InvalidRequest: it names no user.
+            Gone: it goes on from a page of another arm, because the experiment was put anew.
             NotReady: there is no key to sign with yet.
         """
         self._ids.check()
@@ -66,7 +67,7 @@ class Experiments:
         _, experiment = self._experiment(query.experiment or "")
         arms = [arm_of(experiment, user) for user in users]
         if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
-            raise InvalidRequest("Invalid model: expected none with an experiment, whose arms name the models")
+            raise Gone(f"the experiment gives this user another model than {query.model}: begin again with `cursor=`")
         of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
         return [of_arm[arm] for arm in arms]
 

@@ -150,6 +150,7 @@ def test_a_signature_that_is_not_ours_is_refused_alone(shop: Shop) -> None:
     [
         ({"arms": [ARMS[0] | {"share": 100}]}, "Invalid body.arms: expected"),
         ({"arms": [ARMS[0], {"model": "home-b", "share": 20}]}, "expected shares that add up to 100, got 90"),
+        ({"arms": [ARMS[0], {"model": "home-b", "share": 30.0001}]}, "add up to 100, got 100.0001"),
         ({"arms": [ARMS[0], ARMS[0] | {"share": 30}]}, "expected each model once, got home-a, home-a"),
         ({"arms": [ARMS[0], {"model": "nobody", "share": 30}]}, "expected a live one (home-a, home-b), got 'nobody'"),
         ({"arms": [ARMS[0], {"model": "dark", "share": 30}]}, "'dark' is a shadow"),
@@ -167,9 +168,9 @@ def test_unknown_experiments_and_odd_requests_are_refused(shop: Shop) -> None:
     for answer in (shop.app.get("/admin/experiments/none"), shop.app.get("/recommend/u1", experiment="none")):
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:nearfield:problem:unknown-experiment")
         assert answer.json()["detail"].startswith("Invalid experiment: expected one of home")
-    other = {"home-a": "home-b", "home-b": "home-a"}[shop.shown("u1")["arm"]]
-    both = shop.app.get("/recommend/u1", experiment="home", model=other)
-    assert (both.status_code, "expected none with an experiment" in both.json()["detail"]) == (422, True)
+    for model in ("home-a", "home-b"):  # the arm of the user as well
+        both = shop.app.get("/recommend/u1", experiment="home", model=model)
+        assert (both.status_code, "expected none with an experiment" in both.json()["detail"]) == (422, True)
     body = {"ratings": [{"item": "i1", "rating": 5}], "experiment": "home"}
     nobody = shop.app.post("/recommend", body)
     assert (nobody.status_code, "expected a user, whose id decides" in nobody.json()["detail"]) == (422, True)
@@ -180,6 +181,17 @@ def test_pages_of_an_experiment_go_on(shop: Shop) -> None:
     second = shop.app.get("/recommend/u3", experiment="home", n=2, cursor=first["next"]).json()
     assert (first["arm"], len(first["items"])) == (second["arm"], len(second["items"]))
     assert not {one["item"] for one in first["items"]} & {one["item"] for one in second["items"]}
+
+
+def test_a_cursor_of_another_arm_is_gone(shop: Shop) -> None:
+    most = [{"model": "home-a", "share": 99}, {"model": "home-b", "share": 1}]
+    shop.app.get("/popular", wait_for=shop.put("flip", {"arms": most}))
+    first = shop.app.get("/recommend/u3", experiment="flip", n=2, cursor="").json()
+    assert (first["arm"], first["personalized"]) == ("home-a", True)
+    turned = [{"model": "home-b", "share": 99.9}, {"model": "home-a", "share": 0.1}]
+    shop.app.get("/popular", wait_for=shop.put("flip", {"arms": turned}))
+    second = shop.app.get("/recommend/u3", experiment="flip", n=2, cursor=first["next"])
+    assert (second.status_code, "another model than home-a: begin again" in second.json()["detail"]) == (410, True)
 
 
 def test_an_experiment_ends(shop: Shop) -> None:

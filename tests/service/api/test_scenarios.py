@@ -55,6 +55,7 @@ def test_a_scenario_is_put_replaced_listed_and_removed(app):
         ({"n": 51}, "Invalid n: expected 1 to 50, got 51"),
         ({"n": 50, "offset": 951, "diversity": 0.1}, "Invalid offset: expected offset + n of at most 1,000"),
         ({"wait_for": "1-0"}, "Invalid body.wait_for: expected no such name"),
+        ({"model": "m", "experiment": "e"}, "Invalid model: expected none beside an experiment"),
         ({"scenario": "other"}, "Invalid body.scenario: expected no such name"),
         ({"users": ["u1"]}, "Invalid body.users: expected no such name"),
         ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected in together with tag, got tag alone"),
@@ -64,6 +65,13 @@ def test_a_bad_body_is_refused_when_it_is_put(app, body, detail):
     answer = app.request("PUT", "/admin/scenarios/bad", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(detail)
+
+
+def test_a_model_that_is_no_text_is_refused(app):
+    json = {"content": b'{"model": "\\ud800"}', "headers": {"Content-Type": "application/json"}}
+    for method, path in (("PUT", "/admin/scenarios/bad"), ("POST", "/recommend/u1")):
+        answer = app.request(method, path, **json)
+        assert (answer.status_code, answer.json()["detail"][:20]) == (422, "Invalid body.model: ")
 
 
 def test_there_are_not_too_many(app, monkeypatch):

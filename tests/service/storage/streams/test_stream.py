@@ -74,6 +74,17 @@ def test_an_empty_server_has_nothing(stream: Stream) -> None:
     assert (stream.last_id(), stream.newest(), stream.trimmed_id(), stream.requested_commit()) == (ZERO,) * 4
 
 
+def test_the_size_is_that_of_all_entries(stream: Stream, client: redis.Redis, run: Run) -> None:
+    before = client.info("memory")["used_memory_dataset"]
+    large = encode_ratings([RatingEvent(f"user-{n}", f"item-{n}", 4.0, 1.0) for n in range(1000)])
+    for _ in range(5):
+        run(stream.append(large))
+    run(append_many(stream, 5000))
+    n_entries, n_bytes = stream.size()
+    assert n_entries == 5005
+    assert n_bytes < 2 * (client.info("memory")["used_memory_dataset"] - before)
+
+
 def test_trimming_is_announced_first_and_never_goes_back(stream: Stream, client: redis.Redis, run: Run) -> None:
     ids = run(append_many(stream, 5))
     stream.trim(ids[2])

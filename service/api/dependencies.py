@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.auth import Keys
-from service.api.openapi.components import component, component_of, reference_to
+from service.api.openapi.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
-from service.api.schemas.schemas import ProblemDocument
+from service.api.schemas.schemas.list_schemas import ListQuery, RatingsQuery
+from service.api.schemas.schemas.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
 from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving
@@ -96,6 +97,18 @@ def check_n(serving: Serving, n: int | None) -> None:
     """
     if n is not None and n > serving.settings.max_n:
         raise InvalidRequest(f"Invalid n: expected 1 to {serving.settings.max_n:,}, got {n:,}")
+
+
+def n_listed(serving: Serving, query: ListQuery | RatingsQuery) -> int:
+    """The `n` of a listing: what the request names, else the default as far as the setting `max_n` allows it.
+
+    Raises:
+        InvalidRequest: see `check_n`.
+    """
+    if "n" not in query.model_fields_set:
+        return min(query.n, serving.settings.max_n)
+    check_n(serving, query.n)
+    return query.n
 
 
 def answers(

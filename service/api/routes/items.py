@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheService, answers, check_n, elements, reply
-from service.api.openapi.components import component
-from service.api.openapi.model_examples import ITEM
+from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
+from service.api.openapi.openapi.components import component
+from service.api.openapi.openapi.model_examples import ITEM
 from service.api.parsers.bodies import body_of
 from service.api.parsers.elements import judged, parsed, read_elements
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
-from service.api.schemas.list_schemas import ItemsQuery
-from service.api.schemas.schemas import Accepted, NoParameters, Wait, Written
+from service.api.schemas.schemas.list_schemas import ItemsQuery
+from service.api.schemas.schemas.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     GetCatalogNames,
@@ -109,8 +109,8 @@ async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> Resp
 @router.get("/items", responses=answers(ItemList), openapi_extra=PARAMETERS)
 async def list_items(query: Annotated[ItemsQuery, Query()], serving: TheService) -> Response:
     """A page of all items that are not deleted, available or not, in an order that stays when items come and go."""
-    check_n(serving, query.n)
-    return reply(await serving.answer(ListItems(n=query.n, cursor=query.cursor, filter=query.filter), query.position))
+    asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter)
+    return reply(await serving.answer(asked, query.position))
 
 
 @router.get("/items/{item}", responses=answers(ItemDetails, http_404="Unknown or deleted item"))

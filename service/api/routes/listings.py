@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheService, answers, check_n, reply
+from service.api.dependencies import ItemId, TheService, answers, n_listed, reply
 from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.list_schemas import RatingsQuery
-from service.api.schemas.listing_schemas import AdminItemsQuery, AllRatingsQuery
-from service.api.schemas.schemas import Wait
+from service.api.schemas.schemas.list_schemas import RatingsQuery
+from service.api.schemas.schemas.listing_schemas import AdminItemsQuery, AllRatingsQuery
+from service.api.schemas.schemas.schemas import Wait
 from service.engine.queries.catalog_queries import ItemList, ListItems
 from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
 from service.operations import GetStats
@@ -23,8 +23,8 @@ router = APIRouter()
 @router.get("/items/{item}/ratings", tags=["lookups"], responses=answers(RatingsOfItem, http_404="Unknown item"))
 async def list_item_ratings(item: ItemId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
     """A page of the ratings of one item, newest first; `n_ratings` is the number of all."""
-    check_n(serving, query.n)
-    return reply(await serving.answer(ItemRatings(item=item, n=query.n, offset=query.offset), query.position))
+    asked = ItemRatings(item=item, n=n_listed(serving, query), offset=query.offset)
+    return reply(await serving.answer(asked, query.position))
 
 
 @router.get("/admin/stats", tags=["admin"], responses=answers(Stats))
@@ -36,14 +36,12 @@ async def get_stats(query: Annotated[Wait, Query()], serving: TheService) -> Res
 @router.get("/admin/ratings", tags=["admin"], responses=answers(RatingPage))
 async def list_ratings(query: Annotated[AllRatingsQuery, Query()], serving: TheService) -> Response:
     """A page of all ratings, or of those below or above a value. It may be short although there are more."""
-    check_n(serving, query.n)
-    asked = AllRatings(n=query.n, cursor=query.cursor, below=query.below, above=query.above)
+    asked = AllRatings(n=n_listed(serving, query), cursor=query.cursor, below=query.below, above=query.above)
     return reply(await serving.answer(asked, query.position))
 
 
 @router.get("/admin/items", tags=["admin"], responses=answers(ItemList), openapi_extra=PARAMETERS)
 async def list_hidden_items(query: Annotated[AdminItemsQuery, Query()], serving: TheService) -> Response:
     """A page of all items that are not deleted, or of those that are hidden (`hidden=true`) or not."""
-    check_n(serving, query.n)
-    asked = ListItems(n=query.n, cursor=query.cursor, filter=query.filter, hidden=query.hidden)
+    asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter, hidden=query.hidden)
     return reply(await serving.answer(asked, query.position))

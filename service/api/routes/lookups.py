@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, reply
+from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, n_listed, reply
 from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.list_schemas import (
+from service.api.schemas.schemas.list_schemas import (
     EstimateQuery,
     ItemNeighborsQuery,
     ListQuery,
@@ -17,7 +17,7 @@ from service.api.schemas.list_schemas import (
     RatingsQuery,
     SetBody,
 )
-from service.api.schemas.schemas import NoParameters
+from service.api.schemas.schemas.schemas import NoParameters
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -79,8 +79,7 @@ async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Que
 @router.get("/users", responses=answers(UserList))
 async def list_users(query: Annotated[ListQuery, Query()], serving: TheService) -> Response:
     """A page of all users who are not forgotten, in an order that stays when users come and go."""
-    check_n(serving, query.n)
-    return reply(await serving.answer(ListUsers(n=query.n, cursor=query.cursor), query.position))
+    return reply(await serving.answer(ListUsers(n=n_listed(serving, query), cursor=query.cursor), query.position))
 
 
 @router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
@@ -94,5 +93,5 @@ async def estimate_rating(
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
 async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all."""
-    check_n(serving, query.n)
-    return reply(await serving.answer(UserRatings(user=user, n=query.n, offset=query.offset), query.position))
+    asked = UserRatings(user=user, n=n_listed(serving, query), offset=query.offset)
+    return reply(await serving.answer(asked, query.position))

@@ -74,6 +74,14 @@ def test_a_model_that_is_no_text_is_refused(app):
         assert (answer.status_code, answer.json()["detail"][:20]) == (422, "Invalid body.model: ")
 
 
+@pytest.mark.parametrize(
+    "path", ["/users", "/items", "/users/u1/ratings", "/items/i1/ratings", "/admin/items", "/admin/ratings"]
+)
+def test_a_listing_by_default_is_as_long_as_the_setting_allows(app, path):
+    assert app.get(path).status_code == 200  # the default of `n` is 100, and `max_n` 50
+    assert app.get(path, n=51).json()["detail"] == "Invalid n: expected 1 to 50, got 51"
+
+
 def test_there_are_not_too_many(app, monkeypatch):
     monkeypatch.setattr(scenarios, "MAX_SCENARIOS", 1)
     app.get("/popular", wait_for=put(app, "one", {}))

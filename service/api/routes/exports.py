@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.export_response import ExportResponse
-from service.api.schemas.listing_schemas import ExportQuery, ListsBody
-from service.api.schemas.schemas import NoParameters
+from service.api.schemas.schemas.listing_schemas import ExportQuery, ListsBody
+from service.api.schemas.schemas.schemas import NoParameters
 from service.engine.queries import Popular
 from service.jobs.exports.export_formats import MEDIA_TYPES
 from service.jobs.exports.export_process import ExportProcess
@@ -46,7 +46,7 @@ async def export(query: Annotated[ExportQuery, Query()], request: Request, servi
     headers = {AS_OF: done.as_of, "Content-Disposition": f'attachment; filename="{name}"'}
     media = MEDIA_TYPES[query.format]
     if request.scope.get("is_head"):
-        return Response(media_type=media, headers=headers)
+        return StreamingResponse(iter(()), media_type=media, headers=headers)  # an export does not tell its length
     return ExportResponse(ExportProcess(serving.settings.data, query.what, query.format, done.as_of), media, headers)
 
 

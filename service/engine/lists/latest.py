@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from service.engine.lists.top_items import TopItems
 from service.engine.state.history import History
+from service.limits import LATEST_S
+
+SHIFT_MS = round(LATEST_S * 1000) + 1  # makes positive numbers of all times, also of those before 1970
 
 
 class Latest(TopItems):
@@ -24,15 +27,15 @@ class Latest(TopItems):
             self._n_changes, known = catalog.n_changes, 0
             self._hold(None)
         if known < len(self._firsts.values):
-            self._firsts.values[known:] = self._times_ms()[known:]
+            self._firsts.values[known:] = self._times_ms()[known:] + SHIFT_MS
             self._touch(np.arange(known, len(self._firsts.values)))
 
     def _times_ms(self) -> NDArray[np.int64]:
-        times_ms = np.maximum(self._history.first_seen_ms, 1)
+        times_ms = self._history.first_seen_ms.copy()
         published_s = self._history.catalog.published
-        is_set = np.flatnonzero(published_s > 0)
-        times_ms[is_set] = np.maximum(np.rint(published_s[is_set] * 1000), 1)
+        is_set = np.flatnonzero(np.isfinite(published_s))
+        times_ms[is_set] = np.rint(published_s[is_set] * 1000)
         return times_ms
 
     def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self._firsts.values[rows] / 1000
+        return (self._firsts.values[rows] - SHIFT_MS) / 1000

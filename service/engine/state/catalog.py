@@ -40,7 +40,7 @@ class Catalog:
         self._texts: list[bytes | None] = []  # attributes without the embedding, as JSON; None: not in the catalog
         self._deleted, self._withdrawn = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
         self._out, self._listed = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
-        self._published, self._until = Growing(np.zeros(0)), Growing(np.zeros(0), math.inf)
+        self._published, self._until = Growing(np.zeros(0), -math.inf), Growing(np.zeros(0), math.inf)
         self._now_s, self._next_s = -math.inf, math.inf  # the time of `out`, and the next one at which it changes
         self._kinds: dict[str, Kind] = {}
         self._n_items_of: dict[str, int] = {}  # by name
@@ -60,7 +60,7 @@ class Catalog:
 
     @property
     def published(self) -> NDArray[np.float64]:
-        """The attribute `published` of each item, Unix seconds; 0 for none, as for items beyond its end."""
+        """The attribute `published` of each item, Unix seconds; −∞ for none, as for items beyond its end."""
         return self._published.values
 
     @property
@@ -189,7 +189,8 @@ class Catalog:
 
     def _place(self, row: int, new: Attributes, *, is_gone: bool) -> None:
         """Note whether and when lists may show an item."""
-        published, until = new.published or 0.0, math.inf if new.until is None else new.until
+        published = -math.inf if new.published is None else new.published
+        until = math.inf if new.until is None else new.until
         is_out = is_gone or not new.available or not published <= self._now_s < until
         self.n_moves += bool(is_out != self._out.values[row] or is_gone != self._deleted.values[row])
         self._out.values[row], self._deleted.values[row], self._listed.values[row] = is_out, is_gone, not is_gone

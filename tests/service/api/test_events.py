@@ -125,6 +125,10 @@ def test_latest_items_come_first(app: Local) -> None:
     assert names(app, "/latest", n=1, offset=1) == ["newer"]
     assert names(app, "/recommend/stranger", fallback="latest", n=2) == ["plain", "newer"]
     assert not {"newer", "older", "only seen"} & set(names(app, "/recommend/l", fallback="latest", n=50))
+    films = [{"item": "of 1954", "published": "1954-04-26"}, {"item": "of 1970", "published": 0}]
+    position = app.post("/items", films).json()["stream_id"]
+    oldest = app.get("/latest", wait_for=position, n=50).json()["items"][-2:]
+    assert oldest == [{"item": "of 1970", "score": 0.0}, {"item": "of 1954", "score": -494985600.0}]
 
 
 def test_a_batch_counts_once_while_its_source_is_remembered(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,8 @@ def reason_of(fault: Any) -> str:
 def in_words(message: str) -> str:
     """Rephrase a message of msgspec about a type, a length or a field, without names of types."""
     text = message.replace(" | null", "")
+    if text == "Number out of range":
+        return "expected a number of usual size, got one with too many digits"
     if found := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"expected a field {found[1]}, got none"
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):

@@ -165,6 +165,8 @@ def converted(element: Any, kind: type[T], noun: str) -> T:
         position = _PLACE.search(text)
         what = position[1] if position else noun
         raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"Invalid {noun}: {_sentence(error)}") from None
 
 
 def check_ids(**ids: str) -> None:

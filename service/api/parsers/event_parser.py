@@ -67,7 +67,7 @@ def _check_numbers(element: Any) -> None:
     if _is_number(value) and not -MAX_RATING <= value <= MAX_RATING:
         raise ValueError(f"Invalid value: expected a number from {-MAX_RATING:g} to {MAX_RATING:g}, got {value}")
     if _is_number(timestamp) and not 0 <= timestamp <= LATEST_EVENT_S:
-        wrong = IN_MILLISECONDS if timestamp > LATEST_EVENT_S else "expected Unix seconds, got {}"
+        wrong = IN_MILLISECONDS if timestamp > LATEST_EVENT_S else "expected Unix seconds from 0 on, got {}"
         raise ValueError(f"Invalid timestamp: {wrong.format(timestamp)}")
 
 

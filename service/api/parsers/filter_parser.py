@@ -111,10 +111,10 @@ def _tree(value: Any, depth: int) -> tuple[Node, int]:
         raise ValueError(f"expected an object, got {_shown(value)}")
     match value:
         case {"tag": str(name), "in": [*values], **more} if values and not more:
-            return HasTag(name, tuple(map(_text, values))), len(values)
+            return HasTag(_name("tag", name), tuple(map(_text, values))), len(values)
         case {"number": str(name), **bounds} if bounds and not bounds.keys() - {"min", "max"}:
             numbers = {bound: _number(number) for bound, number in bounds.items()}
-            return InRange(name, numbers.get("min"), numbers.get("max")), 1
+            return InRange(_name("number", name), numbers.get("min"), numbers.get("max")), 1
         case {"not": part, **more} if not more:
             node, n_terms = _tree(part, depth + 1)
             return Not(node), n_terms
@@ -135,7 +135,19 @@ def _wrong_form(value: Mapping[str, Any]) -> str:
             return f"expected the name of a {name}, got {_shown(value[name])}"
         if value.keys() == {name}:
             return f"expected {other} together with {name}, got {name} alone"
-    return f"expected {FORMS}, got {', '.join(map(str, value))[:MAX_SHOWN] or 'nothing'}"
+    return f"expected {FORMS}, got {_encodable(', '.join(value))[:MAX_SHOWN] or 'nothing'}"
+
+
+def _name(kind: str, text: str) -> str:
+    """`text` if it may be the name of a tag or a number."""
+    if (shown := _encodable(text)) != text:
+        raise ValueError(f"expected the name of a {kind} that UTF-8 can express, got {shown[:MAX_SHOWN]}")
+    return text
+
+
+def _encodable(text: str) -> str:
+    """`text` with lone surrogates, which no answer can have, as escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _text(value: Any) -> str:

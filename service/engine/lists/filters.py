@@ -18,6 +18,7 @@ from service.engine.state.catalog_index import CatalogIndex
 from service.engine.state.history import History
 from service.engine.state.row_set import Bits, n_words, set_rows
 from service.errors import InvalidRequest
+from service.validation import MAX_SHOWN
 
 MAX_CACHED = 256  # filters; 32 MB of bits at a million items
 N_SHOWN = 10  # names in an error
@@ -115,7 +116,7 @@ class Filters:
             known = sorted(self._history.catalog.names_of(kind))
             more = ", …" if len(known) > N_SHOWN else ""
             listed = f" ({', '.join(known[:N_SHOWN])}{more})" if known else ", which has none"
-            raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name!r}")
+            raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name[:MAX_SHOWN]!r}")
 
 
 class Recent(Generic[K, V]):

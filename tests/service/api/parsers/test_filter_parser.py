@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from service.api.schemas.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
+from service.api.schemas.schemas.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 
 from service.api.parsers.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Not, text_of
@@ -66,6 +66,8 @@ def test_filters_are_bounded():
         ({"tag": "genre", "in": ["x"], "min": 1}, "expected one of all, .*, got tag, in, min"),
         ({"number": "n"}, "expected min or max together with number, got number alone"),
         ({"tag": 5, "in": ["x"]}, "expected the name of a tag, got 5"),
+        ({"tag": "\ud800", "in": ["x"]}, r"expected the name of a tag that UTF-8 can express, got \\ud800"),
+        ({"\ud800": 1}, r"expected one of all, .*, got \\ud800"),
         ({"number": "n", "min": "5"}, "expected a finite number as bound, got '5'"),
         ({"number": "n", "min": True}, "expected a finite number as bound, got True"),
         ({"number": "n", "min": math.nan}, "expected a finite number as bound, got nan"),

@@ -63,7 +63,7 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     try:
         if suffix in PARQUET_SUFFIXES:
             return _read_parquet(path)
-        lines = _text(path).splitlines()
+        lines = _lines(path)
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
@@ -73,18 +73,20 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     return _read_table(path, lines, skip_bad)
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> list[str]:
+    """The lines of a text; a line ends by CR, LF or both, and by no other separator of Unicode."""
     data = path.read_bytes()
     data = gzip.decompress(data) if data.startswith(_GZIP) else data
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return data.decode("latin-1")  # as movies.dat
+        text = data.decode("latin-1")  # as movies.dat
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
     at = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    first = lines[at] if lines else ""
+    first = lines[at]
     delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
     has_header = delimiter != "::"
     header = _fields(first, delimiter) if has_header else MOVIELENS
@@ -140,6 +142,9 @@ def _meanings(path: Path, header: Sequence[str]) -> dict[str, str]:
             meanings.setdefault(name, plain)
         elif plain.lower() == "genres":
             meanings[name] = "tags.genre"
+    used = [meanings[name] for name in header if name in meanings]
+    if twice := [meaning for meaning in dict.fromkeys(used) if used.count(meaning) > 1]:
+        raise InvalidRatingsFile(f"Invalid {path}: expected one column {twice[0]}, got {used.count(twice[0])}")
     return meanings
 
 
@@ -150,7 +155,11 @@ def _described(header: Sequence[str], meanings: Mapping[str, str]) -> str:
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line], strict=True), []) if delimiter == "," else line.split(delimiter)
+    if delimiter != ",":
+        return line.split(delimiter)
+    if line.count('"') % 2:
+        raise ValueError("expected a closing quote in the same line, got none")
+    return next(csv.reader([line], strict=True), [])
 
 
 def _cells(line: str, delimiter: str, header: Sequence[str], meanings: Mapping[str, str]) -> Element:
@@ -181,7 +190,7 @@ def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
             if key:
                 element.setdefault(place, {})[key] = _OF_NAMES[place](value)
             elif place in _OF_NAMES:
-                element.setdefault(place, {}).update(_by_name(value))
+                element.setdefault(place, {}).update(_by_name(value, _OF_NAMES[place]))
             else:
                 element[place] = _OF_COLUMNS[place](value)
         except ValueError as error:
@@ -199,8 +208,16 @@ def _id(value: Any) -> str:
 
 def _values(value: Any) -> list[str]:
     if isinstance(value, list):
-        return [str(one) for one in value]
-    return [] if value == NO_GENRES else [one for one in str(value).split(SEPARATOR) if one]
+        return [_text(one) for one in value if one is not None]
+    if not isinstance(value, str):
+        return [_text(value)]
+    return [] if value == NO_GENRES else [one for one in value.split(SEPARATOR) if one]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes | list | dict):
+        raise ValueError(f"expected text, got {str(value)[:_EXCERPT]!r}")
+    return str(value)
 
 
 def _is_number(text: str) -> bool:
@@ -242,10 +259,16 @@ def _time(value: Any) -> float:
     return seconds
 
 
-def _by_name(value: Any) -> dict[str, Any]:
+def _numbers(value: Any) -> list[float]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of numbers, got {str(value)[:_EXCERPT]!r}")
+    return [_number(one) for one in value]
+
+
+def _by_name(value: Any, converted: Callable[[Any], Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"expected columns such as tags.genre, or values by name, got {str(value)[:_EXCERPT]!r}")
-    return {name: one for name, one in value.items() if one is not None}
+    return {name: converted(one) for name, one in value.items() if one is not None}
 
 
 _OF_NAMES: dict[str, Callable[[Any], Any]] = {"tags": _values, "numbers": _number}
@@ -254,5 +277,5 @@ _OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
     "available": _flag,
     "published": _time,
     "until": _time,
-    "embedding": list,
+    "embedding": _numbers,
 }

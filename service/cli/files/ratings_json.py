@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.cli.files.ratings_columns import NAMES, columns_of, described
+from service.cli.files.ratings_columns import NAMES, columns_named, columns_of, described
 from service.cli.files.ratings_text import LARGEST, BadLine, TextRatings
 from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
 from service.errors import InvalidRatingsFile
@@ -30,10 +30,14 @@ def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
     if not lines:
         raise InvalidRatingsFile(f"Invalid {path}: expected a JSON object in line 1, got nothing")
     fields, words = _fields(path, *lines[0])
+    known = _object(lines[0][1]).keys()
     rows, bad = [], []
     for number, line in lines:
         try:
-            rows.append(_row(_object(line), fields))
+            found = _object(line)
+            if not found.keys() <= known:
+                _check_further(found, fields)
+            rows.append(_row(found, fields))
         except ValueError as error:
             if not skip_bad:
                 raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
@@ -68,6 +72,13 @@ def _row(found: dict[str, Any], fields: _Fields) -> tuple[Any, ...]:
         _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field))
         for name, field in fields.items()
     )
+
+
+def _check_further(found: dict[str, Any], fields: _Fields) -> None:
+    """Refuse a rating or a timestamp that would be lost because the first line has none."""
+    for name, places in columns_named(list(found)).items():
+        if name not in fields:
+            raise ValueError(f"expected the fields of the first line, got also {list(found)[places[0]]} ({name})")
 
 
 def _id(name: str, value: object) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,11 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
     rows: dict[str, Any] = {
         "item_id": [1, 2],
         "tags.genre": [["x", "y"], None],
-        "tags": [{"mood": ["dark"]}, {"mood": None}],
+        "tags": [{"mood": ["dark", None]}, {"mood": None}],
+        "numbers": [{"weight": Decimal("2.5")}, None],
         "numbers.price": [1.5, None],
         "until": [moment, None],
-        "embedding": [[0.5, 1.0], None],
+        "embedding": [[Decimal("0.5"), Decimal(1)], None],
         "title": ["t", "u"],
     }
     pq.write_table(pa.table({name: pa.array(column) for name, column in rows.items()}), tmp_path / "items.parquet")
@@ -71,7 +73,7 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
         {
             "item": "1",
             "tags": {"mood": ["dark"], "genre": ["x", "y"]},
-            "numbers": {"price": 1.5},
+            "numbers": {"weight": 2.5, "price": 1.5},
             "until": moment.timestamp(),
             "embedding": [0.5, 1.0],
         },
@@ -95,6 +97,27 @@ def test_movies_of_movielens(tmp_path: Path) -> None:
     ]
 
 
+def test_only_line_ends_end_a_line(tmp_path: Path) -> None:
+    item = {"item": "a", "tags": {"title": ["one\u2028two\x85three\x0c"]}}
+    path = written(tmp_path, "a.jsonl", json.dumps(item, ensure_ascii=False) + '\r\n{"item": "b"}\r{"item": "c"}\n')
+    assert items_file.read(path).elements == [item, {"item": "b"}, {"item": "c"}]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("tags.genre", [[b"war"]], "Invalid tags.genre: expected text, got \"b'war'\""),
+        ("tags", [{"genre": b"war"}], "Invalid tags: expected text, got"),
+        ("embedding", ["abc"], "Invalid embedding: expected a list of numbers, got 'abc'"),
+        ("embedding", [[1.0, None]], "Invalid embedding: expected a finite number, got 'None'"),
+    ],
+)
+def test_columns_of_parquet_that_cannot_be_used(tmp_path: Path, column: str, values: list[Any], reason: str) -> None:
+    pq.write_table(pa.table({"item": ["a"], column: values}), tmp_path / "items.parquet")
+    with pytest.raises(InvalidRatingsFile, match=reason):
+        items_file.read(tmp_path / "items.parquet")
+
+
 @needs_ml_1m
 def test_the_movies_that_there_are() -> None:
     file = items_file.read(DATA / "ml-1m" / "movies.dat")
@@ -108,6 +131,9 @@ def test_the_movies_that_there_are() -> None:
         ("a.csv", "id,price\n1,2\n", "expected one column item, got 0 among id, price"),
         ("a.csv", "item,item\n1,2\n", "expected one column item, got 2 among item, item"),
         ("a.csv", "", "expected one column item, got 0 among"),
+        ("a.csv", "item,tags.a,tags.a\n1,x,y\n", "expected one column tags.a, got 2"),
+        ("a.csv", "item,genres,tags.genre\n1,x,y\n", "expected one column tags.genre, got 2"),
+        ("a.csv", 'item,title\n1,"two\nlines"\n', "Invalid line 2 of .*: expected a closing quote in the same line"),
         (
             "a.csv",
             "item,numbers.n\na,1\nb,x\n",

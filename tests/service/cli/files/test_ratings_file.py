@@ -249,6 +249,17 @@ def test_a_first_line_of_jsonl_names_the_fields(tmp_path: Path) -> None:
             read(tmp_path / "r.jsonl")
 
 
+def test_what_the_first_line_of_jsonl_lacks_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b'{"user": "a", "item": "b"}\n{"user": "a", "item": "c", "text": 2, "stars": 5}\n')
+    with pytest.raises(
+        InvalidRatingsFile, match=r"line 2 of .*: expected the fields of the first line, got also stars"
+    ):
+        read(path)
+    path.write_bytes(path.read_bytes().replace(b"stars", b"sort"))
+    assert read(path).items == ["b", "c"]
+
+
 def test_compressed_text(tmp_path: Path) -> None:
     for name in ("r.csv.gz", "r.csv"):  # the content tells, too
         (tmp_path / name).write_bytes(gzip.compress(b"a,b,1\n"))

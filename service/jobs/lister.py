@@ -26,6 +26,7 @@ from service.jobs.trainer_messages import TrainerMessage, send
 from service.storage import files, list_files
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
+from service.telemetry import logs
 
 USERS_A_BATCH = 256
 ROWS_A_GROUP = 1 << 17  # rows of a row group
@@ -117,4 +118,5 @@ def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[
 
 
 if __name__ == "__main__":
+    logs.to_stderr_alone()
     sys.exit(main())

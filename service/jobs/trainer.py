@@ -36,14 +36,15 @@ from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.promotion import measure, objection
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks import ranks_for, remark
+from service.jobs.ranks.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks.ranks import ranks_for, remark
 from service.jobs.trainer_messages import Progress, TrainerMessage
 from service.jobs.trials import changed, line_of
 from service.storage import exclusion
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot
 from service.storage.snapshots.manifest import Manifest
+from service.telemetry import logs
 
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
 ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone
@@ -256,6 +257,7 @@ def _end_with_supervisor() -> None:
 
 
 if __name__ == "__main__":
+    logs.to_stderr_alone()
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # not a terminal, which stays open
         threads.helper("orphanage", _end_with_supervisor)
     sys.exit(main())

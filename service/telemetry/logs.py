@@ -75,6 +75,11 @@ def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
     _adopt_libraries(level, shared, _rendering(people))
 
 
+def to_stderr_alone() -> None:
+    """Warnings to stderr, in a process whose stdout a program reads: without a configuration they would go there."""
+    configure("warning", "console")
+
+
 def _named(process: str) -> Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]:
     def name(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         event["process"] = process

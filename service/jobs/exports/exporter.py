@@ -17,6 +17,7 @@ from service.errors import ServiceError
 from service.jobs.exports.export_formats import Format, write
 from service.jobs.exports.export_rows import What, log_of, rows_of
 from service.storage.events import StreamId
+from service.telemetry import logs
 
 NICENESS = 10  # a service goes first; at 19 an export beside busy processes kept its client waiting over 10 s
 
@@ -44,4 +45,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logs.to_stderr_alone()
     sys.exit(main())

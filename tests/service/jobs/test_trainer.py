@@ -33,6 +33,7 @@ from tests.service.waiting import eventually
 
 ALS = {"n_factors": 8, "n_epochs": 5}
 END = StreamId(9_000, 0)
+CONTRADICTORY = [ItemChange("i1", embedding=[1.0]), ItemChange("i2", embedding=[1.0, 2.0])]
 
 
 @pytest.fixture
@@ -351,12 +352,24 @@ def lines(output: bytes) -> list[TrainerMessage]:
     return [message for message in messages if message.phase is None]
 
 
-def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:
+def test_no_ratings_fail_with_a_clear_error_and_warnings_are_no_messages(tmp_path: Path) -> None:
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(8000, 0), "item", items=CONTRADICTORY)])
     done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     (last,) = lines(done.stdout)
     assert last.outcome == "failed"
     assert "at least one rating" in str(last.error)
+    assert b"contradict the catalog" in done.stderr
+
+
+def test_warnings_are_not_in_an_export(tmp_path: Path) -> None:
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(8000, 0), "item", items=CONTRADICTORY)])
+    given = {"data": tmp_path, "what": "items", "format": "ndjson", "upto": END}
+    options = [str(part) for name, value in given.items() for part in (f"--{name}", value)]
+    module = [sys.executable, "-m", "service.jobs.exports.exporter"]
+    done = subprocess.run([*module, *options], capture_output=True, timeout=60, check=True)
+    assert [json.loads(line)["item"] for line in done.stdout.splitlines()] == ["i1", "i2"]
+    assert b"contradict the catalog" in done.stderr
 
 
 def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:

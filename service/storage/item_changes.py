@@ -157,10 +157,19 @@ def _check_names(place: str, named: Mapping[str, object]) -> None:
         _check_text(f"name in {place}", name, MAX_NAME_BYTES)
 
 
+def n_values(tags: Mapping[str, Sequence[str] | None]) -> int:
+    """The number of values of all tags."""
+    return sum(map(len, filter(None, tags.values())))
+
+
+def check_number_of_values(tags: Mapping[str, Sequence[str] | None]) -> None:
+    """Check that one item may have as many values of tags; ValueError if not."""
+    if (n := n_values(tags)) > MAX_VALUES:
+        raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n:,}")
+
+
 def _check_values(tags: Mapping[str, Sequence[str] | None]) -> None:
-    n_values = sum(map(len, filter(None, tags.values())))
-    if n_values > MAX_VALUES:
-        raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n_values:,}")
+    check_number_of_values(tags)
     for name, values in tags.items():
         for value in values or ():
             _check_text(f"tags.{name}", value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Annotated, Any
 
@@ -11,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
-from service.api.openapi.openapi.components import component
-from service.api.openapi.openapi.model_examples import ITEM
+from service.api.openapi.openapi.openapi.components import component
+from service.api.openapi.openapi.openapi.model_examples import ITEM
 from service.api.parsers.bodies import body_of
 from service.api.parsers.elements import judged, parsed, read_elements
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
-from service.api.schemas.schemas.list_schemas import ItemsQuery
-from service.api.schemas.schemas.schemas import Accepted, NoParameters, Wait, Written
+from service.api.schemas.schemas.schemas.list_schemas import ItemsQuery
+from service.api.schemas.schemas.schemas.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     GetCatalogNames,
@@ -27,12 +28,20 @@ from service.engine.queries.catalog_queries import (
     ItemList,
     ListItems,
 )
-from service.errors import MalformedBody
+from service.errors import MalformedBody, UnknownItem
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
 from service.serving import Serving
 from service.storage.events import ITEMS_PER_ENTRY, encode_items
-from service.storage.item_changes import LARGEST, MAX_DIMENSIONS, MAX_NAMES, ItemChange
+from service.storage.item_changes import (
+    LARGEST,
+    MAX_DIMENSIONS,
+    MAX_NAMES,
+    Attributes,
+    ItemChange,
+    check_number_of_values,
+    merged,
+)
 
 MAX_ITEMS = 1000  # items of one request
 
@@ -96,6 +105,8 @@ async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: Th
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
+    if change.tags:
+        await _check_with_present_tags(serving, change)
     return reply(msgspec.json.encode(Written(await _written(serving, [change]))), 202)
 
 
@@ -121,6 +132,14 @@ async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheSe
 
 async def _judge(serving: Serving) -> ItemJudge:
     return ItemJudge(msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames))
+
+
+async def _check_with_present_tags(serving: Serving, change: ItemChange) -> None:
+    """Refuse a patch with which the item would have too many values of tags."""
+    with contextlib.suppress(UnknownItem):
+        present = msgspec.json.decode(await serving.answer(GetItem(change.item)), type=ItemDetails)
+        patched = merged(Attributes(present.tags), change)
+        judged(patched.tags, check_number_of_values)
 
 
 async def _written(serving: Serving, changes: list[ItemChange]) -> str:

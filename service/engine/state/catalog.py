@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpu.growing import Growing
 from service.engine.queries.catalog_queries import CatalogNames, Kind
 from service.engine.state.catalog_index import CatalogIndex
-from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged
+from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged, n_values
 
 MAX_NAMES = 1000  # names of tags and numbers in the whole catalog; a number takes 4 bytes an item
 
@@ -144,7 +144,7 @@ class Catalog:
             return  # only a put brings an item back
         old = self.attributes(row) or NONE
         self._count(old, -1)
-        new = NONE if is_gone else self._allowed(merged(old, change))
+        new = NONE if is_gone else self._allowed(old, merged(old, change))
         self._count(new, +1)
         self.index.change(row, old, new)
         self._place(row, new, is_gone=is_gone)
@@ -157,23 +157,24 @@ class Catalog:
             self._n_items_of[name] = self._n_items_of.get(name, 0) + by
         self._n_embeddings += by * (attributes.embedding is not None)
 
-    def _allowed(self, given: Attributes) -> Attributes:
+    def _allowed(self, old: Attributes, given: Attributes) -> Attributes:
         """`given` without attributes that contradict the catalog, whose names are noted.
 
         A name is of tags or of numbers, and changes its kind only while no item has it. Embeddings have equal lengths.
+        An item whose patches together have too many values of tags keeps its `old` tags.
         """
-        tags = {name: values for name, values in given.tags.items() if self._admits(name, "tag")}
-        if sum(map(len, tags.values())) > MAX_VALUES:  # of several patches together
-            tags = {}
+        tags = given.tags if n_values(given.tags) <= MAX_VALUES else old.tags
+        tags = {name: values for name, values in tags.items() if self._admits(name, "tag")}
         numbers = {
             name: number for name, number in given.numbers.items() if name not in tags and self._admits(name, "number")
         }
         embedding = given.embedding
         if embedding is not None and self._n_embeddings and len(embedding) != self._embeddings.values.shape[1]:
             embedding = None
-        if len(tags) == len(given.tags) and len(numbers) == len(given.numbers) and embedding is given.embedding:
+        if tags == given.tags and len(numbers) == len(given.numbers) and embedding is given.embedding:
             return given
-        gone = {*given.tags} - {*tags} | {*given.numbers} - {*numbers}
+        gone = {name for name, values in given.tags.items() if tags.get(name) != values} | {*given.numbers} - {*numbers}
+        gone |= {"embedding"} if embedding is not given.embedding else set()
         _log.warning("attributes of an item contradict the catalog and are left out", names=sorted(gone)[:10])
         return msgspec.structs.replace(given, tags=tags, numbers=numbers, embedding=embedding)
 

@@ -76,6 +76,18 @@ def test_a_name_keeps_its_kind_and_embeddings_their_length(app):
     assert refused.json()["detail"] == "Invalid embedding: expected 1 numbers as of the other items, got 2"
 
 
+def test_patches_together_have_a_bound(app):
+    halves = [{"tags": {name: [str(n) for n in range(600)]}} for name in ("genre", "year")]
+    details(app, "patched", written(app.request("PATCH", "/items/patched", json=halves[0])))
+    refused = app.request("PATCH", "/items/patched", json=halves[1])
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "Invalid tags: expected at most 1,000 values of an item, got 1,200"
+    instead = {"tags": {"genre": None, **halves[1]["tags"]}}
+    found = details(app, "patched", written(app.request("PATCH", "/items/patched", json=instead)))
+    assert found["tags"] == halves[1]["tags"]
+    app.get("/popular", wait_for=written(app.request("DELETE", "/items/patched")))
+
+
 def test_items_are_counted(app):
     past = {"item": "past", "until": 1600000000}
     stream_id = written(app.post("/items", [past, {"item": "later", "published": 4e9}, {"item": ""}]))

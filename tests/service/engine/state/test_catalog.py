@@ -61,4 +61,6 @@ def test_the_number_of_names_is_bounded():
 def test_values_of_several_patches_are_bounded():
     patches: list[Any] = [{"op": "patch", "tags": {name: list(map(str, range(600)))}} for name in "ab"]
     assert changed(*patches[:1]).attributes(0) == Attributes(patches[0]["tags"])
-    assert changed(*patches).attributes(0) == Attributes()
+    catalog = changed(*patches)
+    assert catalog.attributes(0) == Attributes(patches[0]["tags"])
+    assert catalog.index.with_tag("b", ["0"], 1).tolist() == [0]

@@ -16,6 +16,7 @@ import pytest
 import redis
 import yaml
 
+from deploy import chart
 from service.http_server import SPARE_FILES
 from service.settings import Settings
 from service.storage.streams.redis_server import RedisServer, find_binary
@@ -199,9 +200,21 @@ def test_every_variable_is_a_setting(services):
     known = {f"NEARFIELD_{name.upper()}" for name in Settings.model_fields}
     used = {name for service in services.values() for name in service.get("environment", {})}
     used -= {"NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "REDISCLI_AUTH"}  # of others
+    used = {name for name in used if not name.startswith("OTEL_")}
     used |= set(re.findall(r"^(?:ENV| +)\s*(NEARFIELD_\w+)=", DOCKERFILE, re.MULTILINE))
     assert used
     assert used <= known
+
+
+@pytest.mark.parametrize("name", ["api", "trainer"])
+def test_no_setting_is_lost_on_its_way_into_a_container(services, name):
+    """A variable in `.env` that compose does not name would have no effect, and nobody would be told."""
+    traces = (ROOT / "docs" / "operations.md").read_text("utf-8").split("\n## Traces\n")[1].split("\n## ")[0]
+    expected = {f"NEARFIELD_{one.upper()}" for one in Settings.model_fields if one not in chart.OF_TEMPLATES}
+    expected |= set(re.findall(r"`(OTEL_\w+)`", traces))
+    environment = services[name]["environment"]
+    assert expected <= environment.keys()
+    assert {one for one in expected if environment[one] is not None} == {"NEARFIELD_BACKEND"}
 
 
 def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():

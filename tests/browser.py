@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 # Chromium reads and writes descriptors 3 and 4, which may have the pipes in another order.
 START = """
 import fcntl, os, sys

@@ -14,7 +14,16 @@ from service.errors import NotFound
 
 _FOLDER = resources.files("service.api") / "console" / "static"
 _KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
-_NAMES = ("console.css", "console.js", "curves.js", "htmx.min.js", "icon.svg", "uPlot.iife.min.js", "uPlot.min.css")
+_NAMES = (
+    "console.css",
+    "console.js",
+    "curves.js",
+    "htmx.min.js",
+    "icon.svg",
+    "parts.js",
+    "uPlot.iife.min.js",
+    "uPlot.min.css",
+)
 
 router = APIRouter(prefix="/console/static", include_in_schema=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -12,13 +13,14 @@ from pydantic import ValidationError
 
 from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
-from service.api.schemas.schemas import Retrain
+from service.api.schemas.schemas.schemas import Retrain
 from service.operations import SubmitTraining
 from service.storage.snapshots.manifest import StoredCalibration
 
 PREFIX = "param."  # of the names of parameters among the fields
 FROM_DATA, NONE = "from the data", "none"
 FLAGS = ("activate", "shadow", "tune", "force")
+_WORD = re.compile(r"[a-z]{3,}\b")
 
 
 class Field(NamedTuple):
@@ -75,8 +77,13 @@ def _field(kind: Any, field: dataclasses.Field[Any], meaning: str) -> Field:
     choices = param_ranges.choices_of(kind, field.name)
     low, high = param_ranges.range_of(kind, field.name) or (None, None)
     otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
-    meaning = meaning[:1].upper() + meaning[1:] if meaning[:1].isascii() else meaning
-    return Field(field.name, default, otherwise, low, high, tuple(_text(choice) for choice in choices), meaning)
+    texts = tuple(_text(choice) for choice in choices)
+    return Field(field.name, default, otherwise, low, high, texts, _sentence(meaning))
+
+
+def _sentence(meaning: str) -> str:
+    """A meaning with a capital letter, unless it begins with a symbol or a value, such as `h` and `cg`."""
+    return meaning[:1].upper() + meaning[1:] if _WORD.match(meaning) else meaning
 
 
 def _text(value: Any) -> str:

@@ -65,16 +65,32 @@ class Curves {
     }));
     const options = {
       ...this.size(),
+      padding: [null, 28, null, null], // half of a time
       cursor: { show: false },
       legend: { show: false },
       scales: {
-        x: { range: (plot, low, high) => [Math.min(low, high - SHORTEST_S), high] },
+        x: { range: (plot, low, high) => {
+          const end = high ?? Date.now() / 1000; // now, before the first point
+          return [Math.min(low ?? end, end - SHORTEST_S), end];
+        } },
         y: { range: (plot, low, high) => [0, high > 0 ? high * 1.15 : 1] },
       },
       axes: [{ ...axis, size: 28, space: 80, values: (plot, ticks) => ticks.map(time) }, { ...axis, size: 64, values: (plot, ticks) => ticks.map((tick) => this.text(tick)) }],
       series: [{}, ...series],
     };
     this.plot = new uPlot(options, this.data, this.figure.querySelector(".plot"));
+  }
+
+  // The newest values as text, each in the color of its curve if there are several.
+  shown(values) {
+    const parts = values.flatMap((value, place) => {
+      if (value === undefined) return [];
+      const part = document.createElement("span"), text = value === null ? "—" : this.text(value);
+      part.textContent = this.names[place] ? `${this.names[place]} ${text}` : text;
+      if (this.names.length > 1) part.style.color = `var(${COLORS[place]})`;
+      return [" · ", part];
+    });
+    return parts.slice(1);
   }
 
   // Adds a point to each series: null where nothing was measured, undefined where there is nothing to measure.
@@ -84,11 +100,6 @@ class Curves {
       if (this.data[place].length > POINTS) this.data[place].shift();
     });
     this.plot.setData(this.data);
-    const shown = values.map((value, place) => {
-      if (value === undefined) return "";
-      const text = value === null ? "—" : this.text(value);
-      return this.names[place] ? `${this.names[place]} ${text}` : text;
-    });
-    this.figure.querySelector("output").textContent = shown.filter(Boolean).join(" · ");
+    this.figure.querySelector("output").replaceChildren(...this.shown(values));
   }
 }

@@ -356,6 +356,7 @@ def test_pages_work_in_a_browser(service, job, page):
     page.until(
         "document.querySelector('.state').textContent === 'succeeded' && document.querySelector('progress').value"
     )
+    check_parts(page, url)
     page.open(f"{url}item?id={quote(HOSTILE, safe='')}")
     assert page.ask("document.querySelector('h1 .id').textContent") == HOSTILE
     assert page.complaints == []
@@ -370,6 +371,22 @@ def check_curves(page: Browser) -> None:
     script += "Array.from(document.querySelectorAll('.curve output'), (one) => one.textContent)"
     expected = ["25", "1.98 ms", "p50 — · p99 —", "5", "host 600 MB · GPU 2,000 MB · GPU, all processes 3,000 MB"]
     assert page.ask(script) == expected
+
+
+def check_parts(page: Browser, url: str) -> None:
+    """Who moves by keys, selects text or has scrolled a table does so undisturbed by the next answer for a part."""
+    page.look(400, "light")
+    page.open(f"{url}jobs")
+    page.ask("swaps = 0; document.addEventListener('htmx:afterSwap', () => swaps++)")
+    link, part = "document.querySelector('td a')", "document.querySelector('[hx-get]')"
+    page.ask(f"{part}.scrollLeft = 30; first = {link}; first.focus()")
+    page.until("swaps > 0")
+    assert page.ask(f"document.activeElement === {link} && {link} !== first")
+    assert page.ask(f"{part}.scrollLeft") == 30
+    page.ask(f"asked = 0; document.addEventListener('htmx:afterRequest', () => asked++); first = {link}")
+    page.ask("getSelection().selectAllChildren(first)")
+    page.until("asked > 1")
+    assert page.ask("getSelection().toString() === first.textContent && first.isConnected")
 
 
 class traffic:  # noqa: N801 (a context manager)

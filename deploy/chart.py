@@ -48,6 +48,7 @@ class Value(NamedTuple):
 COUNT, POSITIVE = {"minimum": 0}, {"minimum": 1}
 LETTERS = {"pattern": "^[A-Za-z0-9]*$"}
 FREE = {"additionalProperties": True}
+PLAIN = ["string", "number", "boolean"]
 
 
 def _bounds(cpu: str, memory: str, least_cpu: str) -> dict[str, Any]:
@@ -71,6 +72,12 @@ VALUES = (
     Value("keys.write", "", "NEARFIELD_WRITE_KEY."),
     Value("settings", {}, "Settings of the service by their names (docs/operations.md), for example `max_n: 50`."),
     Value("dataSetSettings", {}, "Own settings of further data sets, by name of the data set, then of the setting."),
+    Value(
+        "otel",
+        {},
+        "Variables of OpenTelemetry for settings.traces, such as OTEL_EXPORTER_OTLP_ENDPOINT.",
+        {"propertyNames": {"pattern": "^OTEL_[A-Z_]+$"}, "additionalProperties": {"type": PLAIN}},
+    ),
     Value(
         "api.replicas",
         2,
@@ -119,7 +126,7 @@ VALUES = (
     Value(
         "store.existingSecret",
         "",
-        "Secret whose entries become variables of api and trainer, such as AWS_ACCESS_KEY_ID and AWS_REGION.",
+        "Secret whose entries become variables of api and trainer, such as AWS_REGION, or OTEL_EXPORTER_OTLP_HEADERS.",
     ),
     Value(
         "redis.enabled", True, "Whether the chart runs a Redis; else give redis.url, or redis-url in existingSecret."

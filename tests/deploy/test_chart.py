@@ -46,9 +46,11 @@ CASES: dict[str, dict[str, Any]] = {
     "replicas": {**KEYS, "api": {"replicas": 5, "preStopSeconds": 30}, "data": {"accessMode": "ReadWriteMany"}},
     "store": {**KEYS, "store": {"url": "s3://bucket/prefix", "existingSecret": "aws"}},
     "secret": {"existingSecret": "mine", "data": {"existingClaim": "mine"}},
+    "numbers": {"existingSecret": "007", "data": {"storageClassName": "1"}, "store": {"existingSecret": "8"}},
     "all": {
         **KEYS,
         "settings": {"max_body_bytes": 4 << 20, "data_sets": ["shop", "my-music"], "retrain_share": 0.5},
+        "otel": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_TRACES_SAMPLER_ARG": 0.1},
         "dataSetSettings": {"my-music": {"max_n": 50, "rating_scale": "1,5"}},
         "ingress": {"enabled": True, "host": "near.example", "tlsSecret": "tls"},
         "networkPolicy": {"enabled": True},
@@ -93,6 +95,7 @@ def test_values_obey_the_schema_and_the_schema_is_one():
         {"redis": {"password": "with/slash"}},
         {"replicas": 3},
         {"store": {"url": "file:///a/folder/of/one/pod"}},
+        {"otel": {"TRACES_SAMPLER": "always_on"}},
     ],
     ids=json.dumps,
 )
@@ -222,19 +225,31 @@ def test_helm_renders_what_kubernetes_takes(case: str, tmp_path: Path):
         assert variables["NEARFIELD_MAX_BODY_BYTES"] == str(4 << 20)
         assert variables["NEARFIELD_DATA_SETS"] == "shop,my-music"
         assert variables["NEARFIELD_MY_MUSIC__MAX_N"] == "50"
+        assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+        assert variables["OTEL_TRACES_SAMPLER_ARG"] == "0.1"
 
 
 def rendered(values: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """The documents that Helm makes of the chart."""
     helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("needs helm")
+    text = rendered_by_package(values) if helm is None else rendered_by_program(helm, values, folder)
+    (folder / "rendered.yaml").write_text(text, "utf-8")
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def rendered_by_program(helm: str, values: dict[str, Any], folder: Path) -> str:
     (folder / "values.yaml").write_text(yaml.safe_dump(values), "utf-8")
     command = [helm, "template", "nearfield", str(CHART), "--values", str(folder / "values.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (folder / "rendered.yaml").write_text(done.stdout, "utf-8")
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return done.stdout
+
+
+def rendered_by_package(values: dict[str, Any]) -> str:
+    """By Helm as a library, in the package helm-python-sdk (75 MB, so that nothing installs it by itself)."""
+    library = pytest.importorskip("helm_python.chart", reason="needs helm or helm-python-sdk")
+    made = library.Chart.load(str(CHART)).render(values, name="nearfield", namespace="default")
+    return "\n---\n".join(text for name, text in made.items() if not name.endswith("NOTES.txt"))
 
 
 def check_schemas(documents: list[dict[str, Any]], folder: Path) -> None:

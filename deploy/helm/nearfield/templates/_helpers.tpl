@@ -88,7 +88,7 @@ volumeMounts:
 volumes:
   - name: data
     persistentVolumeClaim:
-      claimName: {{ include "nearfield.claim" . }}
+      claimName: {{ include "nearfield.claim" . | quote }}
   {{- include "nearfield.memory" . | nindent 2 }}
 {{- end }}
 
@@ -132,7 +132,7 @@ resources:
 {{- with .Values.store.existingSecret }}
 envFrom:
   - secretRef:
-      name: {{ . }}
+      name: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -148,7 +148,7 @@ envFrom:
 - name: REDIS_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ include "nearfield.secret" . }}
+      name: {{ include "nearfield.secret" . | quote }}
       key: redis-password
 - name: NEARFIELD_REDIS
   value: redis://:$(REDIS_PASSWORD)@{{ include "nearfield.name" . }}-redis:6379/0
@@ -156,7 +156,7 @@ envFrom:
 - name: NEARFIELD_REDIS
   valueFrom:
     secretKeyRef:
-      name: {{ include "nearfield.secret" . }}
+      name: {{ include "nearfield.secret" . | quote }}
       key: redis-url
 {{- end }}
 {{- with .Values.store.url }}
@@ -165,6 +165,10 @@ envFrom:
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: NEARFIELD_{{ upper $name }}
+  value: {{ include "nearfield.text" $value | quote }}
+{{- end }}
+{{- range $name, $value := .Values.otel }}
+- name: {{ $name }}
   value: {{ include "nearfield.text" $value | quote }}
 {{- end }}
 {{- range $set, $settings := .Values.dataSetSettings }}

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from benchmarks.plant import STARS, drawn_model, ranks
 from benchmarks.report import say
 from gpu.backend import Backend
+from gpu.changes import Changes
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.online import OnlineModel, prepare_online
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 from gpu.ranking import item_index, topn
 from service.engine.rehearsal import rehearse_model

@@ -23,8 +23,9 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import ESTIMATES
 from benchmarks.rows import Row, Store
+from gpu.changes import Changes
 from gpu.online import prepare_online
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from service.cli import offline
 from service.cli.console import progress

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.changes import Changes
 from gpu.decay import weighing
 from gpu.model import Model, bytes_of
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import Solver
 from gpu.online.host_model import HostModel
 from gpu.online.priors import Priors
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ranking import topn

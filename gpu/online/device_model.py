@@ -21,11 +21,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.changes import Changes
 from gpu.model import Model
 from gpu.online.drift import AsTrained
 from gpu.online.host_model import folded_in
 from gpu.online.late import LateRefits, taken
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.sampled import ITEMS_AT_ONCE, SampledRefits
 from gpu.ranking import topn

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.changes import Changes
 from gpu.host.online import drift as kernels
 from gpu.model import Model
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 
 SHARE = 0.1  # of an item's ratings; docs/algorithms.md has test RMSE and work for other shares

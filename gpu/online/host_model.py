@@ -28,13 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.changes import Changes
 from gpu.model import Model
 from gpu.online.drift import AsTrained
 from gpu.online.exact_rows import Solver
 from gpu.online.late import LateRefits, taken
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.refits import Refits, refits_of
 from gpu.online.signatures import Signatures

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
+from gpu.changes import Changes
 from gpu.growing import Growing
 from gpu.model import Model
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.params import CulshParams
 from gpu.training import simlsh
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from service.telemetry.metrics import METHODS
+from service.telemetry.span import Value
 from service.telemetry.trace_context import Trace
-from service.telemetry.traces import Tracer, Value
+from service.telemetry.traces import Tracer
 
 
 def record(

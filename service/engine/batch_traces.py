@@ -17,8 +17,9 @@ from service.engine.pending_events import EventBatch
 from service.engine.pending_queries import PendingQuery
 from service.storage.events import StreamId
 from service.telemetry.metrics import Metrics
+from service.telemetry.span import Span
 from service.telemetry.trace_context import Trace
-from service.telemetry.traces import Span, Tracer, active
+from service.telemetry.traces import Tracer, active
 
 N_REMEMBERED = 64  # batches that were learned
 MAX_WAITING = 1024  # recorded writes that are not learned yet; beyond it the oldest get no span

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 
 from service.jobs.table import Job, name_of
+from service.telemetry.span import Span, Value
 from service.telemetry.trace_context import Trace
-from service.telemetry.traces import Span, Value, active
+from service.telemetry.traces import active
 
 NAMES = {"train": "training", "forget": "forgetting", "lists": "lists"}
 FIELD = "traceparent"  # of a job that is recorded

@@ -19,8 +19,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from service import threads
 from service.errors import InvalidSetting
+from service.telemetry.span import Span
 from service.telemetry.trace_context import Trace
-from service.telemetry.traces import Span
 
 SERVICE = "nearfield"  # unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has another name
 QUEUE, MAX_QUEUE = "OTEL_BSP_MAX_QUEUE_SIZE", 2048  # spans that may wait, as in the specification

@@ -8,40 +8,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import util
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from service.errors import InvalidSetting
 from service.settings import Settings, otel_variables
+from service.telemetry.span import Attributes, Span
 from service.telemetry.trace_context import Sampling, Trace
 
 PACKAGES = "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"  # of the extra `traces`
 STOP_S = 1.5  # seconds that the last spans get to be sent: less than what a process of several has to stop
-
-Value = str | int | float | bool
-Attributes = Mapping[str, Value]
-
-
-class Span(NamedTuple):
-    """A span that is over.
-
-    Attributes:
-        began_ns, ended_ns: Unix nanoseconds.
-        attributes: no ids of users or items, keys or query strings.
-        links: spans of other requests that it served too.
-        error: the kind of error with which it ended, without its text, which may quote a request.
-        is_request: whether it is that of an HTTP request.
-    """
-
-    name: str
-    trace: Trace
-    began_ns: int
-    ended_ns: int
-    attributes: Attributes
-    links: Sequence[Trace] = ()
-    error: str | None = None
-    is_request: bool = False
 
 
 class Exporter(Protocol):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from gpu.changes import Changes
 from gpu.model import Model
 from gpu.online.device_model import DeviceModel
 from gpu.online.host_model import HostModel
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params

@@ -14,10 +14,10 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.changes import check_changes
 from gpu.device.cuda.scratch import Scratch, fetched, pinned
 from gpu.device.cuda.structures import structure
 from gpu.device.online.arena import ROW_THREADS, Arena, run
-from gpu.online.rating_table import check_changes
 from gpu.ratings import Rows
 
 TILE, PLAN_THREADS, MERGE_THREADS = 256, 1024, 512  # as in kernels/rating_table.cu

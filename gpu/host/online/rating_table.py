@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpu.changes import Changes
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.ratings import Rows
-
-if TYPE_CHECKING:
-    from gpu.online.rating_table import Changes
 
 POSITIONS_A_MS = 2**21  # positions of a service: the Unix milliseconds of an entry and a count within it
 POSITIONS_A_S = 1000.0 * POSITIONS_A_MS

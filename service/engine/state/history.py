@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gpu.changes import Changes
 from gpu.growing import Growing
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from service.engine.state.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.state.attributions import Attributed, Attributions
 from service.engine.state.catalog import Catalog

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.calibration import FEW
+from gpu.changes import Changes
 from gpu.growing import Growing
 from gpu.host.online.events import add_up
 from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import RatingTable
 from service.engine.state.applied import Forgotten
 from service.engine.state.strength_rows import Batch, EventRows, Sums
 

@@ -13,8 +13,9 @@ from service.engine.state.rating_runs import runs_of
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.telemetry import traces
 from service.telemetry.metrics import Metrics
+from service.telemetry.span import Span
 from service.telemetry.trace_context import Sampling, Trace
-from service.telemetry.traces import Span, Tracer
+from service.telemetry.traces import Tracer
 
 
 class Kept:

@@ -24,7 +24,7 @@ def test_a_burst_is_written_then_a_fixed_rate(monkeypatch: pytest.MonkeyPatch) -
 
 PROGRAM = f"""
 import logging
-from service import logs
+from service.telemetry import logs
 
 logs.configure("info", "json")
 for _ in range({3 * BURST_LINES}):

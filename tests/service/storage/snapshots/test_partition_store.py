@@ -100,7 +100,7 @@ def test_a_full_disk_is_one_clear_error(small_disk: Path) -> None:
 def test_a_rename_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """The same by a fault point, without a small file system."""
     code = (
-        "import numpy, pathlib, sys; from service.storage import array_folder;"
+        "import numpy, pathlib, sys; from service.storage.snapshots import array_folder;"
         "array_folder.write(pathlib.Path(sys.argv[1]) / 'one', {'a': numpy.ones(3)}, {})"
     )
     environment = os.environ | {"NEARFIELD_FAULT_AT": "rename:1:ENOSPC"}

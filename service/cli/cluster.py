@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.console import stderr
-from service.jobs.ranks.ranks.cluster import WAIT_S, dask, security, toward
-from service.jobs.ranks.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.cluster import WAIT_S, dask, security, toward
+from service.jobs.ranks.cluster_address import ClusterAddress
 from service.training_errors import ClusterUnavailable
 
 UNREACHED = f"within {WAIT_S:g} s nothing answered there, or not with these certificates"

@@ -36,8 +36,8 @@ from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.promotion import measure, objection
-from service.jobs.ranks.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks.ranks import ranks_for, remark
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.ranks import ranks_for, remark
 from service.jobs.trainer_messages import Progress, TrainerMessage
 from service.jobs.trials import changed, line_of
 from service.storage import exclusion

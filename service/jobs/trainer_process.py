@@ -16,7 +16,7 @@ import msgspec
 from service import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.ranks.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.table import Job, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings import Settings

@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
-from service.api.openapi.openapi.openapi.components import component
-from service.api.openapi.openapi.openapi.model_examples import ITEM
+from service.api.openapi.components import component
+from service.api.openapi.model_examples import ITEM
 from service.api.parsers.bodies import body_of
 from service.api.parsers.elements import judged, parsed, read_elements
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
-from service.api.schemas.schemas.schemas.list_schemas import ItemsQuery
-from service.api.schemas.schemas.schemas.schemas import Accepted, NoParameters, Wait, Written
+from service.api.schemas.list_schemas import ItemsQuery
+from service.api.schemas.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     GetCatalogNames,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, n_listed, reply
 from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.schemas.list_schemas import (
+from service.api.schemas.list_schemas import (
     EstimateQuery,
     ItemNeighborsQuery,
     ListQuery,
@@ -17,7 +17,7 @@ from service.api.schemas.schemas.list_schemas import (
     RatingsQuery,
     SetBody,
 )
-from service.api.schemas.schemas.schemas import NoParameters
+from service.api.schemas.schemas import NoParameters
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,

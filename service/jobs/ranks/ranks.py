@@ -25,13 +25,13 @@ from gpu.param_kinds import Params
 from gpu.ratings import Ratings
 from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
-from service.jobs.ranks.ranks.attempt import Attempt, AttemptLost, Plan
-from service.jobs.ranks.ranks.cluster import Cluster
-from service.jobs.ranks.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks.launcher import Launcher
-from service.jobs.ranks.ranks.rank_messages import Divided, EpochDone, Message, PartDone
-from service.jobs.ranks.ranks.rank_process import Here
-from service.jobs.ranks.ranks.rank_watch import Limits
+from service.jobs.ranks.attempt import Attempt, AttemptLost, Plan
+from service.jobs.ranks.cluster import Cluster
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.launcher import Launcher
+from service.jobs.ranks.rank_messages import Divided, EpochDone, Message, PartDone
+from service.jobs.ranks.rank_process import Here
+from service.jobs.ranks.rank_watch import Limits
 from service.storage.snapshots import checkpoints, partition_store
 from service.training_errors import RanksFailed, WorkFolderUnavailable
 
@@ -216,7 +216,7 @@ def ranks_for(
 ) -> Ranks | None:
     """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process.
 
-    `shares_gpu`: see `service.jobs.ranks.ranks.rank_process.Here`.
+    `shares_gpu`: see `service.jobs.ranks.rank_process.Here`.
     """
     if n_ranks == 1 or not has_ranks(algorithm):
         return None

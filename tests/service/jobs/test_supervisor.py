@@ -167,7 +167,7 @@ def test_only_one_training_at_a_time(
 
 def ranks_of_any_trainer() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "service.jobs.ranks.ranks.rank" in child.cmdline()]
+    return [child for child in children if "service.jobs.ranks.rank" in child.cmdline()]
 
 
 @pytest.mark.slow

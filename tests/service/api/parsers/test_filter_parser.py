@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from service.api.schemas.schemas.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 
 from service.api.parsers.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
+from service.api.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Not, text_of
 
 GENRE: dict[str, Any] = {"tag": "genre", "in": ["x"]}

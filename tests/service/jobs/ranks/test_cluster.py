@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from service.jobs.ranks.ranks.cluster import dask, is_here, toward
-from service.jobs.ranks.ranks.rank_process import inherited
 
+from service.jobs.ranks.cluster import dask, is_here, toward
+from service.jobs.ranks.rank_process import inherited
 from service.training_errors import ClusterUnavailable
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed, of the extra cluster")

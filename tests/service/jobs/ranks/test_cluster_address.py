@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from service.jobs.ranks.ranks.cluster_address import ClusterAddress
 
 from service import process
 from service.errors import InvalidSetting
+from service.jobs.ranks.cluster_address import ClusterAddress
 from service.settings import Settings
 
 FILES = "ca.pem", "cert.pem", "key.pem"
@@ -64,7 +65,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_files_that_are_no_use_are_named(certificates: Path, ca: str, cert: str, key: str, message: str) -> None:
     place = "tls://gpu7:8786"
     ClusterAddress(place, *(str(certificates / f"{name}.pem") for name in ("ca", "ca", "key"))).check_files()
-    files = {kind: certificates / f"{name}.pem" for kind, name in (("ca", ca), ("cert", cert), ("key", key))}
+    files: dict[str, Any] = {
+        kind: certificates / f"{name}.pem" for kind, name in (("ca", ca), ("cert", cert), ("key", key))
+    }
     settings = Settings(cluster=place, **{f"cluster_tls_{kind}": path for kind, path in files.items()})
     with pytest.raises(InvalidSetting, match=message):
         process.run_worker(settings)

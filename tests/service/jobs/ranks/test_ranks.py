@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from service.jobs.ranks.ranks.launcher import Launcher, Rank
-from service.jobs.ranks.ranks.rank_messages import Failed
-from service.jobs.ranks.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
-from service.jobs.ranks.ranks.rank_watch import Limits
-from service.jobs.ranks.ranks.ranks import Ranks
 
 import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
-from service.jobs.ranks.ranks import attempt, rank_process
+from service.jobs.ranks import attempt, rank_process
+from service.jobs.ranks.launcher import Launcher, Rank
+from service.jobs.ranks.rank_messages import Failed
+from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
+from service.jobs.ranks.rank_watch import Limits
+from service.jobs.ranks.ranks import Ranks
 from service.storage.snapshots import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
@@ -73,7 +73,7 @@ def assert_equal(model: gpu.Model, expected: gpu.Model) -> None:
 
 def assert_nothing_is_left(work: Path) -> None:
     assert not work.exists()
-    assert [child for child in psutil.Process().children() if "service.jobs.ranks.ranks.rank" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "service.jobs.ranks.rank" in child.cmdline()] == []
 
 
 def at_epoch(epoch: int, do: Callable[[], None]) -> tuple[list[int], Callable[[gpu.EpochReport], None]]:
@@ -299,7 +299,7 @@ class killed:  # noqa: N801 (a context manager)
         while not self._stop.wait(0.02):
             for child in psutil.Process().children():
                 try:
-                    if self._condition() and "service.jobs.ranks.ranks.rank" in child.cmdline():
+                    if self._condition() and "service.jobs.ranks.rank" in child.cmdline():
                         child.kill()
                 except psutil.Error:
                     pass

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service.jobs.ranks.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
-from service.jobs.ranks.ranks.rank_process import Here, RankProcess, environment
-from service.jobs.ranks.ranks.transfers import RankTransfers, Transfers
 
 import gpu
 from gpu.ratings import Ratings
+from service.jobs.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
+from service.jobs.ranks.rank_process import Here, RankProcess, environment
+from service.jobs.ranks.transfers import RankTransfers, Transfers
 from service.storage.snapshots import array_folder, checkpoints
 from service.threads import helper
 from service.training_errors import CorruptWorkFile, WorkFolderUnavailable

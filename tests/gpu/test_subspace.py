@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
@@ -20,6 +19,7 @@ from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
 from tests import reference
 from tests.data import planted, split
+from tests.gpu.fitted import assert_equal_models, last_metrics, one_thread
 from tests.gpu.training.test_als import (
     KINDS,
     PRECISIONS,
@@ -34,7 +34,6 @@ from tests.gpu.training.test_als import (
     table_of,
     tolerance,
 )
-from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 
 SMALL = AlsParams(n_factors=WHOLE + 5, n_epochs=3, precision="float32")
 SMALL_IMPLICIT = AlsImplicitParams(n_factors=WHOLE + 5, n_epochs=3, alpha=2.0, precision="float32")
@@ -134,12 +133,9 @@ def test_many_factors_are_learned(params: AlsParams | AlsImplicitParams, backend
 
 @BOTH
 def test_the_number_of_threads_changes_nothing(params: AlsParams | AlsImplicitParams) -> None:
-    ratings, threads = planted(), get_num_threads()
-    set_num_threads(1)
-    try:
+    ratings = planted()
+    with one_thread():
         alone = gpu.fit(ratings, params)
-    finally:
-        set_num_threads(threads)
     assert_equal_models(alone, gpu.fit(ratings, params))
 
 

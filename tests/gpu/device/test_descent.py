@@ -20,9 +20,9 @@ from gpu.training.sgd import Descent, rates_at, start_model
 from gpu.views import Rates
 from tests import reference
 from tests.data import planted, split
+from tests.gpu.fitted import assert_equal_models
 from tests.gpu.models import params_as, ratings_of
 from tests.gpu.strategies import as_reference, random_model
-from tests.gpu.training.test_sgd import assert_equal_models
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")

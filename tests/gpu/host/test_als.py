@@ -6,13 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.calibration import NEUTRAL
 from gpu.host import als, cg
 from gpu.ratings import Rows
 from gpu.training.als import AlsObjective, problem_of
+from tests.gpu.fitted import one_thread
 from tests.gpu.training.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
 
 N_COLUMNS = 40_000  # three blocks of the fixed side
@@ -41,12 +41,8 @@ def test_more_rows_than_a_batch_holds(kind: AlsObjective) -> None:
     n = 2 * cg.BATCH_FLOATS // cg.LANES + 100
     rows, fixed = rows_of([2] * n, 50), table_of(50, kind)
     start = np.zeros_like(table_of(n, kind))
-    threads = get_num_threads()
-    set_num_threads(1)
-    try:
+    with one_thread():
         found = solved(rows, start, fixed, kind)
-    finally:
-        set_num_threads(threads)
     picked = np.arange(0, n, 97)
     some = Rows(rows.starts[picked], rows.lengths[picked], rows.items, rows.values)
     np.testing.assert_array_equal(found[picked], solved(some, start[picked], fixed, kind))

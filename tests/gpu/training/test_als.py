@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
@@ -25,7 +24,7 @@ from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
 from tests import reference
 from tests.data import ML_1M, needs_ml_1m, planted, split
-from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
+from tests.gpu.fitted import assert_equal_models, last_metrics, one_thread
 
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
 # Three steps: after them float32 and float64 differ on every backend, until both reach the solution.
@@ -361,12 +360,9 @@ def test_equal_seeds_give_equal_models_and_other_seeds_other_ones(
 
 @BOTH
 def test_the_number_of_threads_changes_nothing(params: AlsParams | AlsImplicitParams) -> None:
-    ratings, threads = planted(), get_num_threads()
-    set_num_threads(1)
-    try:
+    ratings = planted()
+    with one_thread():
         alone = gpu.fit(ratings, params)
-    finally:
-        set_num_threads(threads)
     assert_equal_models(alone, gpu.fit(ratings, params))
 
 

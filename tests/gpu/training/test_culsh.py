@@ -21,7 +21,7 @@ from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.training.loop import EpochReport
 from tests.data import ML_100K, needs_ml_100k, planted, split
-from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
+from tests.gpu.fitted import assert_equal_models, last_metrics
 
 SMALL = CulshParams(n_factors=4, n_neighbors=8, n_epochs=8, n_bits=512, deterministic=True)
 IMPLICIT = CulshImplicitParams(n_factors=4, n_neighbors=8, n_epochs=8, n_bits=512, deterministic=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import HOST, Backend
@@ -23,6 +22,7 @@ from gpu.training import esgd, loop
 from gpu.training.loop import EpochReport
 from tests import reference
 from tests.data import ML_1M, ML_100K, needs_ml_1m, needs_ml_100k, planted, split
+from tests.gpu.fitted import assert_equal_models, one_thread
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices
 from tests.gpu.training.test_als_ranks import Kept
@@ -85,12 +85,9 @@ def test_equal_seeds_give_equal_models_on_the_host_and_other_seeds_other_ones() 
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
-    threads, ratings = get_num_threads(), planted()
-    set_num_threads(1)
-    try:
+    ratings = planted()
+    with one_thread():
         alone = gpu.fit(ratings, SMALL)
-    finally:
-        set_num_threads(threads)
     assert_equal_models(alone, gpu.fit(ratings, SMALL))
 
 
@@ -128,11 +125,6 @@ def assert_reached(ratings: gpu.Ratings, n_epochs: int, published: float, backen
     params = EsgdParams(n_factors=16, n_epochs=n_epochs)
     found = [rmse_by_epoch(*split(ratings, 0.1, seed), params, backend)[-1] for seed in range(5)]
     assert np.median(found) <= published
-
-
-def assert_equal_models(one: Model, other: Model) -> None:
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
 
 
 def trained(exchange: Exchange, checkpoints: Any = None, ratings: gpu.Ratings | None = None) -> tuple[Model, list[Any]]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numba import get_num_threads, set_num_threads
 from scipy import optimize
 
 import gpu
@@ -22,6 +21,7 @@ from gpu.training import nmf
 from gpu.training.loop import EpochReport
 from tests import reference
 from tests.data import planted, split
+from tests.gpu.fitted import one_thread
 from tests.gpu.models import table_of
 
 K = 11
@@ -238,12 +238,8 @@ def test_it_stops_once_an_epoch_gains_little(backend: Backend) -> None:
 def test_equal_seeds_give_equal_factors_whatever_the_threads(backend: Backend) -> None:
     matrix = sparse(matrix_of(5000, 600, 0.02))
     params = NmfParams(n_factors=12, n_epochs=5)
-    threads = get_num_threads()
-    set_num_threads(1)
-    try:
+    with one_thread():
         alone = nmf.factorize(matrix, params, backend)
-    finally:
-        set_num_threads(threads)
     together = nmf.factorize(matrix, params, backend)
     np.testing.assert_array_equal(alone.W, together.W)
     np.testing.assert_array_equal(alone.H, together.H)

@@ -7,33 +7,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
 from gpu.baselines import shrunk_biases
 from gpu.errors import InvalidRatings, TrainingDiverged
-from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import CulshParams, EsgdParams, SgdParams
 from gpu.training import sgd
 from gpu.training.loop import EpochReport, train
 from gpu.training.sgd import rates_at
 from tests.data import ML_100K, needs_ml_100k, planted, split
+from tests.gpu.fitted import assert_equal_models, last_metrics, one_thread
 
 SMALL = SgdParams(n_factors=6, n_epochs=12, learning_rate=0.03, deterministic=True)
 LEARNERS = pytest.mark.parametrize("params", [SMALL, EsgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)])
-
-
-def assert_equal_models(one: Model, other: Model) -> None:
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
-
-
-def last_metrics(ratings: gpu.Ratings, test: gpu.Ratings, params: Params, backend: Backend) -> dict[str, float]:
-    reports: list[EpochReport] = []
-    gpu.fit(ratings, params, backend=backend, test=test, on_epoch=reports.append)
-    return dict(reports[-1].metrics)
 
 
 def test_learning_beats_the_baselines_on_planted_data(backend: Backend) -> None:
@@ -55,12 +43,8 @@ def test_equal_seeds_give_equal_models_and_other_seeds_other_ones(backend: Backe
 
 def test_the_number_of_threads_changes_nothing() -> None:
     ratings = planted()
-    threads = get_num_threads()
-    set_num_threads(1)
-    try:
+    with one_thread():
         alone = gpu.fit(ratings, SMALL)
-    finally:
-        set_num_threads(threads)
     assert_equal_models(alone, gpu.fit(ratings, SMALL))
 
 

@@ -22,7 +22,8 @@ from gpu import online
 from gpu.backend import HOST, Backend
 from gpu.model import Model
 from gpu.online import ReadyModel
-from gpu.online.device_model import NOBODY, DeviceModel, Keys, Part
+from gpu.online.device_model import NOBODY, DeviceModel
+from gpu.online.device_protocols import Keys, Part
 from gpu.online.drift import AsTrained
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
@@ -78,7 +79,7 @@ def rank(
 
 
 class _Ready:
-    """See `gpu.online.device_model.ReadyDeviceModel`."""
+    """See `gpu.online.device_protocols.ReadyDeviceModel`."""
 
     def __init__(
         self, model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]
@@ -109,7 +110,7 @@ class _Ready:
 
 
 class _Live:
-    """See `gpu.online.device_model.Live`; nothing is ever refitted."""
+    """See `gpu.online.device_protocols.Live`; nothing is ever refitted."""
 
     most_changes = None
 

@@ -20,7 +20,7 @@ from gpu.device.online.refit_items import ItemRefits
 from gpu.device.online.refit_users import UserRefits
 from gpu.device.online.signatures import Signatures
 from gpu.model import ARRAYS, Model
-from gpu.online.device_model import Part
+from gpu.online.device_protocols import Part
 from gpu.param_kinds import descending
 from gpu.params import CulshParams
 from gpu.ratings import Rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.structures import structure
 from gpu.device.kernels import kernel
-from gpu.online.device_model import Part
+from gpu.online.device_protocols import Part
 
 NAME, THREADS, WARP, MOST_COLUMNS = "packing", 256, 32, 5  # as in kernels/packing.cu
 

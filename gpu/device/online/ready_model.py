@@ -13,7 +13,8 @@ from gpu.device.online.learner import DeviceLearner
 from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.upload import uploaded
 from gpu.model import Model
-from gpu.online.device_model import NOBODY, DeviceModel, Keys
+from gpu.online.device_model import NOBODY, DeviceModel
+from gpu.online.device_protocols import Keys
 from gpu.online.drift import AsTrained
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
@@ -74,7 +75,7 @@ class ReadyDeviceModel:
         return DeviceModel(self, user_keys, item_keys, since)
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, DeviceLearner]:
-        """See `gpu.online.device_model.ReadyDeviceModel.load`."""
+        """See `gpu.online.device_protocols.ReadyDeviceModel.load`."""
         parameters = self._parameters
         table = yield from uploaded(self.table, self.model.learned_scale)
         (user_keys, item_keys), n_users, n_items = keys(), parameters.n_users, parameters.n_items

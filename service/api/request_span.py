@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.telemetry.metrics import METHODS
+from service.telemetry.request_metrics import METHODS
 from service.telemetry.span import Value
 from service.telemetry.trace_context import Trace
 from service.telemetry.traces import Tracer

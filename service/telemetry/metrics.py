@@ -5,12 +5,6 @@ Series of the process have the usual names of all programs, such as `process_res
 
 from __future__ import annotations
 
-import itertools
-import time
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import Any
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -20,96 +14,19 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar
 
 from service.telemetry import traces
+from service.telemetry.histogram import SingleWriterHistogram
 from service.telemetry.metrics_sum import MetricsSum
+from service.telemetry.request_metrics import RequestMetrics
 
-REQUEST_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 FRESHNESS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
 BATCH_SIZES = tuple(2**n for n in range(11))
-STATUS = tuple(map(str, range(600)))
-METHODS = {method: method for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")}
-OTHER_METHOD = "other"  # one series for all invented methods
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
-
-
-class SingleWriterHistogram(Collector):
-    """A histogram that one thread writes and another reads.
-
-    It takes 1 µs per value; a histogram of the client library takes 7 µs.
-    """
-
-    def __init__(self, name: str, text: str, labels: tuple[str, ...], bounds: Sequence[float]) -> None:
-        self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
-        self._counts: dict[tuple[str, ...], list[int]] = {}
-        self._sums: dict[tuple[str, ...], float] = {}
-        self._shown: dict[tuple[tuple[str, ...], int], Exemplar] = {}  # by series and bucket
-        if not labels:
-            self.observe(())
-
-    def observe(self, labels: tuple[str, ...], *values: float) -> None:
-        """Count values of one series."""
-        counts = self._counts.get(labels)
-        if counts is None:
-            counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
-            self._sums[labels] = 0.0
-        bounds = self._bounds
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-        self._sums[labels] += sum(values)
-
-    def show(self, labels: tuple[str, ...], value: float, trace_id: str) -> None:
-        """Make a value that was observed the example of its bucket, with the id of its trace. Any thread may call."""
-        self._shown[labels, bisect_left(self._bounds, value)] = Exemplar({"trace_id": trace_id}, value, time.time())
-
-    def collect(self) -> Iterator[Metric]:
-        """Called by the registry."""
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        bounds = [*map(str, map(float, self._bounds)), "+Inf"]
-        for labels, counts in tuple(self._counts.items()):
-            sums = itertools.accumulate(counts)
-            shown = [self._shown.get((labels, bucket)) for bucket in range(len(bounds))]
-            buckets: list[Any] = list(zip(bounds, sums, shown, strict=True))
-            family.add_metric(labels, buckets, self._sums[labels])
-        yield family
-
-    def totals(self) -> dict[tuple[str, ...], int]:
-        """Number of values of each series."""
-        return {labels: sum(counts) for labels, counts in tuple(self._counts.items())}
-
-
-class RequestMetrics(Collector):
-    """Requests answered and their times, by method, route and status. Belongs to the event loop."""
-
-    LABELS = "method", "route", "status"
-
-    def __init__(self) -> None:
-        self._times = SingleWriterHistogram(
-            "nearfield_request_seconds", "Time to answer.", self.LABELS, REQUEST_SECONDS
-        )
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
-        self._times.observe((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds)
-
-    def show(self, method: str, route: str, status: int, seconds: float, trace_id: str) -> None:
-        """Make a counted request an example, with the id of its trace."""
-        self._times.show((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds, trace_id)
-
-    def collect(self) -> Iterator[Metric]:
-        """Called by the registry."""
-        total = CounterMetricFamily("nearfield_requests", "Requests answered.", labels=self.LABELS)
-        for labels, count in self._times.totals().items():
-            total.add_metric(labels, count)
-        yield total
-        yield from self._times.collect()
 
 
 class Metrics:

@@ -12,7 +12,8 @@ from service.api.console.items import histogram
 from service.api.console.models import _verb
 from service.api.console.training_form import fields_of, training_of
 from service.engine.models.model_info import ModelInfo
-from service.telemetry.metrics import REQUEST_SECONDS, Metrics
+from service.telemetry.metrics import Metrics
+from service.telemetry.request_metrics import REQUEST_SECONDS
 
 
 def test_counts_are_of_reads_alone():

@@ -86,12 +86,7 @@ def write(
     temporary = folder / f".{version}.{os.getpid()}.tmp"
     temporary.mkdir(parents=True)
     try:
-        snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
-        snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
-        snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
-        if content is not None:
-            content.write(temporary / CONTENT_FILE)
-        names = ARRAYS_FILE, USERS_FILE, ITEMS_FILE, *((CONTENT_FILE,) if content else ())
+        names = _write_parts(temporary, model, user_ids, item_ids, content)
         manifest = Manifest(
             version=version,
             algorithm=model.params.algorithm,
@@ -273,6 +268,20 @@ def _loaded(path: Path, manifest: Manifest) -> Snapshot:
     if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
         raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
     return snapshot
+
+
+def _write_parts(
+    folder: Path, model: Model, user_ids: Sequence[str], item_ids: Sequence[str], content: ContentMap | None
+) -> list[str]:
+    """Write all files but those of the manifest; returns their names."""
+    snapshot_files.write_arrays(folder / ARRAYS_FILE, model)
+    snapshot_files.write_ids(folder / USERS_FILE, user_ids)
+    snapshot_files.write_ids(folder / ITEMS_FILE, item_ids)
+    names = [ARRAYS_FILE, USERS_FILE, ITEMS_FILE]
+    if content is not None:
+        content.write(folder / CONTENT_FILE)
+        names.append(CONTENT_FILE)
+    return names
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

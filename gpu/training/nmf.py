@@ -32,7 +32,16 @@ from gpu.params import NmfParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.loop import OnEpoch, State, Trainer, train
-from gpu.training.nmf_matrix import Floats, check_memory, checked, matrix_of, mean_of, shape_of, splits_of
+from gpu.training.nmf_matrix import (
+    Floats,
+    check_memory,
+    checked,
+    matrix_of,
+    mean_of,
+    near_one,
+    shape_of,
+    splits_of,
+)
 from gpu.training.nmf_steps import STEPS, Problem
 from gpu.training.nndsvd import nndsvd
 
@@ -79,7 +88,7 @@ class Alternation:
         self, matrix: Ratings | Floats, params: NmfParams, backend: Backend, exchange: Exchange = ALONE
     ) -> None:
         """Load this rank's rows and columns of the matrix, and both factors, onto the backend."""
-        matrix = checked(matrix)
+        matrix, self._unit = near_one(checked(matrix))
         shape = shape_of(matrix)
         self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
         self._hals, self._exchange = backend.primitives("hals"), exchange
@@ -139,7 +148,7 @@ class Alternation:
     def factors(self) -> Factors:
         """The present W and H, on the host."""
         W, H = self._steps.factors()
-        return Factors(W, H.T, self.relative_error, self._n_done)
+        return Factors(W, H.T * self._unit, self.relative_error, self._n_done)
 
     def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
         """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
+from gpu.calibration import in_units
 from gpu.errors import InvalidRatings
 from gpu.exchange import Exchange
 from gpu.memory import check_room
@@ -17,6 +19,7 @@ from gpu.row_split import RowSplit, split_rows
 
 Floats = NDArray[Any]  # of dtype `NmfParams.precision`
 DENSE_FROM = 0.15  # share of entries above 0; from here on products with a dense A are faster
+FAR = 2.0**10  # factor from 1; a matrix whose entries are farther away is divided
 
 
 def shape_of(matrix: Ratings | Floats) -> tuple[int, int]:
@@ -64,6 +67,21 @@ def checked(matrix: Ratings | Floats) -> Ratings | Floats:
             f"Invalid ratings for nmf: expected finite numbers, not all 0, got {lowest:g} to {highest:g}"
         )
     return matrix
+
+
+def near_one(matrix: Ratings | Floats) -> tuple[Ratings | Floats, float]:
+    """(the matrix in multiples of a unit, the unit).
+
+    It is 1, or a power of two if the mean of the entries above 0 is far from 1. Sweeps square the squares of entries,
+    and bound factors by a fixed ε: entries of 1e9 would overflow float32, and those of 1e-12 would vanish in ε.
+    Divisions by a power of two do not round.
+    """
+    values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
+    _, exponent = math.frexp(float(values.sum(dtype=np.float64)) / np.count_nonzero(values))
+    unit = 2.0 ** (exponent - 1)
+    if 1 / FAR < unit < FAR:
+        return matrix, 1.0
+    return in_units(matrix, unit) if isinstance(matrix, Ratings) else matrix / unit, unit
 
 
 def _lowest(matrix: Ratings | Floats) -> tuple[int, int]:

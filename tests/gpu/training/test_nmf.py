@@ -154,6 +154,18 @@ def test_extrapolation_takes_up_a_column_that_vanished(backend: Backend, scale: 
     np.testing.assert_allclose(found.W @ found.H, matrix, atol=1e-3 * scale)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+@pytest.mark.parametrize("solver", ["extrapolated", "tiled", "plain"])
+@pytest.mark.parametrize("exponent", [-100, -40, 30, 100])  # 2^30 is a billion
+def test_a_scale_of_the_matrix_is_one_of_H(backend: Backend, form: object, solver: str, exponent: int) -> None:  # noqa: N802
+    """In float32, squares of sums of squares overflow, and small entries lie below ε."""
+    params, matrix = tiled(0, 20, precision="float32", solver=solver), matrix_of() * 2.0**10
+    found = nmf.factorize(form(matrix * 2.0**exponent), params, backend)
+    expected = nmf.factorize(form(matrix), params, backend)
+    assert found.relative_error == pytest.approx(expected.relative_error, rel=1e-4)
+    np.testing.assert_allclose(found.H, expected.H * 2.0**exponent, rtol=1e-3, atol=1e-3 * 2.0**exponent)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("start", ["random", "nndsvd"])
 @pytest.mark.parametrize("solver", ["extrapolated", "tiled"])

@@ -50,6 +50,13 @@ _IRREGULAR = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
+_ID = f"1 to {MAX_ID_BYTES} bytes"
+_EXPECTED = {
+    "user": _ID,
+    "item": _ID,
+    "rating": f"a finite number up to {LARGEST['rating']:.2g}",
+    "timestamp": "Unix seconds, a date or a datetime",
+}
 
 
 class RatingsFile(NamedTuple):
@@ -204,5 +211,9 @@ def _check_columns(path: Path, table: pa.Table) -> None:
         if len(unusable):
             value = column[int(unusable[0])].as_py()
             is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
-            reason = wrong_time(value) if is_time else f"got {str(value)[:80]!r}"
+            reason = wrong_time(value) if is_time else f"expected {_EXPECTED[name]}, got {_shown(value)}"
             raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(str(value)[:80])

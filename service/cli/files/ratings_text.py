@@ -26,6 +26,7 @@ from service.limits import LATEST_S
 
 LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": LATEST_S}
 _MOVIELENS = b"::"
+_OTHER_DELIMITERS = b";", b"|"
 _HEAD_BYTES = 1 << 16
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"
@@ -125,7 +126,8 @@ def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
             return _Format(delimiter, columns_of(fields), len(fields), n_empty + 1, fields), data
         except ValueError as error:
             raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
-    if not N_NEEDED <= len(fields) <= len(NAMES):
+    n_others = max(map(first.count, _OTHER_DELIMITERS))
+    if not N_NEEDED <= len(fields) <= len(NAMES) or n_others >= len(fields):
         wanted = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
         shown = first[:_EXCERPT].decode(errors="replace")
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} in line {n_empty + 1}, got {shown!r}")

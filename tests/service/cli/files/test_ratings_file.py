@@ -80,10 +80,10 @@ def test_a_date_of_parquet_is_its_first_moment(tmp_path: Path) -> None:
     ("table", "message"),
     [
         ({"user": ["u"], "item": ["i"], "mine": [1]}, "expected columns user, item and rating, found no rating among"),
-        ({"user": ["u", None], "item": ["i", "i"], "rating": [1.0, 1.0]}, "user in row 2"),
+        ({"user": ["u", None], "item": ["i", "i"], "rating": [1.0, 1.0]}, "user in row 2 .* to 256 bytes, got nothing"),
         ({"user": ["u"], "item": [""], "rating": [1.0]}, "item in row 1"),
         ({"user": ["u"], "item": ["x" * 257], "rating": [1.0]}, "item in row 1"),
-        ({"user": ["u"], "item": ["i"], "rating": [float("nan")]}, "rating in row 1"),
+        ({"user": ["u"], "item": ["i"], "rating": [float("nan")]}, "rating in row 1 .* a finite number .*, got 'nan'"),
         ({"user": ["u"], "item": ["i"], "rating": [1e39]}, "rating in row 1"),
         ({"user": ["u"], "item": ["i"], "rating": ["four"]}, "four"),
         ({"user": [["u"]], "item": ["i"], "rating": [1.0]}, "user of .*: expected text or integers, got list"),

@@ -101,7 +101,9 @@ def test_a_bad_line_is_named_or_skipped(path: Path, line: str | bytes, reason: s
     assert [bad.number for bad in found.bad] == [4]
 
 
-@pytest.mark.parametrize("content", ["", "just words\n", "a,b,1,2,3\n", b"\xff\xff\n"])
+@pytest.mark.parametrize(
+    "content", ["", "just words\n", "a,b,1,2,3\n", b"\xff\xff\n", "a;b;4,5\n", "a;Godfather, The;4\n", "a|b|4,5\n"]
+)
 def test_files_of_another_kind(path: Path, content: str | bytes) -> None:
     with pytest.raises(InvalidRatingsFile, match="line 1"):
         written(path, content)

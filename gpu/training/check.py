@@ -91,6 +91,8 @@ def _scale(model: Model) -> float:
 def _advice(model: Model) -> str:
     """The parameters to change, with their present values."""
     params, data = model.params, model.calibration
+    if model.params.has_item_weights and not _sides(model)[0]:
+        return "no user likes two items, so there is nothing to learn; add ratings, or train als-implicit"
     if model.params.has_item_weights:
         return f"lower regularization ({data.regularization:g})"
     fewer = f"use fewer n_factors ({params.width})"

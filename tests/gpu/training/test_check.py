@@ -48,6 +48,13 @@ def test_dead_weights_fail_and_say_what_to_change() -> None:
         gpu.fit(planted(), small_params("ease", regularization=1e5))
 
 
+def test_item_weights_of_users_with_one_rating_each_ask_for_more_ratings() -> None:
+    """No λ would help: no two items have a user in common."""
+    users = np.arange(1200)
+    with pytest.raises(gpu.DeadFactors, match=r"no user likes two items.*; add ratings, or train als-implicit$"):
+        gpu.fit(Ratings.from_coo(users, users % 40, np.ones(1200)), small_params("ease"))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_what_is_too_small_to_say_anything_is_learned(algorithm: str, n: int) -> None:

@@ -190,14 +190,17 @@ def train(
     skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
-    """Train a model on a file, with a line per epoch and a closing line with the best metric and the peak memory."""
+    """Train a model on a file, with a line per epoch and a closing line.
+
+    The last line has the best metric, what popular items or averages reach in the test, and the peak memory.
+    """
     if test is not None and test_fraction is not None:
         raise typer.BadParameter("expected --test or --test-fraction, got both")
     if not plan and gpus:
         raise typer.BadParameter("expected --plan with --gpus, got none")
     params = arguments.params(algorithm, [*(set_ or []), *(more or [])])
     from gpu.algorithms import check_ranks
-    from service.cli import offline
+    from service.cli import closing_line, offline
     from service.cli.several import ranks_of
 
     check_ranks(algorithm, ranks)
@@ -217,7 +220,7 @@ def train(
     with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, place) as group:
 
         def on_line(line: dict[str, Any]) -> None:
-            metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
+            metrics = "  ".join(f"{name} {line[name]:.4f}" for name in closing_line.BEST if name in line)
             bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
             printer.line(line)
 

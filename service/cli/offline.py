@@ -6,7 +6,6 @@ these ratings for the neighbor terms of a prediction, and to leave rated items o
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput, naming
+from service.cli import closing_line
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
@@ -25,9 +25,6 @@ from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
 
 OnLine = Callable[[dict[str, Any]], None]
-# Metrics that decide the best epoch, in order of preference, and whether lower or higher is better.
-BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min, "relative_error": min}
-KIB = 1024
 
 
 @dataclass
@@ -138,34 +135,16 @@ def train(
         **({"clipped_ratings": n_far} if n_far else {}),
         "n_test": 0 if data.test is None else len(data.test),
         "seconds": lines[-1]["seconds"],
-        **_metrics(lines[-1]),
-        **best_of(lines),
-        "peak_memory_bytes": _peak_memory_bytes(has_ranks=ranks is not None),
+        **closing_line.metrics_of(lines[-1]),
+        **closing_line.best_of(lines),
+        **closing_line.baseline_of(model, ratings, data.test, backend),
+        **closing_line.kind_of(model),
+        "peak_memory_bytes": closing_line.peak_memory_bytes(has_ranks=ranks is not None),
         **({} if ranks is None else {"ranks": ranks.n_ranks, "restarts": ranks.n_restarts}),
     }
     if out is not None:
         closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
     return closing
-
-
-def _peak_memory_bytes(*, has_ranks: bool) -> int:
-    """Peak memory of this process, or of its largest rank if that is more."""
-    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if has_ranks else (resource.RUSAGE_SELF,)
-    return max(resource.getrusage(process).ru_maxrss for process in processes) * KIB
-
-
-def _metrics(line: dict[str, Any]) -> dict[str, Any]:
-    """The metrics in the line of an epoch."""
-    return {name: value for name, value in line.items() if name not in ("epoch", "seconds")}
-
-
-def best_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best value of the deciding metric and its epoch: {"best_test_rmse": 0.84, "best_epoch": 31}."""
-    name = next((name for name in BEST if name in lines[-1]), None)
-    if name is None:
-        return {}
-    best = BEST[name](lines, key=lambda line: line[name])
-    return {f"best_{name}": best[name], "best_epoch": best["epoch"]}
 
 
 def evaluate(
@@ -248,7 +227,7 @@ def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
 
 
 def _saved(out: Path, model: gpu.Model, data: Data, last_line: dict[str, Any]) -> Path:
-    metrics = _metrics(last_line)
+    metrics = closing_line.metrics_of(last_line)
     user_ids, item_ids = _ids(data.users), _ids(data.items)
     manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
     _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)

@@ -192,6 +192,8 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     name, pick = ("test_ndcg@10", max) if ALGORITHMS[algorithm].params.is_implicit else ("test_rmse", min)
     assert last[f"best_{name}"] == pick(line[name] for line in epochs)
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
+    assert last[f"baseline_{name}"] > 0
+    assert (last.get("values") == "ratings") == ALGORITHMS[algorithm].params.has_values == ("dislikes_below" in last)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])

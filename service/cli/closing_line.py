@@ -1,0 +1,53 @@
+"""The last line of `nearfield train`: how good the model is, beside a trivial one, and what the training took."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import gpu
+
+# Metrics that decide the best epoch, in order of preference, and whether lower or higher is better.
+BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min, "relative_error": min}
+KIB = 1024
+
+
+def best_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best value of the deciding metric and its epoch: {"best_test_rmse": 0.84, "best_epoch": 31}."""
+    name = next((name for name in BEST if name in lines[-1]), None)
+    if name is None:
+        return {}
+    best = BEST[name](lines, key=lambda line: line[name])
+    return {f"best_{name}": best[name], "best_epoch": best["epoch"]}
+
+
+def metrics_of(line: dict[str, Any]) -> dict[str, Any]:
+    """The metrics in the line of an epoch."""
+    return {name: value for name, value in line.items() if name not in ("epoch", "seconds")}
+
+
+def baseline_of(
+    model: gpu.Model, train: gpu.Ratings, test: gpu.Ratings | None, backend: gpu.Backend
+) -> dict[str, float]:
+    """What a model without factors reaches in the metric of `test`, if there is one; a trained model should beat it."""
+    if test is None or not len(test):
+        return {}
+    rows, trivial = train.by_user, gpu.evaluate.baseline(train, is_implicit=model.is_implicit)
+    if not model.is_implicit:
+        return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, *test.coo(), backend=backend)}
+    found = gpu.evaluate.ranking(trivial, rows, test, model.middle, backend=backend)
+    return {"baseline_test_ndcg@10": found["ndcg@10"]}
+
+
+def kind_of(model: gpu.Model) -> dict[str, Any]:
+    """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes."""
+    known = model.calibration
+    if not model.params.has_values:
+        return {}
+    return {"values": known.values, **({"dislikes_below": known.middle} if known.values == "ratings" else {})}
+
+
+def peak_memory_bytes(*, has_ranks: bool) -> int:
+    """Peak memory of this process, or of its largest rank if that is more."""
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if has_ranks else (resource.RUSAGE_SELF,)
+    return max(resource.getrusage(process).ru_maxrss for process in processes) * KIB

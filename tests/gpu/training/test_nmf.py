@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_extrapolation_takes_up_a_column_that_vanished(backend: Backend, scale: 
 @pytest.mark.parametrize("form", [np.asarray, sparse])
 @pytest.mark.parametrize("solver", ["extrapolated", "tiled", "plain"])
 @pytest.mark.parametrize("exponent", [-100, -40, 30, 100])  # 2^30 is a billion
-def test_a_scale_of_the_matrix_is_one_of_H(backend: Backend, form: object, solver: str, exponent: int) -> None:  # noqa: N802
+def test_a_scale_of_the_matrix_is_one_of_H(backend: Backend, form: Any, solver: str, exponent: int) -> None:  # noqa: N802
     """In float32, squares of sums of squares overflow, and small entries lie below ε."""
     params, matrix = tiled(0, 20, precision="float32", solver=solver), matrix_of() * 2.0**10
     found = nmf.factorize(form(matrix * 2.0**exponent), params, backend)

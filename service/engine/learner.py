@@ -86,12 +86,12 @@ class Learner:
         for event_batch in portions(entries):
             self._engine.learn(event_batch, self._stopping.is_set)
         if is_replaying:
-            self._report(self._replay_end, is_empty=not entries)
+            self._report(self._replay_end if entries else min(self._replay_end, reader.cursor))
 
-    def _report(self, end: StreamId, *, is_empty: bool) -> None:
-        """Report progress. Replay ends when the engine has learned the entries that were in the stream at the start."""
+    def _report(self, end: StreamId) -> None:
+        """Report progress. Replay ends when the engine has learned, and not only queued, all entries up to `end`."""
         as_of = self._engine.as_of
-        if as_of >= end or (is_empty and as_of >= self._engine.history.position):
+        if as_of >= end:
             self._engine.stages.report(STAGE)
         else:
             self._engine.stages.report(STAGE, 0.99 * min(as_of.ms / max(end.ms, 1), 1.0))

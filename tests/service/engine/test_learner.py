@@ -3,17 +3,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
 
 from service import threads
+from service.engine.learner import Learner
 from service.engine.pending_events import MAX_WAITING
 from service.engine.queries import UserRatings
+from service.engine.readiness import Stages
 from service.errors import StreamUnavailable
-from service.storage.events import Entry, RatingEvent, StreamId, encode_ratings
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream_reader import StreamReader
 from tests.service.logs import commit
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -32,6 +37,20 @@ def test_log_and_stream_are_read_before_the_service_is_ready(redis_url: str, tmp
     with Whole(redis_url, tmp_path) as second:
         assert second.engine.as_of == last
         assert items_of(second, "ann") == {"from the log", "from the stream"}
+
+
+def test_it_is_not_ready_while_entries_are_only_queued(whole: Whole) -> None:
+    """An empty read says that all was read, and not that the engine has learned it."""
+    last = whole.rate(("ann", "x", 4.0))
+    slow: Any = SimpleNamespace(stages=Stages(), as_of=ZERO, learn=lambda entries, gives_up: None, fail=print)
+    learner, reader = Learner(slow, whole.stream, whole.log), StreamReader(whole.stream, whole.log, ZERO)
+    for _ in range(3):
+        learner.step(reader)
+    assert reader.cursor == last
+    assert not slow.stages.is_done("stream")
+    slow.as_of = last
+    learner.step(reader)
+    assert slow.stages.is_done("stream")
 
 
 def test_trimmed_entries_come_from_the_log(redis_url: str, tmp_path: Path) -> None:

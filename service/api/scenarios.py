@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from service.api.schemas.list_schemas import NO_FIELDS, ScenarioBody
 from service.engine.queries.document_queries import DocumentDetails, GetDocument, StaleScenario
-from service.errors import InvalidRequest
+from service.engine.queries.experiment_queries import UnknownExperiment
+from service.errors import InvalidRequest, UnknownModel
 from service.serving import Serving
 from service.storage.events import StreamId
 
@@ -38,7 +39,7 @@ class Scenarios:
 
         Raises:
             UnknownScenario: there is no scenario of that name.
-            InvalidRequest: the engine refuses the query.
+            InvalidRequest, UnknownModel, UnknownExperiment: the engine refuses the query.
         """
         if name is None:
             return await ask(NO_FIELDS)
@@ -48,8 +49,8 @@ class Scenarios:
                 return await ask(fields)
             except StaleScenario:
                 self._known.pop(name, None)
-            except InvalidRequest as error:
-                raise InvalidRequest(f"{error} (with the scenario {name!r})") from None
+            except (InvalidRequest, UnknownModel, UnknownExperiment) as error:
+                raise type(error)(f"{error} (with the scenario {name!r})") from None
         raise StaleScenario(f"the scenario {name!r} changes too often: try again")
 
     async def _read(self, name: str, wait_for: StreamId | None) -> Mapping[str, Any]:

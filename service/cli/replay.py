@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import gpu
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, rebuild
+from service.errors import InvalidRequest
 from service.half_lives import parse_half_lives
 from service.jobs.exports.export_rows import log_of
 from service.settings import Settings
@@ -44,15 +45,14 @@ def replay(settings: Settings, source: str, to: str, backend: gpu.Backend, out: 
         asked: users whose lists to answer.
 
     Raises:
-        InvalidRequest: the position is not in the log, or before the training.
+        InvalidRequest: the position is none, not in the log, or before the training.
         CorruptLog, CorruptSnapshot, UnknownVersion: a file cannot be used.
-        ValueError: not a stream id.
     """
     log, path = log_of(settings.data), Path(source)
     folder = path.parent if (path / snapshot.MANIFEST_FILE).exists() else settings.data / "snapshots"
     half_lives = parse_half_lives(settings.half_lives)
     version = path.name if folder == path.parent else snapshot.latest_revision(folder, source)
-    rebuilt = rebuild(log, folder, version, StreamId.parse(to), backend, settings.event_types, half_lives)
+    rebuilt = rebuild(log, folder, version, _position(to), backend, settings.event_types, half_lives)
     report = {"as_of": to, "model_version": version, "backend": backend.name, "sha256": digests(rebuilt)}
     out.mkdir(parents=True, exist_ok=True)
     answers = rebuilt.ranking.answer([Recommend(user=user, n=asked.n) for user in asked.users], rebuilt.as_of)
@@ -61,6 +61,13 @@ def replay(settings: Settings, source: str, to: str, backend: gpu.Backend, out: 
     files.replace(out / LISTS_FILE, msgspec.json.Encoder().encode_lines(answers))
     files.replace(out / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report), indent=1))
     return report
+
+
+def _position(text: str) -> StreamId:
+    try:
+        return StreamId.parse(text)
+    except ValueError as error:
+        raise InvalidRequest(f"Invalid --to: {error}") from None
 
 
 def digests(rebuilt: Rebuilt) -> dict[str, str]:

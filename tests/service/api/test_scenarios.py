@@ -122,6 +122,15 @@ def test_a_scenario_counts_as_it_is_when_the_list_is_made(app):
     assert app.post("/recommend/x", {"scenario": "never"}).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("body", "slug"), [({"model": "ended"}, "unknown-model"), ({"experiment": "over"}, "unknown-experiment")]
+)
+def test_a_scenario_with_what_has_ended_is_named(app, body, slug):
+    refused = app.get("/recommend/u1", scenario="old", wait_for=put(app, "old", body))
+    assert (refused.status_code, refused.json()["type"]) == (404, f"urn:nearfield:problem:{slug}")
+    assert refused.json()["detail"].endswith("(with the scenario 'old')")
+
+
 def test_a_refusal_names_the_scenario(app):
     stream_id = put(app, "wrong", {"filter": {"tag": "color", "in": ["red"]}})
     answer = app.get("/recommend/x", scenario="wrong", wait_for=stream_id)

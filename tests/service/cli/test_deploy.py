@@ -80,4 +80,5 @@ def test_two_replays_are_equal_and_a_later_one_is_not(data: Path, tmp_path: Path
     assert found[0] == found[1]
     assert found[0]["all"] != found[2]["all"]
     assert "model.user_factors" in found[0]
-    assert run(["replay", "--data", str(data), "--out", str(tmp_path), "--from", made.name, "--to", "999999-0"]) == 2
+    for to in ("999999-0", "yesterday"):
+        assert run(["replay", "--data", str(data), "--out", str(tmp_path), "--from", made.name, "--to", to]) == 2

@@ -43,6 +43,7 @@ class Browser:
 
     Attributes:
         complaints: errors of the console and of scripts, and requests that failed.
+        origins: values of `Origin` in requests, such as those of forms.
     """
 
     def __init__(self, program: str, profile: Path) -> None:
@@ -59,6 +60,7 @@ class Browser:
         os.set_blocking(self._read, False)
         self._numbers, self._held = itertools.count(1), b""
         self.complaints: list[str] = []
+        self.origins: set[str] = set()
         self._session: str | None = None
 
     def __enter__(self) -> Browser:
@@ -163,3 +165,5 @@ class Browser:
             self.complaints.append(str(params["entry"]))
         elif method == "Network.responseReceived" and params["response"]["status"] >= 400:
             self.complaints.append(f"{params['response']['status']} {params['response']['url']}")
+        elif method == "Network.requestWillBeSentExtraInfo" and "Origin" in params["headers"]:
+            self.origins.add(params["headers"]["Origin"])

@@ -171,7 +171,7 @@ def test_every_answer_has_the_headers_that_protect_it(admin, page):
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert {policy[name] for name in ("script-src", "style-src", "connect-src", "form-action")} == {"'self'"}
-    assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "no-referrer")
+    assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "same-origin")
     assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
 
 
@@ -360,6 +360,7 @@ def test_pages_work_in_a_browser(service, job, page):
     page.open(f"{url}item?id={quote(HOSTILE, safe='')}")
     assert page.ask("document.querySelector('h1 .id').textContent") == HOSTILE
     assert page.complaints == []
+    assert page.origins == {str(service.client.base_url).rstrip("/")}, "a service without keys refuses forms of others"
 
 
 def check_curves(page: Browser) -> None:

@@ -29,7 +29,20 @@ class Alert(NamedTuple):
     remedy: str
 
 
+def _rises(series: str, within: str) -> str:
+    """A counter has risen. One that counts the first time begins at 1, in which `increase` sees no rise."""
+    return f"increase({series}[{within}]) > 0 or ({series} unless {series} offset {within}) > 0"
+
+
 ALERTS = (
+    Alert(
+        "NearfieldAway",
+        "absent(nearfield_ready)",
+        "2m",
+        "critical",
+        "Prometheus gets metrics of no replica: all are down, or it looks for them elsewhere.",
+        "Look at the state and the last log lines of the processes, and at the targets of Prometheus.",
+    ),
     Alert(
         "NearfieldNotReady",
         "nearfield_ready == 0",
@@ -81,7 +94,7 @@ ALERTS = (
     ),
     Alert(
         "NearfieldSwapFailed",
-        'increase(nearfield_swaps_total{outcome="failed"}[15m]) > 0',
+        _rises('nearfield_swaps_total{outcome="failed"}', "15m"),
         "0m",
         "warning",
         "A new model could not be loaded; the old one still answers.",
@@ -89,7 +102,7 @@ ALERTS = (
     ),
     Alert(
         "NearfieldTrainingFailed",
-        'increase(nearfield_jobs_finished_total{state="failed"}[1h]) > 0',
+        _rises('nearfield_jobs_finished_total{state="failed"}', "1h"),
         "0m",
         "warning",
         "A training or another job failed.",

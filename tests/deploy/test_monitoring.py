@@ -120,6 +120,7 @@ def test_promtool_accepts_the_rules_and_alerts_at_the_right_time(tmp_path: Path)
 SCENES: list[tuple[dict[str, str], set[str]]] = [
     ({"nearfield_ready": "1x30", "nearfield_archiver_lag_seconds": "2x30"}, set()),
     ({"nearfield_ready": "0x30"}, {"NearfieldNotReady"}),
+    ({"nearfield_ready": "1x10 _x20"}, {"NearfieldAway"}),
     ({"nearfield_archiver_lag_seconds": "61x30"}, {"NearfieldLogBehind"}),
     ({"nearfield_rating_log_damaged": "1x30"}, {"NearfieldLogDamaged"}),
     (
@@ -141,6 +142,9 @@ SCENES: list[tuple[dict[str, str], set[str]]] = [
     ),
     ({'nearfield_swaps_total{outcome="failed"}': "0+1x30"}, {"NearfieldSwapFailed"}),
     ({'nearfield_jobs_finished_total{state="failed"}': "0+1x30"}, {"NearfieldTrainingFailed"}),
+    # The first failure of a process: its series begins at 1.
+    ({'nearfield_swaps_total{outcome="failed"}': "_x20 1x10"}, {"NearfieldSwapFailed"}),
+    ({'nearfield_jobs_finished_total{state="failed"}': "_x20 1x10"}, {"NearfieldTrainingFailed"}),
     (
         {
             'nearfield_model_quality{model="a", measure="hit_rate"}': "0.4x30",
@@ -167,8 +171,9 @@ SCENES: list[tuple[dict[str, str], set[str]]] = [
 
 
 def scene(values_and_alerts: tuple[dict[str, str], set[str]]) -> dict[str, Any]:
-    """A test of promtool: after 30 minutes exactly these alerts are there."""
+    """A test of promtool: after 30 minutes exactly these alerts are there. A service is ready unless values say more."""
     values, alerts = values_and_alerts
+    values = {"nearfield_ready": "1x30", **values}
     series = [{"series": with_instance(name), "values": f"{text}"} for name, text in values.items()]
     firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
     samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]

@@ -129,6 +129,7 @@ def test_a_release_attests_what_is_in_the_wheel_and_in_each_image():
     assert of_wheel["with"] == {"subject-path": "dist/*.whl", "sbom-path": "dist/nearfield-cpu.cdx.json"}
     assert "for lock in cpu gpu" in bills
     assert "dist/nearfield-$lock.cdx.json" in bills
+    assert ".metadata.component.version = $version" in bills, "a bill without the version of what it describes"
 
 
 def test_the_image_workflow_sets_all_that_compose_requires():

@@ -24,6 +24,13 @@ def test_both_have_the_version_of_the_service() -> None:
     assert {project["version"], package["version"]} == {service.__version__}
 
 
+def test_both_bring_the_license_that_they_name() -> None:
+    """Tools pack a file of this name, but only from the folder of the client."""
+    text = (generate.PYTHON.parents[1] / "LICENSE").read_text("utf-8")
+    for folder in (generate.PYTHON, generate.TYPESCRIPT):
+        assert (folder / "LICENSE").read_text("utf-8") == text
+
+
 def test_the_python_client_is_what_the_generator_makes(tmp_path: Path) -> None:
     if generate.tool(generate.PYTHON_TOOL) is None:
         pytest.skip(f"missing: {generate.PYTHON_TOOL}; `make clients` installs it")

@@ -22,7 +22,7 @@ HEADERS = {
     " 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not `no-referrer`: browsers then send forms with `Origin: null`, which a service without keys refuses (`SiteCheck`).
+    # Not `no-referrer`: browsers then send forms with `Origin: null`, which `SiteCheck` refuses.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",

@@ -13,6 +13,8 @@ from service.api.openapi.openapi import PATH as DOCUMENT
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
+# Nobody is to be led by a frame of another site to try requests that change something.
+_HEADERS = {"x-frame-options": "DENY", "x-content-type-options": "nosniff"}
 # Relative addresses, because the service may have a prefix behind a proxy.
 _SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)
 
@@ -20,9 +22,9 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get(PATH)
-async def page() -> Response:
+async def get_docs() -> Response:
     """The page; the browser then loads its scripts and styles."""
-    return get_swagger_ui_html(
+    page = get_swagger_ui_html(
         openapi_url=DOCUMENT[1:],
         title="Nearfield",
         swagger_js_url=_SCRIPT,
@@ -30,6 +32,8 @@ async def page() -> Response:
         swagger_favicon_url=_ICON,
         swagger_ui_parameters={"validatorUrl": None},  # by default the page asks a server on the internet
     )
+    page.headers.update(_HEADERS)
+    return page
 
 
 def _add_file(name: str) -> None:

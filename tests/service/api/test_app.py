@@ -321,7 +321,9 @@ def test_the_home_page_can_load_nothing_from_elsewhere(app):
 
 
 def test_documentation_is_served(app):
-    assert "swagger" in app.get("/docs").text
+    docs = app.get("/docs")
+    assert "swagger" in docs.text
+    assert docs.headers["x-frame-options"] == "DENY", "no other site leads anybody to try requests"
     assert app.get("/openapi.json").json() == app.app.openapi()
     assert app.request("HEAD", "/openapi.json").status_code == 200
 

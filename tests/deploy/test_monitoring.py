@@ -171,7 +171,7 @@ SCENES: list[tuple[dict[str, str], set[str]]] = [
 
 
 def scene(values_and_alerts: tuple[dict[str, str], set[str]]) -> dict[str, Any]:
-    """A test of promtool: after 30 minutes exactly these alerts are there. The service is ready unless values differ."""
+    """A test of promtool: after 30 minutes exactly these alerts are there. By default the service is ready."""
     values, alerts = values_and_alerts
     values = {"nearfield_ready": "1x30", **values}
     series = [{"series": with_instance(name), "values": f"{text}"} for name, text in values.items()]

@@ -1,6 +1,6 @@
-"""The setting `data_sets`: names of data sets beside the default one, and the settings that each may have for itself.
+"""The setting `data_sets`: names of data sets in addition to the default one, and which settings may differ.
 
-A data set has all that a service has (log, models, jobs, limits), in a folder and under keys of its own. The name of
+A data set has all that a service has (log, models, jobs, limits), in its own folder and under its own keys. The name of
 the default one is empty.
 """
 

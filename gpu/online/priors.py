@@ -1,4 +1,4 @@
-"""`Priors`: what is known of items newer than the snapshot before anybody has rated them (`gpu.training.content`)."""
+"""`Priors`: parameters of items newer than the snapshot before they have ratings (`gpu.training.content`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns arguments of commands into what they name."""
+"""Turns arguments of commands into settings, ratings, parameters and backends."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Jobs`: submits, shows and cancels trainings and forgettings; `service.jobs.supervisor` runs them."""
+"""`Jobs`: submits, shows and cancels jobs (trainings, forgettings, lists); `service.jobs.supervisor` runs them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sealed files: small JSON documents in DATA with secrets, shared by all processes of a service.
 
 A file is `{"content": …, "sha256": …}`. The digest shows damage: without it, a lost line would be a revoked key, and an
-altered one a new right. It does not show what somebody has done on purpose who may write to DATA.
+altered one a new right. It does not protect against a process that may write to DATA.
 """
 
 from __future__ import annotations

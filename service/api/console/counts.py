@@ -1,4 +1,4 @@
-"""`Counts`: what the curves of the overview are drawn from, taken from the metrics of all processes of the service."""
+"""`Counts`: the numbers behind the curves of the overview, from the metrics of all processes of the service."""
 
 from __future__ import annotations
 

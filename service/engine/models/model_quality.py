@@ -1,4 +1,4 @@
-"""`ModelQuality`: the results of the tests of one model, each before it learned the rating, and beside a baseline.
+"""`ModelQuality`: the results of the tests of one model before it learns each rating, and those of a baseline.
 
 Memory is bounded: sums, a window of the last results, and a curve with one point for every hundred of them.
 """

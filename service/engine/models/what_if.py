@@ -1,8 +1,8 @@
-"""What-if: the parameters of a user with ratings that are stored nowhere, over those that are, or over none.
+"""What-if: the parameters of a user with ratings that are not stored, in addition to the stored ones or without any.
 
 The result is that of a refit of a user who really has these ratings: a fold-in of the same row, by the key of the user.
-What learning would do to items beside it (refits of new items, and of trained items that have gained many ratings) is
-left out.
+Learning would also change items (refits of new items, and of trained items that have gained many ratings). This is left
+out.
 """
 
 from __future__ import annotations

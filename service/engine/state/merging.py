@@ -1,4 +1,4 @@
-"""What a user takes over who is merged with another one: an entry `merge`. Part of a `History`.
+"""What a user takes over from another user, by an entry `merge`. Part of a `History`.
 
 Of two ratings of one item the newer one counts, wherever it came. Events add up, as those of one user do. Repeated
 `event_id`s of either user stay repeated ones. The other user is then gone, as after a forgetting.

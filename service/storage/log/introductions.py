@@ -1,10 +1,10 @@
-"""Keeps the order of items when a user is forgotten who was the first to rate some of them.
+"""Keeps the order of items when the user who rated some of them first is forgotten.
 
 Items get rows in order of first appearance. Rows decide ties and the order of sums, so a restart must give the same
-rows as before. If the ratings of the forgotten user just left the log, it would not. Therefore the first row of each
-such item is replaced by the deletion of a rating that does not exist, by a user with the empty id, which no request can
-have. So is the first row of an entry with a source: it says how far the source has come. The row that made another user
-part of the forgotten one becomes the forgetting of that other user.
+rows as before. It would not if the ratings of the forgotten user were only removed from the log. Therefore the first
+row of each such item is replaced by the deletion of a rating that does not exist, by a user with the empty id, which no
+request can have. The first row of an entry with a source is replaced too, since it says how far the source has come.
+The row that made another user part of the forgotten one becomes the forgetting of that other user.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Appender`: appends entries to the ratings stream; all that a process needs that only writes."""
+"""`Appender`: appends entries to the ratings stream: the part of `Stream` for processes that only write."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from service.components import Components, Worker
 from service.errors import CorruptLiveFile
 from service.fronts import parent
 from service.http_server import Server, listening, url_of
-from service.jobs.ranks.ranks import cluster
+from service.jobs.ranks import cluster
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings

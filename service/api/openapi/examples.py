@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from service.api.openapi.openapi import operation_examples
+from service.api.openapi import operation_examples
 from service.api.openapi.model_examples import (
     EXPERIMENT,
     ITEM,

@@ -12,11 +12,10 @@ from service.api.parsers.filter_parser import PARAMETERS
 from service.api.schemas.list_schemas import (
     EstimateQuery,
     ItemNeighborsQuery,
-    ListQuery,
     NeighborsQuery,
-    RatingsQuery,
     SetBody,
 )
+from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
 from service.api.schemas.schemas import NoParameters
 from service.engine.queries import (
     Estimate,

@@ -1,4 +1,4 @@
-"""Schemas of requests for lists and for what is known of a user or an item. Defaults come from `queries`."""
+"""Schemas of requests for lists, neighbors and estimates. Defaults come from `queries`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from service.api.schemas.rule_schemas import (
     fields_of,
 )
 from service.api.schemas.schemas import Id, Strict, Wait
-from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
-from service.engine.queries.catalog_queries import ListUsers
+from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import text_of
 from service.limits import MAX_RATING
 from service.storage.events import LATEST_EVENT_S
@@ -45,7 +44,7 @@ MAX_CURSOR = 80_000  # characters
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
 NO_FIELDS: Mapping[str, Any] = {}
 FIELDS = Recommend.__struct_fields__
-_DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
+_DEFAULT = Recommend()
 
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
@@ -68,7 +67,6 @@ OrderHalfLife = Annotated[
     float | None,
     Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),
 ]
-ListingCursor = Annotated[str | None, AfterValidator(lambda text: text or None)]
 Cursor = Annotated[
     str | None,
     Field(
@@ -83,7 +81,7 @@ ScenarioName = Annotated[Id | None, Field(description="Its body counts where the
 Available = Annotated[bool, Field(description="Whether to leave out items that are not available now.")]
 
 
-class _FilterParameters(Strict):
+class FilterParameters(Strict):
     """The parameters of a query whose names begin with `tag.`, `min.` or `max.`, as one filter."""
 
     _filter: str | None = PrivateAttr(None)
@@ -108,7 +106,7 @@ class _FilterParameters(Strict):
         return made
 
 
-class FilterQuery(_FilterParameters):
+class FilterQuery(FilterParameters):
     """A filter of a list of recommendations."""
 
     available: Available = _DEFAULT.available
@@ -157,17 +155,6 @@ class NeighborsQuery(Wait):
     cursor: Cursor = _DEFAULT.cursor
 
 
-class ListQuery(Wait):
-    """A page of all there are."""
-
-    n: Count = ListUsers().n
-    cursor: ListingCursor = Field(None, description="`next` of the page before; empty or by default: the first page.")
-
-
-class ItemsQuery(_FilterParameters, ListQuery):
-    """A page of the items that pass a filter."""
-
-
 class ItemNeighborsQuery(FilterQuery, NeighborsQuery):
     """Parameters of the neighbors of an item."""
 
@@ -176,15 +163,6 @@ class EstimateQuery(Wait):
     """Parameters of an estimate."""
 
     model: ModelName = None
-
-
-class RatingsQuery(Wait):
-    """Parameters of the ratings of one user or item."""
-
-    n: Count = _OF_USER.n
-    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
-        _OF_USER.offset
-    )
 
 
 class Filters(Strict):

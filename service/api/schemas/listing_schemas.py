@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from service.api.schemas.list_schemas import Count, ItemsQuery, ListQuery, ModelName
+from service.api.schemas.list_schemas import MAX_OFFSET, Count, FilterParameters, ModelName
 from service.api.schemas.rule_schemas import Filter
 from service.api.schemas.schemas import Strict, Wait
-from service.engine.queries import Recommend
+from service.engine.queries import Recommend, UserRatings
+from service.engine.queries.catalog_queries import ListUsers
 from service.jobs.exports.export_formats import Format
 from service.jobs.exports.export_rows import What
+
+ListingCursor = Annotated[str | None, AfterValidator(lambda text: text or None)]
+_OF_USER = UserRatings(user="")
+
+
+class ListQuery(Wait):
+    """A page of all there are."""
+
+    n: Count = ListUsers().n
+    cursor: ListingCursor = Field(None, description="`next` of the page before; empty or by default: the first page.")
+
+
+class ItemsQuery(FilterParameters, ListQuery):
+    """A page of the items that pass a filter."""
+
+
+class RatingsQuery(Wait):
+    """Parameters of the ratings of one user or item."""
+
+    n: Count = _OF_USER.n
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
+        _OF_USER.offset
+    )
 
 
 class AllRatingsQuery(ListQuery):

@@ -20,7 +20,7 @@ from distributed import LocalCluster
 
 import gpu
 from service.cli.cluster import scheduler
-from service.jobs.ranks.ranks import cluster
+from service.jobs.ranks import cluster
 from service.jobs.ranks.cluster import Cluster
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.rank_messages import versions

@@ -21,7 +21,7 @@ import pytest
 import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
-from service.jobs.ranks.ranks import attempt, rank_process
+from service.jobs.ranks import attempt, rank_process
 from service.jobs.ranks.launcher import Launcher, Rank
 from service.jobs.ranks.rank_messages import Failed
 from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment

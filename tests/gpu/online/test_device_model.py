@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.online.device_protocols import Keys, Part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from gpu.backend import HOST
 from gpu.model import ARRAYS, Model
 from gpu.online import device_model, drift, sampled
 from gpu.online.device_model import DeviceModel
+from gpu.online.device_protocols import Keys, Part
 from gpu.online.drift import AsTrained
 from gpu.online.host_model import HostModel
 from gpu.online.prolific import Prolific

@@ -59,15 +59,17 @@ def worker(
 
 
 async def _schedule(place: ClusterAddress) -> None:
-    server = dask().Scheduler(
-        host=place.host,
-        port=place.port,
-        protocol=place.scheme,
-        security=security(place),
-        dashboard=False,
-        dashboard_address=OWN_WEB_SERVER,
-    )
-    await _run(server, f"scheduler {place.address}")
+    with tempfile.TemporaryDirectory(prefix="nearfield-scheduler-") as folder:
+        server = dask().Scheduler(
+            host=place.host,
+            port=place.port,
+            protocol=place.scheme,
+            security=security(place),
+            dashboard=False,
+            dashboard_address=OWN_WEB_SERVER,
+            local_directory=folder,
+        )
+        await _run(server, f"scheduler {place.address}")
 
 
 async def _work(place: ClusterAddress) -> None:

@@ -74,13 +74,17 @@ def refused(place: ClusterAddress, n_ranks: int) -> str:
     return "not refused"
 
 
-def second_scheduler(place: ClusterAddress) -> str:
-    """Why a scheduler does not start at an address that is in use."""
-    try:
-        scheduler(place.host, place.port)
-    except ClusterUnavailable as error:
-        return str(error)
-    return "it started"
+def second_scheduler(place: ClusterAddress) -> tuple[str, list[str]]:
+    """Why a scheduler does not start at an address that is in use, and the files that it leaves."""
+    reason, before = "it started", tempfile.tempdir
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder
+        try:
+            scheduler(place.host, place.port)
+        except ClusterUnavailable as error:
+            reason = str(error)
+        tempfile.tempdir = before
+        return reason, [path.name for path in Path(folder).iterdir()]
 
 
 def main() -> None:

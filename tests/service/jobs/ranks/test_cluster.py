@@ -59,7 +59,8 @@ def test_a_cluster_that_is_no_use_is_one_clear_error(found: Any) -> None:
     assert "has 2 of 3 workers after 1 s; run `nearfield cluster worker --scheduler tcp://127.0.0.1:" in found["three"]
     assert ": expected numpy 1.0, got " in found["versions"]
     assert "does not answer: " in found["gone"]
-    assert re.search(r"The scheduler tcp://127\.0\.0\.1:\d+ cannot start: .*in use", found["busy"])
+    assert re.search(r"The scheduler tcp://127\.0\.0\.1:\d+ cannot start: .*in use", found["busy"][0])
+    assert found["busy"][1] == []
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -65,10 +64,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_files_that_are_no_use_are_named(certificates: Path, ca: str, cert: str, key: str, message: str) -> None:
     place = "tls://gpu7:8786"
     ClusterAddress(place, *(str(certificates / f"{name}.pem") for name in ("ca", "ca", "key"))).check_files()
-    files: dict[str, Any] = {
-        kind: certificates / f"{name}.pem" for kind, name in (("ca", ca), ("cert", cert), ("key", key))
-    }
-    settings = Settings(cluster=place, **{f"cluster_tls_{kind}": path for kind, path in files.items()})
+    paths = [certificates / f"{name}.pem" for name in (ca, cert, key)]
+    settings = Settings(cluster=place, cluster_tls_ca=paths[0], cluster_tls_cert=paths[1], cluster_tls_key=paths[2])
     with pytest.raises(InvalidSetting, match=message):
         process.run_worker(settings)
 

@@ -194,6 +194,8 @@ def _of_preferences(ratings: Ratings, params: Any) -> Calibration:
 
 
 def _of_ratings(values: NDArray[np.float32]) -> Calibration:
+    if values.min() == values.max() < 0:
+        raise InvalidRatings(f"Invalid ratings: expected some likes, got {values.max():g} everywhere; add some")
     low, high = ends_of(values)
     mean = float(np.clip(values, low, high).mean(dtype=np.float64))
     middle = min((low + high) / 2, mean)

@@ -60,14 +60,13 @@ DATA = {
 }
 # Algorithm to data that it cannot use, and why.
 REFUSED = {
-    "als-implicit": {"all 0": "expected some above 0"},
-    "culsh-implicit": {"all 0": "expected some above 0"},
-    "ease": {"all 0": "expected some above 0"},
+    "als-implicit": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
+    "culsh-implicit": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
+    "ease": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "nmf": {
         "all 0": "not all 0",
         "all -2": r"got -2; train als-implicit.*user row 0, item row",
         "half negative": r"got -5; train als-implicit.*user row",
-        "times 1e30": "use precision=float64",
     },
 }
 

@@ -11,7 +11,16 @@ from gpu.errors import InvalidParams
 from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
 from gpu.param_kinds import Params
-from gpu.params import PARAMETERS
+from gpu.params import (
+    AlsImplicitParams,
+    AlsParams,
+    CulshImplicitParams,
+    CulshParams,
+    EaseParams,
+    EsgdParams,
+    NmfParams,
+    SgdParams,
+)
 from gpu.ratings import Ratings
 from gpu.training import culsh, sgd
 from gpu.training.als import AlsTrainer
@@ -31,27 +40,31 @@ class Algorithm:
 
     Attributes:
         params: class of its hyperparameters; it also states the kind of feedback.
-        trainer: makes a trainer of (ratings, params, backend, test, calibration), and an exchange if it has ranks.
+        trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
+            it has ranks.
+        needs_calibration: whether it trains by values that are derived from the data (`gpu.calibration`).
         has_ranks: whether several ranks can train one model together (`gpu.exchange`).
     """
 
     params: type[Params]
     trainer: MakeTrainer
-    has_ranks: bool
+    needs_calibration: bool = True
+    has_ranks: bool = True
 
 
-_TRAINERS: dict[str, MakeTrainer] = {
-    "als": AlsTrainer,
-    "als-implicit": AlsTrainer,
-    "culsh": culsh.trainer,
-    "culsh-implicit": culsh.trainer,
-    "ease": EaseTrainer,
-    "esgd": lambda ratings, params, backend, test, _, *ranks: EsgdTrainer(ratings, params, backend, test, *ranks),
-    "nmf": lambda ratings, params, backend, test, _, *ranks: NmfTrainer(ratings, params, backend, test, *ranks),
-    "sgd": lambda ratings, params, backend, test, _, *ranks: sgd.trainer(ratings, params, backend, test, *ranks),
+ALGORITHMS = {
+    one.params.algorithm: one
+    for one in (
+        Algorithm(AlsParams, AlsTrainer),
+        Algorithm(AlsImplicitParams, AlsTrainer),
+        Algorithm(CulshParams, culsh.trainer),
+        Algorithm(CulshImplicitParams, culsh.trainer),
+        Algorithm(EaseParams, EaseTrainer, has_ranks=False),
+        Algorithm(EsgdParams, EsgdTrainer, needs_calibration=False),
+        Algorithm(NmfParams, NmfTrainer, needs_calibration=False),
+        Algorithm(SgdParams, sgd.trainer, needs_calibration=False),
+    )
 }
-WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "esgd", "nmf", "sgd")
-ALGORITHMS = {name: Algorithm(params, _TRAINERS[name], name in WITH_RANKS) for name, params in PARAMETERS.items()}
 
 
 def trainer_of(
@@ -69,8 +82,9 @@ def trainer_of(
     """
     check_ranks(params.algorithm, exchange.size)
     algorithm = ALGORITHMS[params.algorithm]
+    calibrations = (calibration,) if algorithm.needs_calibration else ()
     ranks = (exchange,) if algorithm.has_ranks else ()
-    return algorithm.trainer(ratings, params, backend, test, calibration, *ranks)
+    return algorithm.trainer(ratings, params, backend, test, *calibrations, *ranks)
 
 
 def has_ranks(algorithm: str) -> bool:
@@ -85,9 +99,8 @@ def check_ranks(algorithm: str, n_ranks: int) -> None:
         InvalidParams: they cannot.
     """
     if n_ranks > 1 and not has_ranks(algorithm):
-        raise InvalidParams(
-            f"Invalid ranks: expected 1 for {algorithm}, got {n_ranks}; only {', '.join(WITH_RANKS)} train on several"
-        )
+        others = ", ".join(name for name, one in ALGORITHMS.items() if one.has_ranks)
+        raise InvalidParams(f"Invalid ranks: expected 1 for {algorithm}, got {n_ranks}; only {others} train on several")
 
 
 def run_here(

@@ -20,6 +20,7 @@ from service.cli import arguments, data_commands
 from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (  # fmt: skip
     Backend,
+    BackendOption,
     Data,
     DataSet,
     FileToImport,
@@ -28,7 +29,6 @@ from service.cli.options import (  # fmt: skip
     Json,
     Key,
     Memory,
-    Place,
     Redis,
     Scheduler,
     SkipBad,
@@ -40,6 +40,7 @@ from service.cli.options import (  # fmt: skip
 
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
+WITHOUT_RANKS = "ease"
 
 app = typer.Typer(
     name="nearfield",
@@ -74,7 +75,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
     data: Data = None,
     redis: Redis = None,
-    backend: Place = None,
+    backend: BackendOption = None,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave trainings to `nearfield worker`.")] = False,
 ) -> int:
     """Serve the API, learn from ratings, keep the log and train. Prints one line with the address when it is ready."""
@@ -91,7 +92,7 @@ def serve(
 def worker(
     data: Data = None,
     redis: Redis = None,
-    backend: Place = None,
+    backend: BackendOption = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="With a store: the folder that was published before is lost.")
     ] = False,
@@ -177,7 +178,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
-    ranks: Annotated[int, typer.Option(help="Processes that train together; ease takes one.", min=1)] = 1,
+    ranks: Annotated[int, typer.Option(help=f"Processes that train together; not for {WITHOUT_RANKS}.", min=1)] = 1,
     cluster: Scheduler = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -205,8 +206,8 @@ def train(
 
     check_ranks(algorithm, ranks)
     tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
-    place = arguments.cluster({"cluster": cluster} | tls) if ranks > 1 else None
-    if cluster is not None and place is None:
+    address = arguments.cluster({"cluster": cluster} | tls) if ranks > 1 else None
+    if cluster is not None and address is None:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
     chosen = arguments.backend(backend, memory)
     held_out = None if test is None else arguments.ratings(test, key, skip_bad)
@@ -217,7 +218,7 @@ def train(
 
         return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
-    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, place) as group:
+    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, address) as group:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in closing_line.BEST if name in line)

@@ -40,8 +40,8 @@ def scheduler(
     tls_key: PrivateKey = None,
 ) -> None:
     """Bring workers and trainings together, until a signal comes. Needs the extra `cluster`."""
-    place = ClusterAddress(f"{'tls' if tls_cert else 'tcp'}://{host}:{port}", tls_ca, tls_cert, tls_key)
-    asyncio.run(_schedule(place))
+    cluster = ClusterAddress(f"{'tls' if tls_cert else 'tcp'}://{host}:{port}", tls_ca, tls_cert, tls_key)
+    asyncio.run(_schedule(cluster))
 
 
 @app.command(short_help="Lend this machine to trainings.")
@@ -58,33 +58,33 @@ def worker(
     asyncio.run(_work(ClusterAddress(scheduler, tls_ca, tls_cert, tls_key)))
 
 
-async def _schedule(place: ClusterAddress) -> None:
+async def _schedule(cluster: ClusterAddress) -> None:
     with tempfile.TemporaryDirectory(prefix="nearfield-scheduler-") as folder:
         server = dask().Scheduler(
-            host=place.host,
-            port=place.port,
-            protocol=place.scheme,
-            security=security(place),
+            host=cluster.host,
+            port=cluster.port,
+            protocol=cluster.scheme,
+            security=security(cluster),
             dashboard=False,
             dashboard_address=OWN_WEB_SERVER,
             local_directory=folder,
         )
-        await _run(server, f"scheduler {place.address}")
+        await _run(server, f"scheduler {cluster.address}")
 
 
-async def _work(place: ClusterAddress) -> None:
+async def _work(cluster: ClusterAddress) -> None:
     with tempfile.TemporaryDirectory(prefix="nearfield-worker-") as folder:
         server = dask().Worker(
-            place.address,
-            host=toward(place.host),
+            cluster.address,
+            host=toward(cluster.host),
             nthreads=1,
             memory_limit=0,  # of this process, which is small: the rank is another one
-            security=security(place),
+            security=security(cluster),
             dashboard_address=OWN_WEB_SERVER,
             local_directory=folder,
             death_timeout=WAIT_S,
         )
-        await _run(server, f"worker of {place.address}")
+        await _run(server, f"worker of {cluster.address}")
 
 
 async def _run(server: Any, what: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
 Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
-Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
+BackendOption = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]

@@ -36,16 +36,16 @@ class BridgeFailed(ServiceError):
     """Kafka does not work any more, or refused a commit."""
 
 
-class Place(NamedTuple):
-    """A partition of a topic."""
+class Partition(NamedTuple):
+    """A partition of a topic, by its number."""
 
     topic: str
-    partition: int
+    number: int
 
     @property
     def source(self) -> str:
         """Its name for the service."""
-        return f"kafka:{self.topic}/{self.partition}"
+        return f"kafka:{self.topic}/{self.number}"
 
 
 class Bridge:
@@ -69,8 +69,8 @@ class Bridge:
     ) -> None:
         self._consumer, self._client, self._path = consumer, client, path
         self._partition, self._sleep = partition, sleep
-        self._planned: dict[Place, int] = {}  # last offset of a batch that may have been posted already
-        self._held: dict[Place, list[Message]] = {}  # of such a batch, until it is complete
+        self._planned: dict[Partition, int] = {}  # last offset of a batch that may have been posted already
+        self._held: dict[Partition, list[Message]] = {}  # of such a batch, until it is complete
 
     def run(self, topic: str) -> None:
         """Carry messages until an exception ends it.
@@ -85,59 +85,63 @@ class Bridge:
 
     def step(self) -> None:
         """Read once, and carry what was read."""
-        found: dict[Place, list[Message]] = {}
+        found: dict[Partition, list[Message]] = {}
         for message in self._consumer.consume(BATCH, READ_S):
             error = message.error()
             if error is None:
-                found.setdefault(Place(message.topic(), message.partition()), []).append(message)
+                found.setdefault(Partition(message.topic(), message.partition()), []).append(message)
             else:
                 judge(error)
                 _log.warning("kafka reports an error", error=error.str())
-        for place, messages in found.items():
-            self._take(place, messages)
+        for partition, messages in found.items():
+            self._take(partition, messages)
 
-    def _take(self, place: Place, messages: list[Message]) -> None:
-        messages = self._held.pop(place, []) + messages
-        end = self._planned.get(place)
+    def _take(self, partition: Partition, messages: list[Message]) -> None:
+        messages = self._held.pop(partition, []) + messages
+        end = self._planned.get(partition)
         if end is not None and messages[-1].offset() < end:
-            self._held[place] = messages
+            self._held[partition] = messages
             return
-        self._planned.pop(place, None)
+        self._planned.pop(partition, None)
         again = [message for message in messages if end is not None and message.offset() <= end]
         for batch in [*([again] if again else []), *batches(messages[len(again) :], length_of)]:
-            self._carry(place, batch)
+            self._carry(partition, batch)
 
-    def _carry(self, place: Place, batch: list[Message]) -> None:
+    def _carry(self, partition: Partition, batch: list[Message]) -> None:
         first, last = batch[0].offset(), batch[-1].offset()
-        self._commit(place, first, str(last))
+        self._commit(partition, first, str(last))
         lines = [line_of(message) for message in batch]
-        post = partial(self._client.post_lines, self._path, b"\n".join(lines), place.source, last)
+        post = partial(self._client.post_lines, self._path, b"\n".join(lines), partition.source, last)
         answer = posted(post, self._client.address, self._sleep, patience_s=float("inf"))
         for bad in answer["rejected"][:N_REASONS]:
             offset = batch[bad["line"] - 1].offset()
-            _log.warning("message refused", source=place.source, offset=offset, reason=bad["error"])
-        self._commit(place, last + 1, "")
+            _log.warning("message refused", source=partition.source, offset=offset, reason=bad["error"])
+        self._commit(partition, last + 1, "")
         _log.info(
-            "batch taken", source=place.source, last=last, accepted=answer["accepted"], refused=len(answer["rejected"])
+            "batch taken",
+            source=partition.source,
+            last=last,
+            accepted=answer["accepted"],
+            refused=len(answer["rejected"]),
         )
 
-    def _commit(self, place: Place, offset: int, metadata: str) -> None:
-        partition = self._partition(*place, offset, metadata)
-        for told in self._consumer.commit(offsets=[partition], asynchronous=False):
+    def _commit(self, partition: Partition, offset: int, metadata: str) -> None:
+        taken = self._partition(*partition, offset, metadata)
+        for told in self._consumer.commit(offsets=[taken], asynchronous=False):
             if told.error is not None:
-                raise BridgeFailed(f"Kafka refused to commit offset {offset} of {place.source}: {told.error}")
+                raise BridgeFailed(f"Kafka refused to commit offset {offset} of {partition.source}: {told.error}")
 
     # --- called by the consumer while it reads
 
     def _assigned(self, _: Consumer, partitions: list[Any]) -> None:
         for told in self._consumer.committed(partitions, COMMITTED_S):
             if told.metadata and told.metadata.isdecimal():
-                self._planned[Place(told.topic, told.partition)] = int(told.metadata)
+                self._planned[Partition(told.topic, told.partition)] = int(told.metadata)
 
     def _revoked(self, _: Consumer, partitions: list[Any]) -> None:
         for one in partitions:
-            self._planned.pop(Place(one.topic, one.partition), None)
-            self._held.pop(Place(one.topic, one.partition), None)
+            self._planned.pop(Partition(one.topic, one.partition), None)
+            self._held.pop(Partition(one.topic, one.partition), None)
 
 
 def judge(error: Any) -> None:

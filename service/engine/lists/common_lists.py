@@ -19,7 +19,7 @@ from service.engine.state.applied import Applied
 from service.engine.state.history import History
 from service.errors import InvalidRequest
 
-NO_RATINGS = "there are no ratings yet"
+NO_RATINGS = "there are no ratings yet, or only dislikes"
 COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred
 
 
@@ -115,7 +115,7 @@ class CommonLists:
         return counts
 
     def warnings(self, otherwise: str | None) -> list[str]:
-        """A warning if there are no ratings, else `otherwise`, if that is one."""
+        """A warning if no ratings count, else `otherwise`, if that is one."""
         self._count()
         if not self._popularity.n_ratings:
             return [NO_RATINGS]

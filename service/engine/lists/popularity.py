@@ -16,7 +16,7 @@ class Popularity(TopItems):
     """Ranks items by number of ratings; the mean rating, shrunk toward the overall mean, breaks ties.
 
     The score is the count plus a fraction from 0 to below 1 that grows with the shrunk mean and is ½ at the overall
-    mean. An item without ratings is never listed.
+    mean. Values below 0 are dislikes and do not count. An item without other ratings is never listed.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Popularity(TopItems):
     ) -> None:
         """Count changes of ratings; NaN stands for no rating."""
         self._grow(n_items)
-        had, has = ~np.isnan(old), ~np.isnan(new)
+        had, has = old >= 0, new >= 0  # false for NaN
         counts, sums = has.astype(np.int64) - had, _in_units(np.where(has, new, 0)) - _in_units(np.where(had, old, 0))
         np.add.at(self._firsts.values, items, counts)
         np.add.at(self._seconds.values, items, sums)

@@ -32,7 +32,7 @@ from tests.service.whole import LIMITS, Whole
 def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
     empty = whole.recommend("ann")
     assert (empty.items, empty.personalized, empty.model, empty.fallback) == ([], False, None, "popular")
-    assert empty.warnings == ["there are no ratings yet"]
+    assert empty.warnings == ["there are no ratings yet, or only dislikes"]
     last = whole.rate(("ann", "x", 4.0), ("bob", "x", 5.0), ("bob", "y/ö", 1.0))
     assert str(whole.engine.as_of) == str(last)
     assert [item.item for item in whole.ask(Popular()).items] == ["x", "y/ö"]

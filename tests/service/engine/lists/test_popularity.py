@@ -41,6 +41,16 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
     assert popularity.best(2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
 
 
+def test_dislikes_do_not_count_and_their_end_is_no_loss() -> None:
+    popularity, table = Popularity(), RatingTable(4, N_ITEMS)
+    everything = np.ones(N_ITEMS, dtype=np.bool_)
+    applied(popularity, table, [(0, 0, -2.0), (1, 0, -2.0), (2, 0, -2.0), (0, 1, 1.0), (1, 2, -2.0)], 0)
+    assert popularity.best(9, 0, everything)[0] == [1]
+    applied(popularity, table, [(0, 0, np.nan), (1, 0, 4.5), (0, 1, -2.0), (1, 2, 0.0)], 5)
+    rows, scores = popularity.best(9, 0, everything)
+    assert (rows, [int(score) for score in scores]) == ([0, 2], [1, 1])
+
+
 @pytest.mark.parametrize("least", [0, 1, 3, 8, 9, 10**30])
 def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     monkeypatch.setattr("service.engine.lists.top_items.MIN_TOP", 2)

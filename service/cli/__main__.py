@@ -191,10 +191,7 @@ def train(
     skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
-    """Train a model on a file, with a line per epoch and a closing line.
-
-    The last line has the best metric, what popular items or averages reach in the test, and the peak memory.
-    """
+    """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
     if test is not None and test_fraction is not None:
         raise typer.BadParameter("expected --test or --test-fraction, got both")
     if not plan and gpus:

@@ -26,7 +26,7 @@ from service.api.console import routes as console
 from service.api.console.session import Sessions
 from service.api.dependencies import COMMON_ERRORS
 from service.api.gateway import FastRoute, Gateway
-from service.api.openapi import openapi
+from service.api.openapi import document as openapi
 from service.api.rate_limit import Limits
 from service.api.routes import (
     admin,

@@ -15,8 +15,8 @@ from service.api.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
+from service.api.schemas.common_schemas import ProblemDocument
 from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
-from service.api.schemas.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
 from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving

@@ -15,8 +15,8 @@ from starlette.routing import Match
 
 from gpu.errors import InvalidInput
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
+from service.api.schemas.common_schemas import Fault, ProblemDocument
 from service.api.schemas.list_schemas import AnonymousBody, UsersBody
-from service.api.schemas.schemas import Fault, ProblemDocument
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.validation import MAX_SHOWN, reason_of
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
+from service.api.schemas.common_schemas import Retrain
 from service.api.schemas.list_schemas import AnonymousBody, RecommendQuery, UsersBody
-from service.api.schemas.schemas import Retrain
 from service.storage.events import RatingEvent
 from service.validation import in_words, reason_of
 

@@ -14,7 +14,7 @@ from service.api.console.pages import page
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService
 from service.api.experiment_report import report_of
-from service.api.schemas.schemas import Id
+from service.api.schemas.common_schemas import Id
 from service.engine.queries.document_queries import DocumentList, ListDocuments
 from service.engine.queries.experiment_queries import KIND, ExperimentCounts, GetExperiment
 

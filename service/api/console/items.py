@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.api.console.pages import page, part, to
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService
-from service.api.schemas.schemas import Id
+from service.api.schemas.common_schemas import Id
 from service.engine.queries import ItemNeighbors, Neighbors, RatingsOfUser, UserRatings
 from service.engine.queries.catalog_queries import GetItem, ItemDetails
 from service.engine.queries.rating_queries import ItemRatings, RatingsOfItem

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
-from service.api.schemas.schemas import Retrain
+from service.api.schemas.common_schemas import Retrain
 from service.operations import SubmitTraining
 from service.storage.snapshots.manifest import StoredCalibration
 

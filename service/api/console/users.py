@@ -12,8 +12,8 @@ from starlette.responses import Response
 from service.api.console.pages import Part, page, part
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService
+from service.api.schemas.common_schemas import Id
 from service.api.schemas.list_schemas import Offset
-from service.api.schemas.schemas import Id
 from service.engine.queries import RatingsOfUser, Recommend, Recommendation, ScoredItem, UserRatings
 
 N_LISTED, N_RATINGS = 10, 50

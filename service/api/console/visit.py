@@ -19,7 +19,7 @@ from gpu.errors import InvalidInput
 from service.api import problems
 from service.api.console import pages
 from service.api.console.session import COOKIE, SESSION_S, VISITOR_COOKIE, Session, Sessions
-from service.api.schemas.schemas import ProblemDocument
+from service.api.schemas.common_schemas import ProblemDocument
 from service.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
 
 LOGIN = "/console/login"

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
-from service.api.schemas.schemas import MergeBody, NoParameters, Retrain, Wait, Written
+from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.experiment_queries import CheckUnused
 from service.engine.queries.quality_queries import GetQuality, QualityReport

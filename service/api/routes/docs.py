@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import FileResponse, Response
 
-from service.api.openapi.openapi import PATH as DOCUMENT
+from service.api.openapi.document import PATH as DOCUMENT
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")

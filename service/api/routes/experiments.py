@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import DocumentName, TheService, answers, reply
 from service.api.experiment_report import ExperimentReport, report_of
-from service.api.schemas.schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
+from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
 from service.engine.queries.document_queries import DocumentList, ListDocuments
 from service.engine.queries.experiment_queries import KIND, Arm, CheckArms, Experiment, ExperimentCounts, GetExperiment
 from service.errors import InvalidRequest

@@ -13,8 +13,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.export_response import ExportResponse
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.listing_schemas import ExportQuery, ListsBody
-from service.api.schemas.schemas import NoParameters
 from service.engine.queries import Popular
 from service.jobs.exports.export_formats import MEDIA_TYPES
 from service.jobs.exports.export_process import ExportProcess

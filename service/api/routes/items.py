@@ -18,8 +18,8 @@ from service.api.parsers.bodies import body_of
 from service.api.parsers.elements import judged, parsed, read_elements
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
+from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Written
 from service.api.schemas.listing_schemas import ItemsQuery
-from service.api.schemas.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     GetCatalogNames,

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from service import data_sets
 from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
-from service.api.schemas.schemas import NoParameters
 from service.errors import Conflict, InvalidRequest
 from service.settings import Settings
 from service.storage import key_file

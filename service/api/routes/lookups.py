@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, n_listed, reply
 from service.api.parsers.filter_parser import PARAMETERS
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.list_schemas import (
     EstimateQuery,
     ItemNeighborsQuery,
@@ -16,7 +17,6 @@ from service.api.schemas.list_schemas import (
     SetBody,
 )
 from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
-from service.api.schemas.schemas import NoParameters
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,

@@ -20,7 +20,7 @@ from service.api.parsers.bodies import body_of
 from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
-from service.api.schemas.schemas import Accepted, NoParameters, Written
+from service.api.schemas.common_schemas import Accepted, NoParameters, Written
 from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from service.api.connections.fast_reads import FastGet
 from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n, decoded, reply
 from service.api.parsers.filter_parser import PARAMETERS, PREFIXES
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.list_schemas import (
     AnonymousBody,
     LatestQuery,
@@ -27,7 +28,6 @@ from service.api.schemas.list_schemas import (
     UsersBody,
 )
 from service.api.schemas.rule_schemas import check_rules
-from service.api.schemas.schemas import NoParameters
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import PopularItems, Recommend, Recommendation
 from service.engine.queries.encoding import finished

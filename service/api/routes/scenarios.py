@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from service.api.dependencies import DocumentName, TheService, answers, check_n, reply
 from service.api.parsers.elements import parsed
+from service.api.schemas.common_schemas import NoParameters, ScenarioList, Wait, Written
 from service.api.schemas.list_schemas import ScenarioBody
 from service.api.schemas.rule_schemas import check_rules
-from service.api.schemas.schemas import NoParameters, ScenarioList, Wait, Written
 from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
 from service.errors import InvalidRequest
 from service.storage.documents import Document

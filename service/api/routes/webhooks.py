@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from service import operations
 from service.api.dependencies import PathName, TheService, answers, reply
-from service.api.schemas.schemas import NoParameters
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.webhook_schemas import WebhookBody
 from service.storage.webhook_file import Webhook
 from service.webhooks.webhooks import MadeWebhook, WebhookList

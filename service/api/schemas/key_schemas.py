@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from pydantic import Field
 
-from service.api.schemas.schemas import Id, Strict
+from service.api.schemas.common_schemas import Id, Strict
 from service.storage.key_file import KeyScope, ListedKey
 
 MAX_DATA_SETS = 100  # of one key

@@ -19,6 +19,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from service.api.parsers.few_faults import few_faults
 from service.api.parsers.filter_parser import PREFIXES, BadParameter, tree_of_parameters
+from service.api.schemas.common_schemas import Id, Strict, Wait
 from service.api.schemas.rule_schemas import (
     Boosts,
     Diversity,
@@ -29,7 +30,6 @@ from service.api.schemas.rule_schemas import (
     Rotate,
     fields_of,
 )
-from service.api.schemas.schemas import Id, Strict, Wait
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import text_of
 from service.limits import MAX_RATING

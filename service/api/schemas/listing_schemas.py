@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from service.api.schemas.common_schemas import Strict, Wait
 from service.api.schemas.list_schemas import MAX_OFFSET, Count, FilterParameters, ModelName
 from service.api.schemas.rule_schemas import Filter
-from service.api.schemas.schemas import Strict, Wait
 from service.engine.queries import Recommend, UserRatings
 from service.engine.queries.catalog_queries import ListUsers
 from service.jobs.exports.export_formats import Format

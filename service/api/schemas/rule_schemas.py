@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from service.api.parsers.filter_parser import SCHEMA, tree_of
-from service.api.schemas.schemas import Id, Strict
+from service.api.schemas.common_schemas import Id, Strict
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import text_of
 from service.engine.queries.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules

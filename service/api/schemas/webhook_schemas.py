@@ -6,7 +6,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from service.api.schemas.schemas import Strict
+from service.api.schemas.common_schemas import Strict
 from service.storage.webhook_file import EndOfJob
 from service.webhooks.targets import MAX_URL_LENGTH
 

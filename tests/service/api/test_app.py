@@ -9,7 +9,7 @@ from importlib import metadata
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
-from service.api.openapi import openapi
+from service.api.openapi import document as openapi
 from service.errors import DataInUse
 from service.storage import key_file
 from service.storage.streams.redis_server import RedisServer

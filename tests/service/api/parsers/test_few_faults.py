@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
+from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.list_schemas import MAX_ITEMS, AnonymousBody, RecommendBody, UsersBody
-from service.api.schemas.schemas import NoParameters
 from tests.service.local import Local, serving
 
 MOST_BYTES = 4096  # of an answer that refuses

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from service.api.schemas.common_schemas import Retrain
 from service.api.schemas.list_schemas import AnonymousBody, Page, RecommendBody, RecommendQuery, UsersBody
-from service.api.schemas.schemas import Retrain
 from service.engine.queries import Popular, Recommend
 from service.storage.events import StreamId
 

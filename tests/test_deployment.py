@@ -209,7 +209,7 @@ def test_every_variable_is_a_setting(services):
 @pytest.mark.parametrize("name", ["api", "trainer"])
 def test_no_setting_is_lost_on_its_way_into_a_container(services, name):
     """A variable in `.env` that compose does not name would have no effect, and nobody would be told."""
-    traces = (ROOT / "docs" / "operations.md").read_text("utf-8").split("\n## Traces\n")[1].split("\n## ")[0]
+    traces = (ROOT / "docs" / "monitoring.md").read_text("utf-8").split("\n## Traces\n")[1].split("\n## ")[0]
     expected = {f"NEARFIELD_{one.upper()}" for one in Settings.model_fields if one not in chart.OF_TEMPLATES}
     expected |= set(re.findall(r"`(OTEL_\w+)`", traces))
     environment = services[name]["environment"]

@@ -55,7 +55,7 @@ def test_a_scenario_is_put_replaced_listed_and_removed(app):
         ({"n": 51}, "Invalid n: expected 1 to 50, got 51"),
         ({"n": 50, "offset": 951, "diversity": 0.1}, "Invalid offset: expected offset + n of at most 1,000"),
         ({"wait_for": "1-0"}, "Invalid body.wait_for: expected no such name"),
-        ({"model": "m", "experiment": "e"}, "Invalid model: expected none beside an experiment"),
+        ({"model": "m", "experiment": "e"}, "Invalid model: expected none with an experiment"),
         ({"scenario": "other"}, "Invalid body.scenario: expected no such name"),
         ({"users": ["u1"]}, "Invalid body.users: expected no such name"),
         ({"filter": {"tag": "parity"}}, "Invalid body.filter: expected in together with tag, got tag alone"),

@@ -121,7 +121,7 @@ class Framework:
     def __init__(self, app: FastAPI) -> None:
         service, rate = app.state.serving, RateLimit(None)
         inner = FastAPI.build_middleware_stack(app)
-        self._app, self._door = app, Gateway(inner, service.settings, service.telemetry.metrics, {}, rate)
+        self._app, self._door = app, Gateway(inner, service.settings, service.metrics, {}, rate)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app

@@ -49,7 +49,7 @@ def test_a_killed_worker_costs_an_attempt_and_no_bit(found: Any) -> None:
     killed = found["killed"]
     assert (killed["has_equal_bits"], killed["left"], found["folders"]) == (True, [], [])
     (loss,) = killed["losses"]
-    assert "closed its connection; the next one goes on" in loss
+    assert "closed its connection; the next one continues" in loss
     assert "continues after part 0" not in loss
 
 

@@ -3,8 +3,9 @@
 Numba's own cache refuses to import a cached kernel if no folder is writable, and does not read read-only folders. A
 disk error ends the compilation. If two processes save forms of one kernel at the same moment, it may store the code of
 one under the signature of the other. It writes the index before the code: after an upgrade, a reader in between gets
-code of the version before. And it numbers functions in each process from 1, so that symbols of machine code from
-several processes may clash in the process that loads them.
+code of the version before. It numbers functions in each process from 1, so that symbols of machine code from several
+processes may clash in the process that loads them. And a kernel that calls a parallel one, which was loaded from the
+cache, is saved without the order to start the threads: the next process that loads it jumps to address 0.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class _Unchecked:
 
 class _Implementation(CompileResultCacheImpl):
     _locator_classes: Any = [*CompileResultCacheImpl._locator_classes, _Unchecked]  # noqa: RUF012
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """The kernel; its callers will start the threads that it needs, too."""
+        found = super().rebuild(target_context, payload)
+        found.library._reload_init.update(found.reload_init)
+        return found
 
 
 class KernelCache(FunctionCache):

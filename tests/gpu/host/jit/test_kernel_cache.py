@@ -93,6 +93,41 @@ def test_of_two_processes_that_take_turns_one_compiles(tmp_path: Path) -> None:
     assert sorted(name for names in compiled for name in names) == BOTH
 
 
+# Two kernels in a module that takes the place of one of `gpu.host`; calls the one that is named.
+CALLS = """
+import importlib.util, sys
+import numpy as np
+import gpu.host
+spec = importlib.util.spec_from_file_location("gpu.host.example", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = module
+spec.loader.exec_module(module)
+numbers = np.zeros(1000)
+getattr(module, sys.argv[2])(numbers)
+assert numbers.tolist() == [1.0] * 1000
+"""
+EXAMPLE = """
+from numba import njit, prange
+@njit(cache=True, parallel=True)
+def parallel(x):
+    for n in prange(len(x)):
+        x[n] += 1
+@njit(cache=True)
+def caller(x):
+    parallel(x)
+"""
+
+
+def test_a_caller_of_a_parallel_kernel_of_another_process_starts_the_threads(tmp_path: Path) -> None:
+    """The first process compiles the parallel kernel, the second one its caller; the third one loads the caller."""
+    module, environment = tmp_path / "example.py", os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    module.write_text(EXAMPLE)
+    for kernel in ("parallel", "caller", "caller"):
+        command = [sys.executable, "-c", CALLS, str(module), kernel]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, (kernel, done.returncode, done.stderr)
+
+
 class Unwritable:
     def __reduce__(self) -> Any:
         raise ValueError("cannot be saved")

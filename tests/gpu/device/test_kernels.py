@@ -6,6 +6,7 @@ import importlib.resources
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,11 @@ SGD = [
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 # The factors of a row with its padding; tiles of 16 users
 TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 320) for mt in (1, 4)]
+
+
+def targets(variants: list[Any], oldest: str) -> list[Any]:
+    """(variant, architecture): all for Hopper, and one for the oldest devices, whose branches of the source are few."""
+    return [(one, "sm_90") for one in variants] + [(variants[0], oldest)]
 
 
 def problem_of(n_factors: int, kind: str) -> AlsObjective:
@@ -111,22 +117,19 @@ def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("double", "held"), GATHER)
-def test_products_of_sparse_rows_compile(double, held, architecture, tmp_path):
-    compile_with_nvcc("hals_gather", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
+@pytest.mark.parametrize(("numbers", "architecture"), targets(GATHER, "sm_80"))
+def test_products_of_sparse_rows_compile(numbers, architecture, tmp_path):
+    compile_with_nvcc("hals_gather", dict(zip(("DOUBLE", "HELD"), numbers, strict=True)), architecture, tmp_path)
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("double", "chunk"), HALS)
-def test_sweeps_of_nmf_compile(double, chunk, architecture, tmp_path):
-    compile_with_nvcc("hals", {"DOUBLE": double, "CHUNK": chunk}, architecture, tmp_path)
+@pytest.mark.parametrize(("numbers", "architecture"), targets(HALS, "sm_80"))
+def test_sweeps_of_nmf_compile(numbers, architecture, tmp_path):
+    compile_with_nvcc("hals", dict(zip(("DOUBLE", "CHUNK"), numbers, strict=True)), architecture, tmp_path)
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
-@pytest.mark.parametrize("numbers", NEAR)
+@pytest.mark.parametrize(("numbers", "architecture"), targets(NEAR, "sm_75"))
 def test_kernels_of_neighbors_compile(numbers, architecture, tmp_path):
     names = "CHUNKS", "WIDE", "SEARCH", "DISLIKES", "LINE_THREADS"
     macros = dict(zip(names, numbers, strict=True))
@@ -134,8 +137,7 @@ def test_kernels_of_neighbors_compile(numbers, architecture, tmp_path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
-@pytest.mark.parametrize("numbers", SGD)
+@pytest.mark.parametrize(("numbers", "architecture"), targets(SGD, "sm_75"))
 def test_kernels_of_descent_compile(numbers, architecture, tmp_path):
     names = "F", "LANES", "K", "HALF", "IMPLICIT", "DISLIKES", "LEARN", "THREADS"
     compile_with_nvcc("sgd", dict(zip(names, numbers, strict=True)), architecture, tmp_path)
@@ -148,18 +150,16 @@ def test_kernels_of_tiles_compile(in_shared, tmp_path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("capability", [75, 80, 90])
-@pytest.mark.parametrize("n_pieces", ESGD)
-def test_kernels_of_esgd_compile(n_pieces, capability, tmp_path):
-    macros = {"PIECES": n_pieces, "THREADS": 1024, "VECTOR": int(capability >= 90)}
-    compile_with_nvcc("esgd", macros, f"sm_{capability}", tmp_path)
+@pytest.mark.parametrize(("n_pieces", "architecture"), targets(ESGD, "sm_75"))
+def test_kernels_of_esgd_compile(n_pieces, architecture, tmp_path):
+    macros = {"PIECES": n_pieces, "THREADS": 1024, "VECTOR": int(architecture == "sm_90")}
+    compile_with_nvcc("esgd", macros, architecture, tmp_path)
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("name", "macros"), TOPN)
-def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
-    compile_with_nvcc(name, macros, architecture, tmp_path)
+@pytest.mark.parametrize(("source", "architecture"), [*targets(TOPN, "sm_80"), (TOPN[-1], "sm_80")])
+def test_kernels_of_ranking_compile(source, architecture, tmp_path):
+    compile_with_nvcc(*source, architecture, tmp_path)
 
 
 @needs_nvcc
@@ -174,9 +174,9 @@ def test_plain_kernels_compile_for_older_devices(tmp_path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("n_factors", "kind"), FUSED)
-def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
+@pytest.mark.parametrize(("problem", "architecture"), targets(FUSED, "sm_80"))
+def test_tensor_core_kernels_compile(problem, architecture, tmp_path):
+    n_factors, kind = problem
     macros = {"F": n_factors, "BIASES": int(kind == "biases"), "IMPLICIT": int(kind == "implicit")}
     compile_with_nvcc("als", {**macros, "STEP": 0, "STRIDE": n_factors + macros["BIASES"]}, architecture, tmp_path)
 

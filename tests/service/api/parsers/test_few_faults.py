@@ -13,7 +13,7 @@ from service.api.schemas.list_schemas import MAX_ITEMS, AnonymousBody, Recommend
 from tests.service.local import Local, serving
 
 MOST_BYTES = 4096  # of an answer that refuses
-MOST_S = 0.5  # on a busy machine; one fault an element took 6 s
+MOST_S = 0.5  # of processor time; one fault an element took 6 s
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from service.api.openapi.document import PATH as DOCUMENT
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
-# Nobody is to be led by a frame of another site to try requests that change something.
+# A frame of another site could lead a user to try requests that change something.
 _HEADERS = {"x-frame-options": "DENY", "x-content-type-options": "nosniff"}
 # Relative addresses, because the service may have a prefix behind a proxy.
 _SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)

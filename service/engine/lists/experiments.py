@@ -57,7 +57,7 @@ class Experiments:
         Raises:
             UnknownExperiment: there is none of that id.
             InvalidRequest: it names no user.
-            Gone: it goes on from a page of another arm, because the experiment was put anew.
+            Gone: it goes on from a page of another arm, because the experiment was replaced.
             NotReady: there is no key to sign with yet.
         """
         self._ids.check()

@@ -1,4 +1,4 @@
-"""`ExportProcess`: a handle on the process that makes an export, for the one that sends it. Of an event loop."""
+"""`ExportProcess`: a handle on the process that makes an export. Belongs to an event loop."""
 
 from __future__ import annotations
 

@@ -94,12 +94,13 @@ def catalog(
 def rules(
     items: Annotated[int, typer.Option(help="Number of items.", min=10)] = 100_000,
     n_factors: Annotated[int, typer.Option(help="Number of factors F.")] = 64,
+    backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of a list with boosts, pins, max_per, diversity or exploration, beside a plain one, on the host."""
+    """Milliseconds of a list with boosts, pins, max_per, diversity or exploration, beside a plain one."""
     from benchmarks import rules as table
 
-    show(list(table.run(items, n_factors)), json)
+    show(list(table.run(items, n_factors, chosen(backend))), json)
 
 
 @app.command()

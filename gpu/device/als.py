@@ -130,7 +130,8 @@ def planned(rows: Rows, n_columns: int, problem: AlsObjective, lengths: NDArray[
     inner, path = _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
         weights = plan.weights(rows, problem)
-        work = plan.fused(rows, weights, n_columns, *cut_of(lengths, n_columns, problem))
+        short = plan.short_of(arrays.n_half_columns(inner))
+        work = plan.fused(rows, weights, n_columns, *cut_of(lengths, n_columns, problem), short)
         return Work(work, [], work.n_slots * path.slot_bytes(inner))
     work = plan.two_phase(rows)
     batches = plan.batches(work.splits, tiling(inner).max_slots)

@@ -118,7 +118,7 @@ def solve_split_rows(
 def solve_short_rows(
     side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros, n_short: int
 ) -> None:
-    """Solve the last `n_short` items: whole rows of up to `plan.SHORT` ratings."""
+    """Solve the last `n_short` items, which are short rows: see `plan.short_of`."""
     if n_short:
         geometry = _geometry(macros)
         items = side.items[plan.ITEM.itemsize * (len(side.plan.items) - n_short) :]

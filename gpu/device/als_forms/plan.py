@@ -20,7 +20,8 @@ from gpu.ratings import Rows
 from gpu.training.als import AlsObjective
 
 LONG = 8192  # ratings of a part, at most, if memory allows
-SHORT = 32  # ratings of a short row, at most; forming A would not pay
+NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
+SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
 CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
@@ -42,7 +43,7 @@ class Plan(NamedTuple):
         length, longest first. Rows without ratings are left out.
     splits: `SPLIT` (n,): the rows that come in parts; the slots of one row are consecutive numbers.
     n_slots: parts in all.
-    n_short: items at the end that have at most `SHORT` ratings.
+    n_short: items at the end that are short rows, see `short_of`.
     """
 
     items: NDArray[np.void]
@@ -78,6 +79,11 @@ def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
 def n_ranges(table_bytes: int, cache_bytes: int) -> int:
     """Number of ranges of the fixed side's rows so that each takes at most half of the cache."""
     return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
+
+
+def short_of(n_columns: int) -> int:
+    """Ratings of a short row, at most; `n_columns` of the fixed table."""
+    return SHORT if n_columns <= NARROW else SHORT_OF_WIDE
 
 
 def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
@@ -117,7 +123,9 @@ def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     return largest_of_rows
 
 
-def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, cut: Cut) -> Plan:
+def fused(
+    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, cut: Cut, short: int = SHORT
+) -> Plan:
     """The plan of the kernels that form and solve A in one launch.
 
     Args:
@@ -126,6 +134,7 @@ def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: 
         n_columns: rows of the fixed side.
         ranges: see `n_ranges`.
         cut: see `cut_of`.
+        short: see `short_of`.
     """
     long = np.flatnonzero(rows.lengths > min(cut))
     whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
@@ -142,7 +151,7 @@ def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: 
     items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
     items["slot"] = np.concatenate([order, np.full(len(whole), WHOLE)])
     _describe(items, rows, row_weights)
-    n_short = int(np.count_nonzero(rows.lengths[whole] <= SHORT))
+    n_short = int(np.count_nonzero(rows.lengths[whole] <= short))
     return Plan(items, _splits(long, parts.n_parts.sum(axis=1), rows, row_weights), n_slots, n_short)
 
 

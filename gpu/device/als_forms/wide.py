@@ -21,7 +21,6 @@ from gpu.training.als import WHOLE, AlsObjective
 
 NAME = "als_wide"
 HOPPER, ARCHITECTURE = 90, "sm_90a"
-NARROW = 144  # columns of the table; up to this width a few warps hold A
 
 
 class Geometry(NamedTuple):
@@ -41,7 +40,7 @@ class Geometry(NamedTuple):
 
 def fits(problem: AlsObjective) -> bool:
     """Whether these kernels solve the problem; with biases, a row's 1 and b̂ need a piece of their own (F % 8 = 0)."""
-    is_shape = sides.n_half_columns(problem) > NARROW and problem.n_factors <= WHOLE
+    is_shape = sides.n_half_columns(problem) > plan.NARROW and problem.n_factors <= WHOLE
     is_kind = not problem.is_implicit and (not problem.biases or problem.n_factors % 8 == 0)
     return is_shape and is_kind and compute_capability() == HOPPER
 

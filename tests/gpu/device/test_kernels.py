@@ -83,7 +83,8 @@ def test_every_source_begins_with_what_all_share():
 
 
 def test_plan_and_kernel_agree_on_which_rows_are_short():
-    assert f"constexpr int SHORT = {plan.SHORT}," in kernels.source("als")
+    assert f"constexpr int SHORT = NARROW ? {plan.SHORT} : {plan.SHORT_OF_WIDE}," in kernels.source("als")
+    assert f"NARROW = CT <= {plan.NARROW // 16};" in kernels.source("als")
 
 
 def test_macros_are_in_a_fixed_order():

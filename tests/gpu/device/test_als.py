@@ -26,7 +26,7 @@ from tests.gpu.training.test_als import (
 )
 
 pytestmark = pytest.mark.gpu
-LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 4096, 8192, 8193, 200_000]
+LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 4096, 8192, 8193, 200_000]
 N_COLUMNS = 200_000
 DEVICE = Backend("device", "under test")
 KINDS = {"biases": EXPLICIT, "uncentered": UNCENTERED, "implicit": IMPLICIT, "signed": IMPLICIT}
@@ -96,7 +96,7 @@ def test_rows_of_every_length_agree_with_the_host(kind, n_factors, precision, al
 
 @pytest.mark.parametrize("n_factors", FACTORS)
 def test_exact_solutions_agree_with_the_host(n_factors, als):
-    problem, rows, fixed, start = case("biases", n_factors, LENGTHS[:9], 5000)
+    problem, rows, fixed, start = case("biases", n_factors, LENGTHS[:13], 5000)
     problem = problem._replace(solver="cholesky")
     _, solved = on_device(als, rows, start, fixed, problem)
     assert_rows_agree(als.fetch(solved), on_host(rows, start, fixed, problem), (2e-5, 1e-4))
@@ -104,7 +104,7 @@ def test_exact_solutions_agree_with_the_host(n_factors, als):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
-    problem, rows, fixed, start = case(kind, 20, LENGTHS[:9], 5000)
+    problem, rows, fixed, start = case(kind, 20, LENGTHS[:13], 5000)
     problem = problem._replace(precision="float16")
     _, solved = on_device(als, rows, start, fixed, problem)
     if solved.halves is None:
@@ -118,7 +118,7 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
 
 @pytest.mark.parametrize("kind", ["uncentered", "biases"])
 def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
-    problem, rows, fixed, start = case(kind, 192, LENGTHS[:9], 5000)
+    problem, rows, fixed, start = case(kind, 192, LENGTHS[:13], 5000)
     problem = problem._replace(precision="float16")
     if importlib.import_module("gpu.device.als_forms.wide").fits(problem):
         _, solved = on_device(als, rows, start, fixed, problem)
@@ -128,7 +128,7 @@ def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_of_blocks_is_kept_up(kind, als):
-    problem, rows, fixed, start = case(kind, 300, LENGTHS[:9], 5000)
+    problem, rows, fixed, start = case(kind, 300, LENGTHS[:13], 5000)
     _, solved = on_device(als, rows, start, fixed, problem._replace(precision="float16"))
     if solved.halves is None:
         pytest.skip("no tensor cores are used on this device")

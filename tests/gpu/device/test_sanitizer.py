@@ -42,7 +42,7 @@ def hals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The device's primitives, with rows of more than 8 entries in parts, and several blocks of a few rows."""
     primitives = importlib.import_module("gpu.device.hals")
     monkeypatch.setattr(hals_parts, "LONGEST", (8, 8))
-    monkeypatch.setattr(primitives, "LEAST_ROWS", 32)
+    monkeypatch.setattr(importlib.import_module("gpu.device.hals_sweeps"), "LEAST_ROWS", 32)
     return primitives
 
 

@@ -5,12 +5,11 @@
 // the ratings lane, lane + 32, …
 //
 // The more factors, the more a formed A costs, so wide tables have longer short rows. There few warps fit on a
-// multiprocessor, so that Zᵀ t needs several sums at a time: each `mma` would wait for the one before.
+// multiprocessor, so that products need several sums at a time: each `mma` would wait for the one before.
 
 constexpr int SHORT = NARROW ? 32 : 64, SHORT_WARPS = NARROW ? 4 : 2;  // SHORT as in gpu/device/als_forms/plan.py
 constexpr int RATINGS = SHORT / 32;                                   // of a lane
-constexpr int STEPS = SHORT / 16;                                     // of 16 ratings
-constexpr int AT_ONCE = NARROW ? 1 : 16;                              // tiles of Zᵀ t that are summed at a time
+constexpr int AT_ONCE = NARROW ? 1 : 4;                               // sums of a product
 constexpr int SHORT_BYTES = 32 * CT + 16;                             // bytes of a staged row, an odd multiple of 16
 
 struct ShortRow {  // shared memory of a warp
@@ -75,19 +74,21 @@ __device__ __forceinline__ void multiply_transposed(Vector& product, ShortRow& r
     __syncwarp();
     const unsigned from = address(row.tile) + (lane % 8 + lane / 16 * 8) * SHORT_BYTES + lane / 8 % 2 * 16;
 #pragma unroll
-    for (int first = 0; first < DT; first += AT_ONCE) {
+    for (int i = 0; i < DT; i += AT_ONCE) {
         float result[AT_ONCE][4] = {};
         for (int step = 0; step < n_steps; ++step) {
             const uint2 numbers = operand_of(row.numbers[lane / 4 % 2][lane % 4], step);
 #pragma unroll
-            for (int i = first; i < first + AT_ONCE && i < DT; ++i) {
+            for (int k = 0; k < AT_ONCE; ++k) {
+                if (i + k >= DT) continue;
                 unsigned tile[4];
-                load_tile(tile, from + step * 16 * SHORT_BYTES + i * 32);
-                multiply(result[i - first], tile, numbers.x, numbers.y);
+                load_tile(tile, from + step * 16 * SHORT_BYTES + (i + k) * 32);
+                multiply(result[k], tile, numbers.x, numbers.y);
             }
         }
 #pragma unroll
-        for (int i = first; i < first + AT_ONCE && i < DT; ++i) put(row.sums + 16 * i, result[i - first]);
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (i + k < DT) put(row.sums + 16 * (i + k), result[k]);
     }
     __syncwarp();
 #pragma unroll
@@ -99,21 +100,21 @@ __device__ __forceinline__ void multiply_rows(Each& t, ShortRow& row, const Vect
     const int lane = threadIdx.x % 32;
     stage_vector(row.vector, v, scale);
     const unsigned from = address(row.tile) + (lane % 8 + lane / 8 % 2 * 8) * SHORT_BYTES + lane / 16 * 16;
-    float result[STEPS][4] = {};
+    for (int step = 0; step < n_steps; ++step) {
+        float result[AT_ONCE][4] = {};
 #pragma unroll
-    for (int j = 0; j < DT; ++j) {
-        const uint2 part = operand_of(row.vector[lane / 4 % 2][lane % 4], j);
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-            if (step >= n_steps) continue;
+        for (int j = 0; j < DT; ++j) {
             unsigned tile[4];
             load_tile_of_rows(tile, from + step * 16 * SHORT_BYTES + j * 32);
-            multiply(result[step], tile, part.x, part.y);
+            const uint2 part = operand_of(row.vector[lane / 4 % 2][lane % 4], j);
+            multiply(result[j % AT_ONCE], tile, part.x, part.y);
         }
-    }
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step)
-        if (step < n_steps) put(row.each + 16 * step, result[step]);
+        for (int k = 1; k < AT_ONCE; ++k)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) result[0][e] += result[k][e];
+        put(row.each + 16 * step, result[0]);
+    }
     __syncwarp();
 #pragma unroll
     for (int n = 0; n < RATINGS; ++n) t[n] = lane + 32 * n < 16 * n_steps ? row.each[lane + 32 * n] : 0.0f;

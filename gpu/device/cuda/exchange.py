@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -27,6 +28,7 @@ from gpu.exchange import Exchange
 OLDEST_NCCL = 22_707  # 2.27.7
 INSTALL = "pip install nearfield[multi]"
 ID_BYTES, HANDLE_BYTES = 128, 64
+NO_LINKS = "NCCL_P2P_DISABLE"  # environment; 1: NCCL does not use links between devices
 PROBE_BYTES = 2**20  # sent by every rank to all others before the link is trusted
 
 
@@ -161,7 +163,12 @@ class Nccl:
 
     @cached_property
     def can_store(self) -> bool:
-        """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered."""
+        """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered.
+
+        They do not where `NO_LINKS` is set: who keeps NCCL from links between devices does not trust them.
+        """
+        if any(self.totals(os.environ.get(NO_LINKS) == "1")):
+            return False
         table = _raw((self.size, PROBE_BYTES // 4), np.int32)
         table.fill(0)
         cupy.cuda.get_current_stream().synchronize()
@@ -283,7 +290,7 @@ def _check_copies(exchange: Nccl) -> None:
     if n_all:
         raise BackendUnavailable(
             f"Invalid copies between devices: expected equal bytes, got {n_wrong * 4:,} wrong ones on rank "
-            f"{exchange.rank}; set NCCL_P2P_DISABLE=1"
+            f"{exchange.rank}; set {NO_LINKS}=1"
         )
 
 

@@ -37,6 +37,7 @@ from tests.service.jobs.one_gpu import own_machine
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
 KEY = b"key of a test"
+STORES = "KERNELS_STORE"  # environment of a rank: NCCL uses sockets, kernels use links
 WEIGHTS = {2: (1.0, 1.0), 3: (1.0, 1.0, 0.5)}  # of ranks
 KINDS = {
     "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
@@ -217,6 +218,8 @@ def rank_on_a_device(rank: int, end: Any, kind: str | None, modes: Modes, enviro
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
     exchange = gpu.choose("device").exchange(ring)
+    if environment.get(STORES):
+        del os.environ["NCCL_P2P_DISABLE"]  # NCCL has its connections
     if kind == "stores":
         end.send(bool(exchange.can_store))  # type: ignore[attr-defined] # NCCL's
     elif kind == "planned":
@@ -227,9 +230,9 @@ def rank_on_a_device(rank: int, end: Any, kind: str | None, modes: Modes, enviro
     exchange.close()
 
 
-@pytest.fixture(params=["direct", "sockets"])
+@pytest.fixture(params=["direct", "sockets", "stores"])
 def link(request: pytest.FixtureRequest) -> str:
-    """Over what NCCL sends: links between devices, or sockets as between machines."""
+    """Over what ranks send: links of devices, sockets as between machines, or sockets beside kernels that store."""
     from cupy.cuda import runtime  # noqa: PLC0415 - needs CuPy
 
     from gpu.device.cuda.exchange import nccl  # noqa: PLC0415
@@ -245,7 +248,8 @@ def link(request: pytest.FixtureRequest) -> str:
 
 def environment_of(rank: int, n_devices: int, link: str) -> dict[str, str]:
     """Of a rank."""
-    machine = own_machine(rank) if link == "sockets" else {}
+    machine = {} if link == "direct" else own_machine(rank)
+    machine |= {STORES: "1"} if link == "stores" else {}
     return {"CUDA_VISIBLE_DEVICES": str(rank % n_devices), "NCCL_NVLS_ENABLE": "0"} | machine
 
 
@@ -283,7 +287,8 @@ def test_ranks_of_nccl_give_the_bits_of_one(kind, link):
 
 
 def test_kernels_of_ranks_reach_the_memory_of_others(link):
-    assert all(on_all_devices(link, "stores"))
+    expected = link != "sockets"  # there the environment says not to trust links
+    assert set(on_all_devices(link, "stores")) == {expected}
 
 
 def test_ranks_on_devices_take_the_modes_of_their_plan(link):

@@ -265,7 +265,7 @@ def online(
 
 @app.command("make-ratings")
 def make_ratings(
-    shape: Annotated[str, typer.Argument(help="Published shape: netflix, ml10m or ml1m.")],
+    shape: Annotated[str, typer.Argument(help="Published shape: netflix, ml10m, ml1m, yahoo or hugewiki-100th.")],
     folder: Annotated[Path, typer.Argument(help="Folder to write.", metavar="DIR")],
 ) -> None:
     """Draw a synthetic matrix of a published shape, as a folder of raw arrays that `--ratings` takes."""

@@ -2,7 +2,8 @@
 
 The activity of users is log-normal, the popularity of items a shifted power law. A rating is the estimate of a planted
 model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known.
-Every user and every item has a training rating.
+Every user and every item has a training rating. `hugewiki-100th` has all items and a hundredth of the users of
+Hugewiki; ratings of `yahoo` are a twentieth of the published ones, as in [004] §5.1.
 
 Every random number is a hash of the seed and of its keys: a user, an item, a pair, the number of a draw. It does not
 depend on earlier draws. So each user's ratings can be drawn alone, and blocks and threads do not change them.
@@ -69,6 +70,8 @@ SHAPES = {
     "netflix": Shape(480_189, 17_770, 99_072_112, 1_408_395, 1.0, 5.0, 1.0, 3.60, 1.20, 4, 1.90, 200.0),
     "ml10m": Shape(69_878, 10_677, 9_900_054, 100_000, 0.5, 5.0, 0.5, 3.51, 1.15, 20, 2.00, 170.0),
     "ml1m": Shape(6_040, 3_706, 900_188, 100_021, 1.0, 5.0, 1.0, 3.58, 1.10, 20, 1.35, 120.0),
+    "yahoo": Shape(586_250, 12_658, 91_970_212, 1_000_000, 0.025, 5.0, 0.025, 2.50, 1.10, 10, 1.60, 100.0),
+    "hugewiki-100th": Shape(500_826, 39_780, 30_999_000, 100_000, 1.0, 5.0, 1.0, 3.50, 1.20, 4, 1.30, 100.0),
 }
 
 

@@ -108,6 +108,8 @@ def test_the_shapes_are_the_published_ones():
         "netflix": (480_189, 17_770, 99_072_112, 1_408_395),
         "ml10m": (69_878, 10_677, 9_900_054, 100_000),
         "ml1m": (6040, 3706, 900_188, 100_021),
+        "yahoo": (586_250, 12_658, 91_970_212, 1_000_000),
+        "hugewiki-100th": (500_826, 39_780, 30_999_000, 100_000),
     }
 
 
@@ -118,4 +120,4 @@ def test_a_shape_without_room_is_refused():
 
 def test_an_unknown_shape_is_named(tmp_path, capsys):
     assert run(["make-ratings", "moon", str(tmp_path)]) == 2
-    assert "expected one of netflix, ml10m, ml1m, got 'moon'" in capsys.readouterr().err
+    assert "expected one of netflix, ml10m, ml1m, yahoo, hugewiki-100th, got 'moon'" in capsys.readouterr().err

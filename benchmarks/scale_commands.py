@@ -18,11 +18,14 @@ app = typer.Typer()
 @app.command()
 def distributed(
     ratings: Annotated[Path, typer.Option(help="Folder of raw arrays as cuMF reads them.", metavar="DIR", exists=True)],
-    algorithm: Annotated[str, typer.Option(help="als, als-implicit, sgd or culsh.", metavar="NAME")] = "als",
+    algorithm: Annotated[str, typer.Option(help="Of those that train on several ranks.", metavar="NAME")] = "als",
     ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
     epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 10,
     modes: Annotated[str, typer.Option(help="Of the halves of ALS, items first: gather or reduce.")] = "gather,gather",
+    copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 1,
+    memory: Annotated[float, typer.Option(help="GB that a rank may take of its device; 0: no bound.", min=0)] = 0.0,
+    target: Annotated[float, typer.Option(help="Test RMSE, to tell when it is reached; 0: none.", min=0)] = 0.0,
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
@@ -32,7 +35,8 @@ def distributed(
 
     given = {**options.parameters(set_), "n_epochs": epochs}
     sizes = options.whole(factors), given, options.whole(ranks)
-    show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes))), json)
+    extent = table.Extent(copies, memory, target)
+    show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes), extent)), json)
 
 
 @app.command()

@@ -23,7 +23,7 @@ from service.jobs.ranks.rank_process import RankProcess
 from service.jobs.ranks.ranks import Ranks
 from tests.data import planted
 from tests.faults import results
-from tests.service.jobs.one_gpu import OneGpu
+from tests.service.jobs.one_gpu import launcher_for
 from tests.service.waiting import eventually
 
 N_SHORT, N_LONG = 5, 50
@@ -98,7 +98,7 @@ class Killer:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("place", ["host", pytest.param("device", marks=pytest.mark.gpu)])
 def test_killed_ranks_change_no_bit(place: BackendName, tmp_path: Path) -> None:
-    backend, launcher = gpu.choose(place), OneGpu() if place == "device" else None
+    backend, launcher = gpu.choose(place), launcher_for(2) if place == "device" else None
     wanted = min(results.TRIALS, N_LONG) or N_SHORT
     ratings, draw = planted(2000, 300), random.Random(wanted)
     expected, n_kills, n_trainings = gpu.fit(ratings, PARAMS, backend=backend), 0, 0

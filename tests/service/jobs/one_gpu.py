@@ -1,8 +1,9 @@
-"""`OneGpu`: a launcher whose ranks share the one GPU of a machine."""
+"""`OneGpu`: a launcher whose ranks share the one GPU of a machine; `launcher_for`: where there may be more."""
 
 from __future__ import annotations
 
 from gpu.backend import Backend
+from gpu.device import memory_of_devices
 from service.jobs.ranks.rank_process import VISIBLE, Here, RankProcess, environment, inherited
 
 SOCKETS = {
@@ -29,3 +30,8 @@ class OneGpu(Here):
         """A process of this machine."""
         own = environment(inherited(), rank, n_ranks, backend) | own_machine(rank) | {VISIBLE: "0"}
         return RankProcess(rank, coordinator, key, own)
+
+
+def launcher_for(n_ranks: int) -> Here:
+    """The launcher that users have, if there are enough GPUs; else one whose ranks share the first."""
+    return Here() if len(memory_of_devices()) >= n_ranks else OneGpu()

@@ -31,7 +31,7 @@ from service.storage.snapshots import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
-from tests.service.jobs.one_gpu import OneGpu
+from tests.service.jobs.one_gpu import launcher_for
 from tests.service.waiting import eventually
 
 __all__ = ["small_disk"]
@@ -123,7 +123,7 @@ def test_two_ranks_on_a_gpu_train_every_algorithm(algorithm: str, tmp_path: Path
     train, test = split(planted(600, 400))
     params, backend = gpu.params_for(algorithm, {"n_factors": 8, "n_epochs": 4}), gpu.choose("device")
     reports, expected = list[gpu.EpochReport](), list[gpu.EpochReport]()
-    ranks = Watched(tmp_path / "work", launcher=OneGpu())
+    ranks = Watched(tmp_path / "work", launcher=launcher_for(2))
     model = gpu.fit(train, params, backend=backend, test=test, on_epoch=reports.append, run=ranks.run)
     alone = gpu.fit(train, params, backend=backend, test=test, on_epoch=expected.append)
     if algorithm in ("als", "als-implicit", "nmf"):

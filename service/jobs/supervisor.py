@@ -236,9 +236,7 @@ class Supervisor:
             elif message is not None:
                 last = message
                 self._count(message)
-                metrics = msgspec.json.encode(message.metrics).decode()
-                fields = {"progress": f"{message.progress:.4f}", "metrics": metrics}
-                self._tend(job, fields | _without_none(backend=message.backend))
+                self._tend(job, message.job_fields())
             elif process.has_ended:
                 break
             else:

@@ -51,6 +51,13 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
     error: str | None = None
 
+    def job_fields(self) -> dict[str, str]:
+        """What it changes in its job; nothing after a failure, so that the job keeps what its last epoch said."""
+        if self.outcome not in (None, "succeeded"):
+            return {}
+        fields = {"progress": f"{self.progress:.4f}", "metrics": msgspec.json.encode(self.metrics).decode()}
+        return fields if self.backend is None else fields | {"backend": self.backend}
+
 
 class Progress:
     """Tells the supervisor how far a training is."""

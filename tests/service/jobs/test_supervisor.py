@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import psutil
 import pytest
@@ -19,6 +21,8 @@ from service.errors import JobRunning
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
+from service.jobs.trainer_messages import TrainerMessage
+from service.jobs.trainer_process import TrainerProcess
 from service.settings import Settings
 from service.storage import exclusion
 from service.storage.archiver import Archiver
@@ -221,6 +225,25 @@ def test_a_trainer_that_is_killed_leaves_no_ranks_and_no_files(
     assert list((settings.data / "work").iterdir()) == []
     exclusion.clean(settings.data)  # what is left if the supervisor was killed too goes at the next start
     assert not (settings.data / "work").exists()
+
+
+def test_a_failed_training_keeps_its_progress(
+    settings: Settings, jobs: Jobs, redis_url: str, stream: Stream, log: RatingLog
+) -> None:
+    """Not the 0 of its last message, which has the error alone."""
+    told = iter(
+        [TrainerMessage(progress=0.4, metrics={"rmse": 1.5}), TrainerMessage(outcome="failed", error="why"), None]
+    )
+    process = SimpleNamespace(next_message=lambda timeout_s: next(told), has_ended=True)
+    table = JobTable(redis_url)
+    supervisor = Supervisor(settings, table, stream, log, Metrics())
+    job = jobs.submit_training("culsh", SMALL)
+    claimed = table.claim(supervisor._worker)
+    assert claimed is not None
+    assert supervisor._watch(claimed, cast("TrainerProcess", process)).error == "why"
+    job = jobs.get(job.id)
+    assert (job.progress, job.metrics) == (0.4, {"rmse": 1.5})
+    table.close()
 
 
 def test_a_trainer_that_is_killed_fails_its_job(

@@ -60,17 +60,17 @@ class _Task(NamedTuple):
 class Cluster:
     """The launcher; see `service.jobs.ranks.launcher.Launcher`."""
 
-    def __init__(self, place: ClusterAddress, wait_s: float = WAIT_S) -> None:
+    def __init__(self, cluster: ClusterAddress, wait_s: float = WAIT_S) -> None:
         """Prepare; `available` connects.
 
         Args:
-            place: address of the scheduler.
+            cluster: address of its scheduler.
             wait_s: seconds to wait for workers.
 
         Raises:
             ClusterUnavailable: the package distributed is not installed.
         """
-        self._distributed, self._place, self._wait_s = dask(), place, wait_s
+        self._distributed, self._cluster, self._wait_s = dask(), cluster, wait_s
         self._client: Any = None
         self._workers: list[str] = []
 
@@ -89,9 +89,9 @@ class Cluster:
         while len(found := self._alive()) < n_needed:
             if time.monotonic() > deadline:
                 raise ClusterUnavailable(
-                    f"The cluster {self._place.address} has {len(found)} of {n_needed} workers after {self._wait_s:g}"
-                    f" s; run `nearfield cluster worker --scheduler {self._place.address}` on more machines, or ask for"
-                    " fewer ranks"
+                    f"The cluster {self._cluster.address} has {len(found)} of {n_needed} workers after {self._wait_s:g}"
+                    f" s; run `nearfield cluster worker --scheduler {self._cluster.address}` on more machines, or ask"
+                    " for fewer ranks"
                 )
             time.sleep(POLL_S * 10)
         self._workers = sorted(found, key=lambda worker: not is_here(_host(worker)))[:n_ranks]
@@ -106,7 +106,7 @@ class Cluster:
     def host(self) -> str:
         """The interface toward a worker on another machine, or else toward the scheduler."""
         hosts = [host for host in map(_host, self._workers) if not is_loopback(host)]
-        return toward(hosts[-1] if hosts else self._place.host)
+        return toward(hosts[-1] if hosts else self._cluster.host)
 
     def start(self, rank: int, n_ranks: int, coordinator: tuple[str, int], key: bytes, backend: Backend) -> _HeldRank:
         """A task for one worker; rank 0 is on this machine if it has a worker."""
@@ -135,14 +135,14 @@ class Cluster:
         return True
 
     def _connected(self) -> Any:
-        certificates = security(self._place)
+        certificates = security(self._cluster)
         try:
             return self._distributed.Client(
-                self._place.address, security=certificates, timeout=CONNECT_S, set_as_default=False
+                self._cluster.address, security=certificates, timeout=CONNECT_S, set_as_default=False
             )
         except (OSError, ValueError) as error:  # a certificate that is not accepted is one of both
             raise ClusterUnavailable(
-                f"The scheduler {self._place.address} does not answer: {error or type(error).__name__}; start it by"
+                f"The scheduler {self._cluster.address} does not answer: {error or type(error).__name__}; start it by"
                 " `nearfield cluster scheduler`"
             ) from error
 
@@ -152,7 +152,7 @@ class Cluster:
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, KeyError) as error:  # a client without a connection knows no workers
             raise ClusterUnavailable(
-                f"The scheduler {self._place.address} is gone; start it again, and the workers after it"
+                f"The scheduler {self._cluster.address} is gone; start it again, and the workers after it"
             ) from error
         latest_s = max((worker["last_seen"] for worker in workers.values()), default=0.0)
         return sorted(name for name, worker in workers.items() if latest_s - worker["last_seen"] < STALE_S)
@@ -265,26 +265,26 @@ def check(settings: Settings) -> None:
         InvalidSetting: its address is none, or needs TLS, or its certificates cannot be used.
         ClusterUnavailable: the package distributed is not installed.
     """
-    if (place := ClusterAddress.of(settings)) is not None:
-        place.check_files()
+    if (cluster := ClusterAddress.of(settings)) is not None:
+        cluster.check_files()
         require_dask()
 
 
-def security(place: ClusterAddress) -> Any:
+def security(cluster: ClusterAddress) -> Any:
     """The certificates, for each of the three roles; None on loopback without TLS.
 
     Raises:
         InvalidSetting: they cannot be used.
     """
-    place.check_files()
-    if place.scheme == "tcp":
+    cluster.check_files()
+    if cluster.scheme == "tcp":
         return None
     files = {
         f"tls_{role}_{kind}": path
         for role in ("client", "scheduler", "worker")
-        for kind, path in (("cert", place.tls_cert), ("key", place.tls_key))
+        for kind, path in (("cert", cluster.tls_cert), ("key", cluster.tls_key))
     }
-    return dask().Security(tls_ca_file=place.tls_ca, require_encryption=True, **files)
+    return dask().Security(tls_ca_file=cluster.tls_ca, require_encryption=True, **files)
 
 
 def toward(host: str) -> str:

@@ -38,10 +38,10 @@ def ranks() -> list[psutil.Process]:
     ]
 
 
-def trained(place: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:
+def trained(address: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:
     """Train on two workers, of which one may be killed; what happened."""
     work, losses, environments = Path(tempfile.mkdtemp()) / "work", list[str](), list[dict[str, str]]()
-    group = Ranks(2, work, losses.append, launcher=Cluster(place))
+    group = Ranks(2, work, losses.append, launcher=Cluster(address))
 
     def on_epoch(report: gpu.EpochReport) -> None:
         if report.epoch == 5 and not environments:
@@ -64,9 +64,9 @@ def trained(place: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:
     }
 
 
-def refused(place: ClusterAddress, n_ranks: int) -> str:
+def refused(address: ClusterAddress, n_ranks: int) -> str:
     """Why a training on `n_ranks` workers does not begin."""
-    group = Ranks(n_ranks, Path(tempfile.mkdtemp()) / "work", print, launcher=Cluster(place, wait_s=1))
+    group = Ranks(n_ranks, Path(tempfile.mkdtemp()) / "work", print, launcher=Cluster(address, wait_s=1))
     try:
         gpu.fit(planted(), PARAMS, run=group.run)
     except (ClusterUnavailable, RankRefused) as error:
@@ -74,13 +74,13 @@ def refused(place: ClusterAddress, n_ranks: int) -> str:
     return "not refused"
 
 
-def second_scheduler(place: ClusterAddress) -> tuple[str, list[str]]:
+def second_scheduler(address: ClusterAddress) -> tuple[str, list[str]]:
     """Why a scheduler does not start at an address that is in use, and the files that it leaves."""
     reason, before = "it started", tempfile.tempdir
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder
         try:
-            scheduler(place.host, place.port)
+            scheduler(address.host, address.port)
         except ClusterUnavailable as error:
             reason = str(error)
         tempfile.tempdir = before
@@ -90,13 +90,13 @@ def second_scheduler(place: ClusterAddress) -> tuple[str, list[str]]:
 def main() -> None:
     """Run all trainings."""
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local:
-        place = ClusterAddress(local.scheduler_address)
-        found: dict[str, Any] = {"three": refused(place, 3), "busy": second_scheduler(place)}
-        found["undisturbed"] = trained(place, is_killed=False)
-        found["killed"] = trained(place, is_killed=True)
+        address = ClusterAddress(local.scheduler_address)
+        found: dict[str, Any] = {"three": refused(address, 3), "busy": second_scheduler(address)}
+        found["undisturbed"] = trained(address, is_killed=False)
+        found["killed"] = trained(address, is_killed=True)
         vars(cluster)["versions"] = lambda: versions() | {"numpy": "1.0"}
-        found["versions"] = refused(place, 1)
-    found["gone"] = refused(place, 2)
+        found["versions"] = refused(address, 1)
+    found["gone"] = refused(address, 2)
     json.dump(found, sys.stdout)
 
 

@@ -62,10 +62,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_files_that_are_no_use_are_named(certificates: Path, ca: str, cert: str, key: str, message: str) -> None:
-    place = "tls://gpu7:8786"
-    ClusterAddress(place, *(str(certificates / f"{name}.pem") for name in ("ca", "ca", "key"))).check_files()
+    address = "tls://gpu7:8786"
+    ClusterAddress(address, *(str(certificates / f"{name}.pem") for name in ("ca", "ca", "key"))).check_files()
     paths = [certificates / f"{name}.pem" for name in (ca, cert, key)]
-    settings = Settings(cluster=place, cluster_tls_ca=paths[0], cluster_tls_cert=paths[1], cluster_tls_key=paths[2])
+    settings = Settings(cluster=address, cluster_tls_ca=paths[0], cluster_tls_cert=paths[1], cluster_tls_key=paths[2])
     with pytest.raises(InvalidSetting, match=message):
         process.run_worker(settings)
 

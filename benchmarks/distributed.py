@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import gpu
 from benchmarks import als_matrix
@@ -139,7 +140,9 @@ def run_ranks(size: int, backend: str, work: Callable[[Exchange, gpu.Backend], A
         here, there = context.Pipe()
         share = cores[rank * len(cores) // size : (rank + 1) * len(cores) // size] or cores
         process = context.Process(target=_rank, args=(work, backend, key, rank, share, there), daemon=True)
-        process.start()
+        # Before it starts, since Numba reads the number of threads when it is imported.
+        with patch.dict(os.environ, NUMBA_NUM_THREADS=str(len(share)), CUDA_VISIBLE_DEVICES=str(rank)):
+            process.start()
         processes.append(process)
         ends.append(here)
         there.close()
@@ -163,8 +166,6 @@ def _rank(
     end: Connection,
 ) -> None:  # fmt: skip
     os.sched_setaffinity(0, cores)
-    os.environ["NUMBA_NUM_THREADS"] = str(len(cores))
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     addresses = end.recv()

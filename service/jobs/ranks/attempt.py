@@ -285,11 +285,11 @@ class Attempt:
         """Raise `AttemptLost` if a rank is lost, or the error of the work folder.
 
         A process that has ended counts only after its connection is read to the end: its last message may say why, or
-        that it has finished.
+        that it has finished. A stopped one says nothing more.
         """
         for rank, process in enumerate(self.processes):
-            is_heard = rank in self._finished | self._failed | self._connected
-            if not is_heard and (ended := process.ended()) is not None:
+            ended = None if rank in self._finished | self._failed else process.ended()
+            if ended is not None and (ended.is_stopped or rank not in self._connected):
                 self._lose(rank, self._loss_of(rank, ended))
         now_s = time.monotonic()
         if self._transfers.failure is not None:
@@ -307,7 +307,8 @@ class Attempt:
     def _loss_of(self, rank: int, ended: Ended) -> _Loss:
         """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
         if ended.code < 0:
-            return _Loss(BY_SIGNAL, f"ended by {ended.words}", is_memory=ended.is_memory)
+            reason = ended.words if ended.is_stopped else f"ended by {ended.words}"
+            return _Loss(BY_SIGNAL, reason, is_memory=ended.is_memory)
         return _Loss(BY_ITSELF, f"ended with {ended.words}", is_start=rank not in self._addresses)
 
 

@@ -210,7 +210,7 @@ class _HeldRank:
         return f"the task is {self._future.status}"
 
 
-def hold(content: tuple[Any, ...]) -> tuple[int, str, bool]:
+def hold(content: tuple[Any, ...]) -> tuple[Any, ...]:
     """Start a rank, and wait until it ends or has to; on a worker. `content` is a `_Task`; returns an `Ended`."""
     task, worker = _Task(*content), dask().get_worker()
     folder = Path(tempfile.mkdtemp(prefix="nearfield-rank-"))
@@ -218,16 +218,20 @@ def hold(content: tuple[Any, ...]) -> tuple[int, str, bool]:
     try:
         process = RankProcess(task.rank, task.coordinator, task.key, own, folder)
         try:
-            while process.ended() is None and task.name not in _stopped and worker.status.name not in CLOSING:
+            while (ended := process.ended()) is None and _is_wanted(task, worker):
                 time.sleep(POLL_S)
         finally:
             process.end()
-        ended = process.ended()
+        ended = ended or process.ended()
         assert ended is not None  # noqa: S101 (tells the type checker)
-        return ended.code, ended.words, ended.is_memory
+        return tuple(ended)
     finally:
         _stopped.discard(task.name)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_wanted(task: _Task, worker: Any) -> bool:
+    return task.name not in _stopped and worker.status.name not in CLOSING
 
 
 def stop(name: str) -> None:

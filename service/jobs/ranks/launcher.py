@@ -14,11 +14,13 @@ class Ended(NamedTuple):
         code: its return code; −n after signal n.
         words: the same for people, with the last line of its stderr.
         is_memory: the system killed it because memory ran out.
+        is_stopped: it has not ended, but a signal has stopped it for too long.
     """
 
     code: int
     words: str
     is_memory: bool = False
+    is_stopped: bool = False
 
 
 class Rank(Protocol):

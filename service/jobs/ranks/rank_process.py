@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from service.jobs.last_words import LastWords
 from service.jobs.ranks.launcher import Ended
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
+STOPPED_S = 2.0  # seconds for which a signal may stop a rank; busy or waiting ranks are never stopped
+BY_SIGNAL = "T"  # state of a stopped process in /proc
 LOOPBACK = "127.0.0.1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
 SHARED_WEIGHT = 0.5  # of a GPU from which a service answers: the driver gives each process about half of it
@@ -51,6 +54,7 @@ class RankProcess:
             OSError: the system refuses another process.
         """
         self._n_oom_kills = n_oom_kills()
+        self._looks, self._looks_since_s = ("", ""), time.monotonic()
         host, port = coordinator
         command = [
             sys.executable,
@@ -85,9 +89,18 @@ class RankProcess:
     def ended(self) -> Ended | None:
         """See `service.jobs.ranks.launcher.Rank`."""
         if (code := self._process.poll()) is None:
-            return None
+            return self._stopped()
         self._last_words.thread.join(1.0)
         return Ended(code, self._last_words.after(code), code < 0 and n_oom_kills() > self._n_oom_kills)
+
+    def _stopped(self) -> Ended | None:
+        """Its end, if the system says that it is stopped, and it has used no processor for `STOPPED_S`."""
+        now_s, looks = time.monotonic(), _state(self._process.pid)
+        if looks != self._looks or looks[0] != BY_SIGNAL:
+            self._looks, self._looks_since_s = looks, now_s
+        if now_s - self._looks_since_s < STOPPED_S:
+            return None
+        return Ended(-signal.SIGSTOP, f"was stopped by a signal for {STOPPED_S:g} s", is_stopped=True)
 
     def leave(self) -> None:
         """Wait until it has ended by itself, for a short time."""
@@ -168,6 +181,15 @@ def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Bac
         own[VISIBLE] = devices[rank] if rank < len(devices) else ""
         own["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
     return inherited | own
+
+
+def _state(pid: int) -> tuple[str, str]:
+    """(state, processor time) of a process, as Linux names them; empty if it is gone, and on other systems."""
+    with contextlib.suppress(OSError):
+        _, _, fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")
+        state, *others = fields.split()
+        return state, " ".join(others[10:12])
+    return "", ""
 
 
 def n_oom_kills() -> int:

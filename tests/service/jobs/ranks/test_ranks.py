@@ -25,7 +25,6 @@ from service.jobs.ranks import attempt, rank_process
 from service.jobs.ranks.launcher import Launcher, Rank
 from service.jobs.ranks.rank_messages import Failed
 from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
-from service.jobs.ranks.rank_watch import Limits
 from service.jobs.ranks.ranks import Ranks
 from service.storage.snapshots import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
@@ -46,11 +45,9 @@ REDUCED = "items half in mode reduce, users half in mode gather"
 class Watched(Ranks):
     """Ranks with the sentences about lost attempts."""
 
-    def __init__(
-        self, work: Path, n_ranks: int = 2, limits: Limits | None = None, launcher: Launcher | None = None
-    ) -> None:
+    def __init__(self, work: Path, n_ranks: int = 2, launcher: Launcher | None = None) -> None:
         self.losses: list[str] = []
-        super().__init__(n_ranks, work, self.losses.append, limits, launcher)
+        super().__init__(n_ranks, work, self.losses.append, launcher=launcher)
 
 
 class Shared(Here):
@@ -221,12 +218,13 @@ def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_hangs_is_noticed(tmp_path: Path) -> None:
-    ratings, ranks = planted(), Watched(tmp_path / "work", limits=Limits(silent_s=3))
+def test_a_rank_that_is_stopped_is_noticed(ranks: Watched, tmp_path: Path) -> None:
+    ratings = planted()
     _, on_epoch = at_epoch(2, lambda: send(ranks, signal.SIGSTOP))
     assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), gpu.fit(ratings, LONG))
-    assert ranks.n_restarts == 1
-    assert "rank 1 was silent for 3 s" in ranks.losses[0]
+    (loss,) = ranks.losses
+    assert "rank 1 was stopped by a signal for 2 s" in loss
+    assert_nothing_is_left(tmp_path / "work")
 
 
 @pytest.mark.slow
@@ -332,8 +330,9 @@ def test_other_versions_are_refused(ranks: Watched, tmp_path: Path, monkeypatch:
     assert_nothing_is_left(tmp_path / "work")
 
 
-def test_a_stranger_is_refused_and_disturbs_nothing(ranks: Watched) -> None:
+def test_a_stranger_is_refused_and_disturbs_nothing(ranks: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows the port, but not the key."""
+    monkeypatch.setattr(rank_process, "STOPPED_S", 60.0)  # a rank waits for the stranger
     found: list[subprocess.CompletedProcess[str]] = []
 
     def intrude() -> None:

@@ -37,6 +37,7 @@ from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes
+from service.jobs.ranks.rank_process import trusts_links
 
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error
@@ -174,7 +175,7 @@ def _rank(
         listener.close()
         end.send(work(ALONE, backend))
         return
-    found = backend.exchange(exchange.connect(rank, addresses, listener, key, TIMEOUT_S))
+    found = backend.exchange(exchange.connect(rank, addresses, listener, key, TIMEOUT_S), can_store=trusts_links())
     end.send(work(found, backend))
     found.barrier()
     found.close()

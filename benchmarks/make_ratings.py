@@ -3,7 +3,7 @@
 The activity of users is log-normal, the popularity of items a shifted power law. A rating is the estimate of a planted
 model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known.
 Every user and every item has a training rating. `hugewiki-100th` has all items and a hundredth of the users of
-Hugewiki; ratings of `yahoo` are a twentieth of the published ones, as in [004] §5.1.
+Hugewiki; ratings of `yahoo` are a twentieth of the published ones, as [004] trains.
 
 Every random number is a hash of the seed and of its keys: a user, an item, a pair, the number of a draw. It does not
 depend on earlier draws. So each user's ratings can be drawn alone, and blocks and threads do not change them.

@@ -91,15 +91,18 @@ class Backend:
         taken = CUDA_BYTES + WORKSPACE if self.name == "device" else 0
         return replace(self, limit_bytes=max(0, n_bytes - taken))
 
-    def exchange(self, ring: Exchange) -> Exchange:
+    def exchange(self, ring: Exchange, *, can_store: bool = True) -> Exchange:
         """How the ranks of `ring`, which lie on the host, exchange arrays of this backend.
+
+        Args:
+            can_store: whether kernels may store into the memory of other devices. Default: where it works.
 
         Raises:
             BackendUnavailable: devices cannot reach each other; the message says what to install or to set.
         """
         if self.name == "host":
             return ring
-        found: Exchange = importlib.import_module("gpu.device.cuda.exchange").exchange_of(ring)
+        found: Exchange = importlib.import_module("gpu.device.cuda.exchange").exchange_of(ring, can_store=can_store)
         return found
 
     def exchange_version(self) -> str:

@@ -71,11 +71,12 @@ def test_a_device_that_has_failed_says_so(monkeypatch):
 
 
 def test_ranks_exchange_by_their_ring_on_the_host_and_by_nccl_on_the_device(monkeypatch):
-    ring, nccl = Alone(), Alone()
-    module = SimpleNamespace(exchange_of=lambda given: nccl if given is ring else None)
+    ring, found = Alone(), {True: Alone(), False: Alone()}
+    module = SimpleNamespace(exchange_of=lambda given, can_store: found[can_store] if given is ring else None)
     monkeypatch.setitem(sys.modules, "gpu.device.cuda.exchange", module)
     assert HOST.exchange(ring) is ring
-    assert Backend("device", "").exchange(ring) is nccl
+    assert Backend("device", "").exchange(ring) is found[True]
+    assert Backend("device", "").exchange(ring, can_store=False) is found[False]
 
 
 def test_importing_the_device_package_does_not_import_cupy(monkeypatch):

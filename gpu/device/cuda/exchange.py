@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -28,12 +27,14 @@ from gpu.exchange import Exchange
 OLDEST_NCCL = 22_707  # 2.27.7
 INSTALL = "pip install nearfield[multi]"
 ID_BYTES, HANDLE_BYTES = 128, 64
-NO_LINKS = "NCCL_P2P_DISABLE"  # environment; 1: NCCL does not use links between devices
 PROBE_BYTES = 2**20  # sent by every rank to all others before the link is trusted
 
 
-def exchange_of(ring: Exchange) -> Exchange:
+def exchange_of(ring: Exchange, *, can_store: bool = True) -> Exchange:
     """The exchange of the ranks in `ring`, a ring on the host, one device each.
+
+    Args:
+        can_store: False: no kernel stores into the memory of other devices, even if it could.
 
     Raises:
         BackendUnavailable: NCCL is missing or too old, or devices do not reach each other.
@@ -41,7 +42,7 @@ def exchange_of(ring: Exchange) -> Exchange:
     """
     if ring.size == 1:
         return ring
-    exchange = Nccl(ring)
+    exchange = Nccl(ring, can_store=can_store)
     _check_copies(exchange)
     return exchange
 
@@ -82,8 +83,9 @@ def _text(version: int) -> str:
 class Nccl:
     """The ranks of a ring, connected by NCCL on the current device and its current stream."""
 
-    def __init__(self, ring: Exchange) -> None:
+    def __init__(self, ring: Exchange, *, can_store: bool) -> None:
         """Connect; the ring brings NCCL's id from rank 0 to all, and stays open until `close`."""
+        self._may_store = can_store
         self.rank, self.size, self.weights = ring.rank, ring.size, ring.weights
         self.on_host, self.traffic = ring, ring.traffic
         identity = np.zeros((ring.size, ID_BYTES), dtype=np.uint8)
@@ -163,11 +165,8 @@ class Nccl:
 
     @cached_property
     def can_store(self) -> bool:
-        """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered.
-
-        They do not where `NO_LINKS` is set: who keeps NCCL from links between devices does not trust them.
-        """
-        if any(self.totals(os.environ.get(NO_LINKS) == "1")):
+        """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered."""
+        if self.totals(self._may_store) != (self.size,):
             return False
         table = _raw((self.size, PROBE_BYTES // 4), np.int32)
         table.fill(0)
@@ -290,7 +289,7 @@ def _check_copies(exchange: Nccl) -> None:
     if n_all:
         raise BackendUnavailable(
             f"Invalid copies between devices: expected equal bytes, got {n_wrong * 4:,} wrong ones on rank "
-            f"{exchange.rank}; set {NO_LINKS}=1"
+            f"{exchange.rank}; set NCCL_P2P_DISABLE=1"
         )
 
 

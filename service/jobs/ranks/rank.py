@@ -49,6 +49,7 @@ from service.jobs.ranks.rank_messages import (
     proof,
     versions,
 )
+from service.jobs.ranks.rank_process import trusts_links
 from service.jobs.ranks.transfers import RankTransfers
 from service.storage.snapshots import array_folder, checkpoints, partition_store
 from service.storage.snapshots.checkpoints import CheckpointWriter
@@ -244,7 +245,7 @@ def _joined(backend: gpu.Backend, rank: _Rank, start: Start) -> Exchange:
     if len(start.addresses) == 1:
         return ALONE
     own = rank.number, start.addresses, rank.listener, rank.key
-    return backend.exchange(ring.connect(*own, RING_TIMEOUT_S, start.weights))
+    return backend.exchange(ring.connect(*own, RING_TIMEOUT_S, start.weights), can_store=trusts_links())
 
 
 if __name__ == "__main__":

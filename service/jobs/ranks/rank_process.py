@@ -183,6 +183,11 @@ def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Bac
     return inherited | own
 
 
+def trusts_links() -> bool:
+    """Whether devices may use the links between them; who keeps NCCL from them means kernels too."""
+    return inherited().get("NCCL_P2P_DISABLE") != "1"
+
+
 def _state(pid: int) -> tuple[str, str]:
     """(state, processor time) of a process, as Linux names them; empty if it is gone, and on other systems."""
     with contextlib.suppress(OSError):

@@ -37,7 +37,6 @@ from tests.service.jobs.one_gpu import own_machine
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
 KEY = b"key of a test"
-STORES = "KERNELS_STORE"  # environment of a rank: NCCL uses sockets, kernels use links
 WEIGHTS = {2: (1.0, 1.0), 3: (1.0, 1.0, 0.5)}  # of ranks
 KINDS = {
     "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
@@ -212,14 +211,14 @@ def test_every_operation_through_the_host():
     check(3, run_threads(3, lambda ring: operations(Staged(ring))))
 
 
-def rank_on_a_device(rank: int, end: Any, kind: str | None, modes: Modes, environment: dict[str, str]) -> None:
+def rank_on_a_device(
+    rank: int, end: Any, kind: str | None, modes: Modes, environment: dict[str, str], link: str
+) -> None:
     os.environ.update(environment)
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
-    exchange = gpu.choose("device").exchange(ring)
-    if environment.get(STORES):
-        del os.environ["NCCL_P2P_DISABLE"]  # NCCL has its connections
+    exchange = gpu.choose("device").exchange(ring, can_store=link != "sockets")
     if kind == "stores":
         end.send(bool(exchange.can_store))  # type: ignore[attr-defined] # NCCL's
     elif kind == "planned":
@@ -249,7 +248,6 @@ def link(request: pytest.FixtureRequest) -> str:
 def environment_of(rank: int, n_devices: int, link: str) -> dict[str, str]:
     """Of a rank."""
     machine = {} if link == "direct" else own_machine(rank)
-    machine |= {STORES: "1"} if link == "stores" else {}
     return {"CUDA_VISIBLE_DEVICES": str(rank % n_devices), "NCCL_NVLS_ENABLE": "0"} | machine
 
 
@@ -262,7 +260,7 @@ def on_all_devices(link: str, kind: str | None, modes: Modes = GATHER) -> list[A
     ends = []
     for rank in range(size):
         here, there = context.Pipe()
-        given = rank, there, kind, modes, environment_of(rank, n_devices, link)
+        given = rank, there, kind, modes, environment_of(rank, n_devices, link), link
         context.Process(target=rank_on_a_device, args=given, daemon=True).start()
         there.close()
         ends.append(here)
@@ -287,8 +285,7 @@ def test_ranks_of_nccl_give_the_bits_of_one(kind, link):
 
 
 def test_kernels_of_ranks_reach_the_memory_of_others(link):
-    expected = link != "sockets"  # there the environment says not to trust links
-    assert set(on_all_devices(link, "stores")) == {expected}
+    assert set(on_all_devices(link, "stores")) == {link != "sockets"}
 
 
 def test_ranks_on_devices_take_the_modes_of_their_plan(link):

@@ -24,7 +24,7 @@ from gpu.ratings import Ratings
 from service.jobs.ranks import attempt, rank_process
 from service.jobs.ranks.launcher import Launcher, Rank
 from service.jobs.ranks.rank_messages import Failed
-from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment
+from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
 from service.jobs.ranks.ranks import Ranks
 from service.storage.snapshots import checkpoints
 from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
@@ -397,6 +397,13 @@ def test_ranks_share_the_cores_and_each_gets_one_gpu() -> None:
         environment({"CUDA_VISIBLE_DEVICES": "4,2"}, rank, 3, device)["CUDA_VISIBLE_DEVICES"] for rank in range(3)
     ]
     assert visible == ["4", "2", ""]
+
+
+def test_who_keeps_nccl_from_links_means_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCCL_P2P_DISABLE", raising=False)
+    assert trusts_links()
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    assert not trusts_links()
 
 
 def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

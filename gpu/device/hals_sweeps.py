@@ -90,7 +90,7 @@ def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:
         blocks = -(-n // rows)
     macros = defines(dtype, tile, k)
     weights, changes = k * macros["CHUNK"] * dtype.itemsize, (tile + 1) * rows * dtype.itemsize
-    in_shared = weights + changes <= _room()
+    in_shared = _fits(weights + changes)
     pointers = (array.data.ptr for array in (side.columns, side.products, gram, side.targets))
     layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
     given = np.array((*pointers, n, EPSILON, k, tile, rows, in_shared), dtype=layout)
@@ -125,6 +125,10 @@ def grid_of(n: int, n_multiprocessors: int) -> tuple[int, int]:
     blocks = min(n_multiprocessors, -(-n // LEAST_ROWS))
     rows = -(-n // (blocks * hals_gather.WARP)) * hals_gather.WARP
     return -(-n // rows), rows
+
+
+def _fits(n_bytes: int) -> bool:
+    return n_bytes <= _room()
 
 
 def _room() -> int:

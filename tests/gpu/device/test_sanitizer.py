@@ -79,7 +79,7 @@ def assert_agrees(als: ModuleType, kind: str, n_factors: int, precision: str, so
 def test_nmf(n_factors, tile, in_shared, dtype, form, hals, monkeypatch):
     """An H step and a W step as the oracle has them, and the sums of the error."""
     if not in_shared:
-        monkeypatch.setattr(hals, "_fits", lambda _: False)
+        monkeypatch.setattr(importlib.import_module("gpu.device.hals_sweeps"), "_fits", lambda _: False)
     matrix, generator = matrix_of(517, 71, 0.3), np.random.default_rng(0)
     W, H = generator.random((517, n_factors)), generator.random((71, n_factors))
     W /= np.linalg.norm(W, axis=0)

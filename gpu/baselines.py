@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.backend import HOST
 from gpu.ratings import NO_MIDDLE, Ratings, Rows
 
 PRIOR = 5.0  # ratings of average value added to each row
@@ -37,8 +38,8 @@ def baselines(ratings: Ratings) -> Baselines:
 
     Each is Σ (r − μ) / (n + `PRIOR`) over a row; μ is 0 without ratings.
     """
-    mean = mean_of(ratings)
-    return Baselines(mean, deviations(ratings.by_user, mean), deviations(ratings.by_item, mean))
+    mean, (nobody, nothing) = mean_of(ratings), _zeros(ratings)
+    return Baselines(mean, deviations(ratings.by_user, mean, nothing), deviations(ratings.by_item, mean, nobody))
 
 
 def shrunk_biases(ratings: Ratings) -> Baselines:
@@ -46,11 +47,10 @@ def shrunk_biases(ratings: Ratings) -> Baselines:
 
     It takes `TURNS` turns of b̂_j = Σ (r − μ − b_i) / (n_j + `PRIOR`), then the same for b_i.
     """
-    mean, by_user, by_item = mean_of(ratings), ratings.by_user, ratings.by_item
-    user, item = np.zeros(ratings.n_users, np.float32), np.zeros(ratings.n_items, np.float32)
+    mean, (user, item) = mean_of(ratings), _zeros(ratings)
     for _ in range(TURNS):
-        item = deviations(by_item._replace(values=by_item.values - user[by_item.items]), mean)
-        user = deviations(by_user._replace(values=by_user.values - item[by_user.items]), mean)
+        item = deviations(ratings.by_item, mean, user)
+        user = deviations(ratings.by_user, mean, item)
     return Baselines(mean, user, item)
 
 
@@ -59,16 +59,20 @@ def mean_of(ratings: Ratings) -> float:
     return float(ratings.by_user.values.mean(dtype=np.float64)) if len(ratings) else 0.0
 
 
-def deviations(rows: Rows, mean: float) -> NDArray[np.float32]:
-    """Σ (r − `mean`) / (n + `PRIOR`) of each row, float32 (rows,)."""
-    owner = np.repeat(np.arange(len(rows.starts)), rows.lengths)
-    sums = np.bincount(owner, weights=rows.values - np.float64(mean), minlength=len(rows.starts))
+def deviations(rows: Rows, mean: float, others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Σ (r − `mean` − b) / (n + `PRIOR`) of each row, float32 (rows,); `others` are b of the other side's rows."""
+    sums = HOST.primitives("averages").residual_sums(rows, mean, others)
     shrunk: NDArray[np.float32] = (sums / (rows.lengths + PRIOR)).astype(np.float32)
     return shrunk
 
 
 def residual_deviation(ratings: Ratings, biases: Baselines) -> float:
-    """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`."""
-    users, items, values = ratings.coo()
-    left = values - biases.mean - biases.user[users].astype(np.float64) - biases.item[items]
-    return float(np.sqrt(np.mean(left**2)))
+    """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`; at least one rating."""
+    own = biases.mean, biases.user, biases.item
+    squares = HOST.primitives("averages").residual_squares(ratings.by_user, *own)
+    return float(np.sqrt(squares.sum() / len(ratings)))
+
+
+def _zeros(ratings: Ratings) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """A bias of 0 for each user, and for each item."""
+    return np.zeros(ratings.n_users, dtype=np.float32), np.zeros(ratings.n_items, dtype=np.float32)

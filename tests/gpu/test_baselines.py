@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
-from gpu.baselines import baselines
+from gpu.baselines import PRIOR, TURNS, baselines, residual_deviation, shrunk_biases
 from gpu.ratings import Ratings
 
 
@@ -24,3 +25,46 @@ def test_no_ratings_have_zero_baselines() -> None:
     assert known.mean == 0.0
     assert not known.user.any()
     assert not known.item.any()
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Ratings:
+    """Ratings of 700 users, the first of whom rated most items, and of 90 items, the last of which nobody rated."""
+    generator = np.random.default_rng(5)
+    pairs = np.unique(
+        np.concatenate([np.arange(89), generator.integers(0, 700, 4000) * 90 + generator.integers(0, 89)])
+    )
+    values = generator.integers(-9, 10, len(pairs)) / 2
+    return Ratings.from_coo(pairs // 90, pairs % 90, values, (700, 90))
+
+
+def _shrunk(rows: np.ndarray, left: np.ndarray, n_rows: int) -> np.ndarray:
+    return np.array([left[rows == row].sum() / (np.count_nonzero(rows == row) + PRIOR) for row in range(n_rows)])
+
+
+def test_shrunk_biases_alternate_between_both_sides(drawn: Ratings) -> None:
+    users, items, values = drawn.coo()
+    mean = values.mean(dtype=np.float64)
+    user, item = np.zeros(700), np.zeros(90)
+    for _ in range(TURNS):
+        item = _shrunk(items, values - mean - user[users], 90)
+        user = _shrunk(users, values - mean - item[items], 700)
+    found = shrunk_biases(drawn)
+    assert found.user == pytest.approx(user, abs=1e-5)
+    assert found.item == pytest.approx(item, abs=1e-5)
+    assert found.item[89] == 0
+    left = values - mean - user[users] - item[items]
+    assert residual_deviation(drawn, found) == pytest.approx(np.sqrt(np.mean(left**2)), abs=1e-5)
+
+
+def test_biases_have_equal_bits_on_any_number_of_threads(drawn: Ratings) -> None:
+    several = shrunk_biases(drawn)
+    n_threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        alone = shrunk_biases(drawn)
+    finally:
+        numba.set_num_threads(n_threads)
+    assert np.array_equal(alone.user, several.user)
+    assert np.array_equal(alone.item, several.item)
+    assert residual_deviation(drawn, alone) == residual_deviation(drawn, several)

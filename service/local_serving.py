@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries import Query, Recommend
 from service.engine.queries.encoding import encoded, json_of
+from service.engine.queries.experiment_queries import KIND, CheckArms, CheckUnused
 from service.errors import NotReady
 from service.jobs.forget import REMAINS
 from service.jobs.orders import ACTIVATE, END
@@ -21,6 +22,7 @@ from service.operations import (
     CheckNewIds,
     EndedModel,
     EndModel,
+    ExperimentPut,
     ForgetUser,
     Forgotten,
     GetJob,
@@ -33,13 +35,16 @@ from service.operations import (
     MakeWebhook,
     ModelList,
     Operation,
+    PutExperiment,
     Ready,
     RemoveWebhook,
     SubmitLists,
     SubmitTraining,
 )
 from service.runtime import Runtime
-from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
+from service.storage.documents import Document
+from service.storage.documents import encode as encode_json
+from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_document, encode_subject
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.stores import follower
 from service.telemetry.metrics_sum import MetricsSum
@@ -90,7 +95,6 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ListWebhooks: lambda runtime, _: runtime.webhooks.list(),
     RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
     ActivateModel: lambda runtime, asked: _activate(runtime, asked.version),
-    EndModel: lambda runtime, asked: _end_model(runtime, asked.model),
 }
 
 
@@ -118,6 +122,13 @@ class LocalServing:
         self.settings, self.metrics = runtime.settings, runtime.metrics
         self._runtime, self._counts = runtime, others and others.counts
         self._scrape = Scrape(self._page, others and others.update)
+        self._arms = asyncio.Lock()  # an experiment does not get an arm whose model is ending
+        self._tasks: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            ForgetUser: self._forget,
+            PutExperiment: self._put_experiment,
+            EndModel: self._end_model,
+        }
+        self._put_at: StreamId | None = None  # position of the newest experiment that was put here
 
     def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
         """A future of the answer; a task only if it has to wait first."""
@@ -161,10 +172,10 @@ class LocalServing:
         call = _CALLS.get(type(operation))
         if call is not None:
             return await self._runtime.blocking(call, self._runtime, operation)
+        if (task := self._tasks.get(type(operation))) is not None:
+            return await task(operation)
         if isinstance(operation, GetMetrics):
             return await self._scrape.page(operation.kind)
-        if isinstance(operation, ForgetUser):
-            return await self._forget(operation.user)
         if isinstance(operation, CheckNewIds):
             self._runtime.new_ids.check(set(operation.users), set(operation.items))
             return None
@@ -176,10 +187,22 @@ class LocalServing:
             raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
         return Ready("ready", str(self._runtime.as_of))
 
-    async def _forget(self, user: str) -> Forgotten:
-        stream_id = await self._runtime.append(encode_subject("forget", user))
-        job = await self._runtime.blocking(self._runtime.jobs.submit_forgetting, user, stream_id)
+    async def _forget(self, asked: ForgetUser) -> Forgotten:
+        stream_id = await self._runtime.append(encode_subject("forget", asked.user))
+        job = await self._runtime.blocking(self._runtime.jobs.submit_forgetting, asked.user, stream_id)
         return Forgotten(str(stream_id), job.id, REMAINS)
+
+    async def _put_experiment(self, asked: PutExperiment) -> ExperimentPut:
+        body = encode_json(asked.experiment).decode()
+        async with self._arms:
+            await self._runtime.ask(CheckArms([arm.model for arm in asked.experiment.arms]))
+            self._put_at = await self._runtime.append(encode_document(Document(KIND, asked.name, body)))
+            return ExperimentPut(str(self._put_at))
+
+    async def _end_model(self, asked: EndModel) -> EndedModel:
+        async with self._arms:
+            await self._runtime.ask(CheckUnused(asked.model), self._put_at)
+            return await self._runtime.blocking(_end_model, self._runtime, asked.model)
 
     def _page(self, kind: str) -> bytes:
         self.metrics.ready.set(self._runtime.readiness.ready)

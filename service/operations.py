@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from service.engine.models.model_info import ModelInfo
+from service.engine.queries.experiment_queries import Experiment
 from service.jobs.jobs import Job
 from service.storage.list_files import ListFile
 from service.storage.webhook_file import EndOfJob
@@ -83,9 +84,19 @@ class RemoveWebhook(Struct, frozen=True, tag=True):
 
 
 class EndModel(Struct, frozen=True, tag=True):
-    """Asks for an `EndedModel`, which does not answer any more. Raises `UnknownModel`, `CorruptLiveFile`."""
+    """Asks for an `EndedModel`, which does not answer any more.
+
+    Raises `UnknownModel`, `CorruptLiveFile`, and `ModelInUse` if an experiment has an arm with it.
+    """
 
     model: str
+
+
+class PutExperiment(Struct, frozen=True, tag=True):
+    """Asks for `ExperimentPut`. Raises what `Runtime.append` raises, and `InvalidRequest` if a model is not live."""
+
+    name: str
+    experiment: Experiment
 
 
 class ArchiveAll(Struct, frozen=True, tag=True):
@@ -132,6 +143,7 @@ Operation = (
     | ListModels
     | ActivateModel
     | EndModel
+    | PutExperiment
     | ForgetUser
     | MakeWebhook
     | ListWebhooks
@@ -175,6 +187,12 @@ class EndedModel(Struct):
 
     name: str
     cancelled: list[str]
+
+
+class ExperimentPut(Struct):
+    """The experiment is durable at `stream_id`."""
+
+    stream_id: str
 
 
 class Forgotten(Struct):

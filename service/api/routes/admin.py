@@ -13,7 +13,6 @@ from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.engine.models.model_info import ModelInfo
-from service.engine.queries.experiment_queries import CheckUnused
 from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import FindUser
 from service.errors import InvalidRequest
@@ -92,8 +91,7 @@ async def activate_model(version: PathName, query: NoQuery, serving: TheService)
 )
 async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> Response:
     """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back."""
-    await serving.answer(CheckUnused(name), query.position)
-    return reply(await serving.operate(operations.EndModel(name)), 202)
+    return reply(await serving.operate(operations.EndModel(name), query.position), 202)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))

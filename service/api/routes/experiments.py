@@ -13,8 +13,9 @@ from service.api.dependencies import DocumentName, TheService, answers, reply
 from service.api.experiment_report import ExperimentReport, report_of
 from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
 from service.engine.queries.document_queries import DocumentList, ListDocuments
-from service.engine.queries.experiment_queries import KIND, Arm, CheckArms, Experiment, ExperimentCounts, GetExperiment
+from service.engine.queries.experiment_queries import KIND, Arm, Experiment, ExperimentCounts, GetExperiment
 from service.errors import InvalidRequest
+from service.operations import PutExperiment
 from service.storage.documents import Document
 from service.storage.events import encode_document
 
@@ -30,19 +31,19 @@ async def put_experiment(
     experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService
 ) -> Response:
     """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
-    await serving.answer(CheckArms([arm.model for arm in body.arms]))
     listed = msgspec.json.decode(await serving.answer(ListDocuments(KIND)), type=DocumentList).documents
     if len(listed) >= MAX_EXPERIMENTS and experiment not in {one.name for one in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
     arms = [Arm(arm.model, arm.share) for arm in body.arms]
-    content = msgspec.json.encode(Experiment(arms, experiment if body.salt is None else body.salt))
-    return await _written(serving, Document(KIND, experiment, content.decode()))
+    put = Experiment(arms, experiment if body.salt is None else body.salt)
+    return reply(await serving.operate(PutExperiment(experiment, put)), 202)
 
 
 @router.delete("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: TheService) -> Response:
     """End an experiment, if there is one of that id; its counts are gone."""
-    return await _written(serving, Document(KIND, experiment))
+    stream_id = await serving.append(encode_document(Document(KIND, experiment)))
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
 
 
 @router.get("", responses=answers(ExperimentList))
@@ -58,8 +59,3 @@ async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: Th
     found = await serving.answer(GetExperiment(experiment), query.position)
     counts = msgspec.json.decode(found, type=ExperimentCounts)
     return reply(msgspec.json.encode(await asyncio.to_thread(report_of, counts)))
-
-
-async def _written(serving: TheService, document: Document) -> Response:
-    stream_id = await serving.append(encode_document(document))
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -211,6 +212,26 @@ def test_an_arm_of_an_experiment_does_not_end(app: Local) -> None:
     assert app.get("/recommend/u1", model="arm").status_code == 200
     ended = app.request("DELETE", "/admin/experiments/running").json()["stream_id"]
     assert end(app, "arm", wait_for=ended).status_code == 202
+
+
+def test_a_model_does_not_end_while_it_becomes_an_arm(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, checked = app.runtime.append, asyncio.Event()
+
+    async def late(fields: Any) -> Any:
+        checked.set()
+        await asyncio.sleep(0.1)
+        return await append(fields)
+
+    async def both() -> tuple[httpx.Response, httpx.Response]:
+        arms = {"arms": [{"model": "home-a", "share": 50}, {"model": "home-b2", "share": 50}]}
+        put = asyncio.ensure_future(app._client.put("/admin/experiments/racing", json=arms))
+        await checked.wait()
+        return await app._client.delete("/admin/models/home-b2"), await put
+
+    monkeypatch.setattr(app.runtime, "append", late)
+    ended, put = app._run(both())
+    assert (ended.status_code, put.status_code) == (409, 202), (ended.text, put.text)
+    app.get("/popular", wait_for=app.request("DELETE", "/admin/experiments/racing").json()["stream_id"])
 
 
 def test_a_file_that_is_torn_or_gone_ends_nothing(app: Local, data: Path) -> None:

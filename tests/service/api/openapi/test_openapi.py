@@ -1,5 +1,8 @@
 """The OpenAPI document is complete, and no request that it allows (or that comes close) makes the service fail."""
 
+import asyncio
+import threading
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,6 +15,7 @@ from schemathesis.checks import (
 )
 
 from service.api.app import application
+from service.api.openapi.document import fast_route
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
@@ -160,6 +164,19 @@ def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
             assert operation["security"] == [{"key": []}], name
         else:
             assert operation["security"] == without[name], name
+
+
+def test_the_document_is_made_once_and_meanwhile_others_are_answered(tmp_path, monkeypatch):
+    app, threads = application(LocalServing(Runtime(Settings(data=tmp_path)))), []
+    monkeypatch.setattr(app, "openapi", lambda: threads.append(threading.current_thread()) or {})
+    answer = fast_route(app, lambda: app.gateway.keys).answer
+
+    async def both():
+        return await asyncio.gather(answer(None), answer(None))
+
+    assert asyncio.run(both()) == [b"{}", b"{}"]
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,9 @@ from service.jobs.exports.export_rows import What, log_of, rows_of
 from service.storage.events import StreamId
 from service.telemetry import logs
 
-NICENESS = 10  # a service goes first; at 19 an export beside busy processes kept its client waiting over 10 s
+# More than that of the service, which goes first. At 19 an export beside busy processes kept its client waiting
+# for more than 10 s.
+NICENESS = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--format", choices=get_args(Format), required=True)
     parser.add_argument("--upto", type=StreamId.parse, required=True, help="stream id of the last entry")
     options = parser.parse_args(arguments)
-    os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+    os.nice(NICENESS)
     tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
     try:
         exported = rows_of(log_of(options.data), options.what, options.upto)

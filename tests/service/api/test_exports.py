@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from service.cli.__main__ import run
 from service.cli.files import ratings_file
+from service.jobs.exports import exporter
 from service.jobs.exports.export_formats import AS_OF
 from tests.service.process import Service
 from tests.service.waiting import eventually
@@ -165,3 +167,15 @@ def test_a_damaged_log_is_a_problem_that_names_the_file(service: Service) -> Non
         assert path.name in answer.json()["detail"]
     finally:
         path.write_bytes(content)
+
+
+def test_an_export_is_nicer_than_its_service_however_nice_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    added: list[int] = []
+    monkeypatch.setattr(os, "nice", added.append)
+    monkeypatch.setattr(exporter.tuning, "prefer_as_victim", lambda score: None)  # this process is that of the tests
+    options = {"data": str(tmp_path), "what": "ratings", "format": "ndjson", "upto": "1-0"}
+    assert exporter.main([f"--{name}={value}" for name, value in options.items()]) == 1
+    assert "expected a folder ratings in it" in capsys.readouterr().err
+    assert added == [exporter.NICENESS]

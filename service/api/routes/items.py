@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Wri
 from service.api.schemas.listing_schemas import ItemsQuery
 from service.engine.queries.catalog_queries import (
     CatalogNames,
+    DeletedItem,
     GetCatalogNames,
     GetItem,
     ItemDetails,
@@ -32,7 +32,7 @@ from service.errors import MalformedBody, UnknownItem
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
 from service.serving import Serving
-from service.storage.events import ITEMS_PER_ENTRY, encode_items
+from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
     LARGEST,
     MAX_DIMENSIONS,
@@ -98,16 +98,23 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     return reply(msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms)), 202)
 
 
-@router.patch("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_PATCH_BODY)
+@router.patch(
+    "/items/{item}",
+    status_code=202,
+    responses=answers(Written, 202, "Durable", http_404="Deleted item"),
+    openapi_extra=_PATCH_BODY,
+)
 async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: TheService) -> Response:
     """Change attributes of an item and leave the others: a JSON merge patch, in which null removes."""
     document, judge = parsed(await request.body()), await _judge(serving)
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
-    if change.tags:
-        await _check_with_present_tags(serving, change)
-    return reply(msgspec.json.encode(Written(await _written(serving, [change]))), 202)
+    is_deleted = await _is_deleted(serving, change)
+    stream_id = await _written(serving, [change])
+    if is_deleted:  # unless an entry that waited put it again; if not, the patch has changed nothing
+        await serving.answer(GetItem(item), StreamId.parse(stream_id))
+    return reply(msgspec.json.encode(Written(stream_id)), 202)
 
 
 @router.delete("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
@@ -134,12 +141,14 @@ async def _judge(serving: Serving) -> ItemJudge:
     return ItemJudge(msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames))
 
 
-async def _check_with_present_tags(serving: Serving, change: ItemChange) -> None:
-    """Refuse a patch with which the item would have too many values of tags."""
-    with contextlib.suppress(UnknownItem):
+async def _is_deleted(serving: Serving, change: ItemChange) -> bool:
+    """Whether the item is deleted; refuse a patch with which it would have too many values of tags."""
+    try:
         present = msgspec.json.decode(await serving.answer(GetItem(change.item)), type=ItemDetails)
-        patched = merged(Attributes(present.tags), change)
-        judged(patched.tags, check_number_of_values)
+    except UnknownItem as error:
+        return isinstance(error, DeletedItem)
+    judged(merged(Attributes(present.tags), change).tags, check_number_of_values)
+    return False
 
 
 async def _written(serving: Serving, changes: list[ItemChange]) -> str:

@@ -12,6 +12,7 @@ from service.engine.lists.listing import page
 from service.engine.lists.selection import Selection
 from service.engine.queries.catalog_queries import (
     CatalogNames,
+    DeletedItem,
     GetCatalogNames,
     GetItem,
     ItemDetails,
@@ -89,7 +90,7 @@ class CatalogLookups:
         if row is None:
             raise UnknownItem(f"item {query.item!r} has neither ratings nor attributes")
         if history.catalog.is_deleted(row):
-            raise UnknownItem(f"item {query.item!r} was deleted; POST /items brings it back")
+            raise DeletedItem(f"item {query.item!r} was deleted; POST /items brings it back")
         embedding = (history.catalog.attributes(row) or NOTHING).embedding
         return ItemDetails(
             **asdict(self._listed(row)),

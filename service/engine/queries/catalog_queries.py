@@ -6,11 +6,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from service.errors import UnknownItem
+
 Kind = Literal["tag", "number"]
 
 
+class DeletedItem(UnknownItem):
+    """The item was deleted, and not put again."""
+
+
 class GetItem(Struct, frozen=True, tag=True):
-    """Asks for the attributes of `item`; the answer is `ItemDetails`, or `UnknownItem`."""
+    """Asks for the attributes of `item`; the answer is `ItemDetails`, `UnknownItem` or `DeletedItem`."""
 
     item: str
 

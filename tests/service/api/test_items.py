@@ -43,7 +43,10 @@ def test_an_item_is_put_patched_deleted_and_back(app):
     gone = app.get("/items/a", wait_for=stream_id)
     assert (gone.status_code, gone.json()["detail"]) == (404, "item 'a' was deleted; POST /items brings it back")
     assert [line["item"] for line in app.get("/popular").json()["items"]] == ["b"]
-    stream_id = written(app.post("/items", {"item": "a"}))
+    patched = app.request("PATCH", "/items/a", json={"available": True})
+    assert (patched.status_code, patched.json()["detail"]) == (404, "item 'a' was deleted; POST /items brings it back")
+    written(app.post("/items", {"item": "a", "available": False}))
+    stream_id = written(app.request("PATCH", "/items/a", json={"available": True}))  # whether the put was seen or not
     assert details(app, "a", stream_id) == NOTHING | {"item": "a", "n_ratings": 2}
     assert [line["item"] for line in app.get("/popular").json()["items"]] == ["a", "b"]
 

@@ -64,6 +64,8 @@ def _line(cells: Any) -> str:
 
 
 def _readable(value: Any) -> str:
+    if value is None:
+        return "–"
     if isinstance(value, float):
         digits = 5 if 0 < abs(value) < 0.01 else 4 if abs(value) < 10 else 1
         return f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""Commands that measure the service as it runs: lists, growth, load, throughput, start."""
+"""Commands that measure the service as it runs: lists, growth, load, exports, throughput, start."""
 
 # ruff: noqa: PLC0415 - a measurement imports only what it needs
 from __future__ import annotations
@@ -147,6 +147,20 @@ def lists(
     from benchmarks import lists as table
 
     show([table.run(data, n, users, chosen(backend))], json)
+
+
+@app.command()
+def export(
+    n_ratings: Annotated[int, typer.Option(help="Synthetic ratings in the history.", min=1000)] = 10_000_000,
+    rate: Annotated[float, typer.Option(help="Requests per second, half of them reads.", min=1)] = 500.0,
+    seconds: Annotated[float, typer.Option(help="Seconds of a phase without an export.", min=1)] = 20.0,
+    formats: Annotated[str, typer.Option(help="Comma-separated formats.")] = "ndjson,parquet,arrow",
+    json: Json = False,
+) -> None:
+    """Milliseconds of reads, writes and freshness while all ratings are exported, and before and after; rows/s."""
+    from benchmarks import export as table
+
+    show(list(table.run(n_ratings, rate, seconds, formats.split(","))), json)
 
 
 @app.command()

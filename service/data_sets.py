@@ -57,6 +57,11 @@ def folder_of(data: Path, name: str) -> Path:
     return data / FOLDER / name if name else data
 
 
+def folders_in(data: Path) -> list[str]:
+    """The names of further data sets that have a folder in DATA, of those that were removed from the setting too."""
+    return sorted(path.name for path in (data / FOLDER).glob("*") if NAME.fullmatch(path.name) and path.is_dir())
+
+
 def path_of(name: str) -> str:
     """The beginning of all its paths, without a `/` at the end; empty for the default one."""
     return f"{ROUTES}{name}" if name else ""

@@ -13,6 +13,7 @@ import typer
 from service.cli import arguments
 from service.cli.console import Printer, progress
 from service.cli.options import Backend, Data, DataSet, Redis, Url
+from service.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
@@ -64,9 +65,10 @@ def backup(
     backups.complete_log(settings)
     with progress("Copying", None) as bar:
         made = backups.back_up(settings.data, out, bar.expect, bar.advance)
-    Printer(as_json=False).line(
-        {"backup": out, "as_of": made.position, "files": len(made.files), "bytes": made.n_bytes}
-    )
+    line = {"backup": out, "as_of": made.position, "files": len(made.files), "bytes": made.n_bytes}
+    if others := folders_in(settings.data):
+        line["without"] = f"the data sets {', '.join(others)}: back up each with --data-set"
+    Printer(as_json=False).line(line)
 
 
 @app.command(short_help="Make a data folder from a backup.")

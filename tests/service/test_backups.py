@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from service.cli.__main__ import run
 from service.storage.log.rating_log import RatingLog
 from tests.service.planted import events
@@ -26,7 +28,9 @@ def answers(service: Service) -> list[Any]:
     return found
 
 
-def test_a_restored_service_answers_as_the_one_that_was_backed_up(tmp_path: Path) -> None:
+def test_a_restored_service_answers_as_the_one_that_was_backed_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     service = Service(tmp_path / "data")
     restored = None
     try:
@@ -34,6 +38,7 @@ def test_a_restored_service_answers_as_the_one_that_was_backed_up(tmp_path: Path
         assert service.retrain("als", **PARAMS)["promoted"]
         running = service.rate(("late", "i1", 5.0), ("late", "i3", 5.0))
         assert run(["backup", "--data", str(service.data), "--out", str(tmp_path / "running.tar")]) == 0
+        assert "without" not in capsys.readouterr().out
         service.client.put("/admin/items/i5/hidden")
         last = service.rate(("u1", "i2", 1.0), ("late", "i2", 1.5))
         service.api.wait_for(last)
@@ -44,7 +49,9 @@ def test_a_restored_service_answers_as_the_one_that_was_backed_up(tmp_path: Path
         service.stop(signal.SIGKILL)
         service.kill()
         assert str(RatingLog(service.data / "ratings").last_id()) < last  # Redis alone has the newest ones
+        (service.data / "sets" / "shop").mkdir(parents=True)
         assert run(["backup", "--data", str(service.data), "--out", str(tmp_path / "stopped")]) == 0
+        assert "without the data sets shop: back up each with --data-set\n" in capsys.readouterr().out
 
         for name, position in (("running.tar", running), ("stopped", last)):
             assert run(["restore", str(tmp_path / name), "--data", str(tmp_path / f"from-{name}")]) == 0

@@ -173,13 +173,13 @@ def read_export(url: str, format_: str) -> Read | None:
 def _row(format_: str, driven: Driven, probes: Probes) -> Row:
     records = [driven.records.get(kind, Record()) for kind in ("read", "write")]
     n_good, fresh = sum(len(record.latencies_s) for record in records), probes.summary()
-    times = [percentiles_ms(record.latencies_s).get(name) for record in records for name in ("p50", "p99")]
+    read, write = (percentiles_ms(record.latencies_s) for record in records)
     return Row(
         format_ or "none",
         driven.seconds,
         n_good / driven.seconds,
         len(driven.late_s) - n_good + fresh["lost"],
-        *times,
+        *(read.get("p50"), read.get("p99"), write.get("p50"), write.get("p99")),
         fresh["ms"].get("p99"),
         percentiles_ms(driven.late_s).get("p99"),
     )
@@ -190,4 +190,4 @@ def _reaped_s(pid: int) -> float:
     service = psutil.Process(pid)
     processes = [one for one in (service, *service.children(recursive=True)) if one.name() not in REDIS]
     times = [one.cpu_times() for one in processes]
-    return sum(one.children_user + one.children_system for one in times)
+    return float(sum(one.children_user + one.children_system for one in times))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service import tuning
 from service.cli.__main__ import run
 from service.cli.files import ratings_file
 from service.jobs.exports import exporter
@@ -174,7 +175,7 @@ def test_an_export_is_nicer_than_its_service_however_nice_that_is(
 ) -> None:
     added: list[int] = []
     monkeypatch.setattr(os, "nice", added.append)
-    monkeypatch.setattr(exporter.tuning, "prefer_as_victim", lambda score: None)  # this process is that of the tests
+    monkeypatch.setattr(tuning, "prefer_as_victim", lambda score: None)  # this process is that of the tests
     options = {"data": str(tmp_path), "what": "ratings", "format": "ndjson", "upto": "1-0"}
     assert exporter.main([f"--{name}={value}" for name, value in options.items()]) == 1
     assert "expected a folder ratings in it" in capsys.readouterr().err

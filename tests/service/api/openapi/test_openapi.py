@@ -15,6 +15,7 @@ from schemathesis.checks import (
 )
 
 from service.api.app import application
+from service.api.gateway import FastRequest
 from service.api.openapi.document import fast_route
 from service.local_serving import LocalServing
 from service.runtime import Runtime
@@ -167,16 +168,25 @@ def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
 
 
 def test_the_document_is_made_once_and_meanwhile_others_are_answered(tmp_path, monkeypatch):
-    app, threads = application(LocalServing(Runtime(Settings(data=tmp_path)))), []
-    monkeypatch.setattr(app, "openapi", lambda: threads.append(threading.current_thread()) or {})
-    answer = fast_route(app, lambda: app.gateway.keys).answer
+    app, names = application(LocalServing(Runtime(Settings(data=tmp_path)))), []
+
+    def made():
+        names.append(threading.current_thread().name)
+        return {}
+
+    monkeypatch.setattr(app, "openapi", made)
+    route = fast_route(app, lambda: app.gateway.keys)
+
+    async def nothing():
+        return {}
 
     async def both():
-        return await asyncio.gather(answer(None), answer(None))
+        request = FastRequest(b"", 0, nothing, 0.0)
+        return await asyncio.gather(route.answer(request), route.answer(request))
 
     assert asyncio.run(both()) == [b"{}", b"{}"]
-    assert len(threads) == 1
-    assert threads[0] is not threading.main_thread()
+    assert len(names) == 1
+    assert names != [threading.main_thread().name]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ GC_THRESHOLDS = 20_000, 20, 100  # each batch of answers exceeds Python's 700, w
 # A training can be repeated and a worker restarted, but only the service answers clients.
 TRAINER_OOM_SCORE, WORKER_OOM_SCORE = 800, 300
 CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # "<quota> <period>" in microseconds, or "max <period>"
+AUTOGROUP = Path("/proc/self/autogroup")  # takes the niceness of the session
 _M_ARENA_MAX = -8  # from malloc.h
 
 
@@ -70,6 +71,19 @@ def n_cores() -> int:
         return min(n_bound, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):  # no cgroup of version 2, or "max"
         return n_bound
+
+
+def go_after_others(niceness: int) -> None:
+    """Make this process nicer than its parent was; call it in a session of its own.
+
+    Linux with autogroups first divides the processor among sessions, without regard to niceness. In the session of a
+    service this process would use up the service's share, and requests would wait for other busy sessions. So it has
+    its own session, which is as nice as the process. Without autogroups only the niceness counts.
+    """
+    os.nice(niceness)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):
+            AUTOGROUP.write_text(str(niceness), "ascii")
 
 
 def prefer_as_victim(score: int, pid: int | str = "self") -> None:

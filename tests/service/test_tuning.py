@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,18 @@ def test_a_share_of_a_container_counts_as_cores(
     assert tuning.n_cores() == 64
     (tmp_path / "cpu.max").write_text(content, "ascii")
     assert tuning.n_cores() == n_cores
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_process_goes_after_others_with_its_session_if_that_is_its_own(alone: bool) -> None:
+    code = "import os; from service import tuning; tuning.go_after_others(3); print(os.nice(0)); input()"
+    own = tuning.AUTOGROUP.read_text("ascii") if tuning.AUTOGROUP.exists() else None
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=alone) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == min(os.nice(0) + 3, 19)
+        if own is not None:
+            group = Path(f"/proc/{process.pid}/autogroup").read_text("ascii")
+            assert group.endswith("nice 3\n") if alone else group == own
+        process.communicate("\n")

@@ -56,6 +56,7 @@ class ExportProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=(lock.descriptor,),
+                start_new_session=True,  # see `tuning.go_after_others`
             )
         return self
 

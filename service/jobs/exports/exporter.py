@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--format", choices=get_args(Format), required=True)
     parser.add_argument("--upto", type=StreamId.parse, required=True, help="stream id of the last entry")
     options = parser.parse_args(arguments)
-    os.nice(NICENESS)
+    tuning.go_after_others(NICENESS)
     tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
     try:
         exported = rows_of(log_of(options.data), options.what, options.upto)

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import tuning
 from service.cli.__main__ import run
 from service.cli.files import ratings_file
-from service.jobs.exports import exporter
 from service.jobs.exports.export_formats import AS_OF
 from tests.service.process import Service
 from tests.service.waiting import eventually
@@ -135,6 +133,7 @@ def test_a_client_that_goes_away_ends_the_export_and_the_next_one_may_begin(serv
                 leaving = threading.Thread(target=lambda: _impatient(service))
                 leaving.start()
                 eventually(lambda: exporters(service))
+                assert [os.getsid(one.pid) for one in exporters(service)] == [one.pid for one in exporters(service)]
                 assert service.get("/admin/export").json()["type"] == "urn:nearfield:problem:export-running"
                 leaving.join()
         eventually(lambda: not exporters(service), 10)
@@ -168,15 +167,3 @@ def test_a_damaged_log_is_a_problem_that_names_the_file(service: Service) -> Non
         assert path.name in answer.json()["detail"]
     finally:
         path.write_bytes(content)
-
-
-def test_an_export_is_nicer_than_its_service_however_nice_that_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    added: list[int] = []
-    monkeypatch.setattr(os, "nice", added.append)
-    monkeypatch.setattr(tuning, "prefer_as_victim", lambda score: None)  # this process is that of the tests
-    options = {"data": str(tmp_path), "what": "ratings", "format": "ndjson", "upto": "1-0"}
-    assert exporter.main([f"--{name}={value}" for name, value in options.items()]) == 1
-    assert "expected a folder ratings in it" in capsys.readouterr().err
-    assert added == [exporter.NICENESS]

@@ -3,8 +3,10 @@
 A cursor is text that the reader carries, so that any replica can go on, also after a restart. It names the model by its
 version and holds the rows of all items shown so far. Rows of items are a function of the stream: every replica gives
 the same item the same row, for ever. Rows of users are not, because a restart after a forgetting moves them, so a list
-of users holds 40 bits of their keys. Once opened, what was shown goes the way of `exclude`: the page is the exact list
-of the others by the present state. So nothing is repeated, and nothing is passed over that ranks higher by now.
+of users holds 40 bits of their keys. Their order says nothing, so they are sorted, and the gaps between them are
+compressed: then a URL, of at most 16 KiB, has room for most lists. Once opened, what was shown goes the way of
+`exclude`: the page is the exact list of the others by the present state. So nothing is repeated, and nothing is passed
+over that ranks higher by now.
 
 The signature covers the user and the parameters, which the cursor does not hold. 4 bytes of a checksum of them tell a
 cursor of another list from one that was altered.
@@ -32,7 +34,7 @@ from service.storage.events import StreamId
 
 BEGIN = ""  # the cursor that asks for a first page
 MAX_SHOWN = 10_000  # items or users that a cursor holds; a list ends there
-FORMAT = 1  # first byte of a cursor
+FORMAT = 2  # first byte of a cursor
 PURPOSE = "cursor"
 ITEM_BYTES, USER_BYTES = 4, 5
 CHECKSUM_BYTES = 4
@@ -47,12 +49,12 @@ class Shown(NamedTuple):
 
     Attributes:
         model, version: of the model that ranked the page; empty if none did.
-        things: uint8 (S, bytes of one), what was shown, see `Cursors`.
+        numbers: uint64 (S,), rows of the items that were shown, or the first 40 bits of the keys of users.
     """
 
     model: str
     version: str
-    things: NDArray[np.uint8]
+    numbers: NDArray[np.uint64]
 
 
 class Cursors:
@@ -91,12 +93,12 @@ class Cursors:
             NotReady: there is no key yet, or the model is being prepared.
             Gone: its model is not live any more.
         """
-        size, text = _size(query), query.cursor or BEGIN
+        text = query.cursor or BEGIN
         if getattr(query, "offset", 0):
             raise InvalidRequest("Invalid offset: expected 0 with a cursor, which begins where the page before ended")
         self._signer.check()
         if text == BEGIN:
-            return Shown("", "", np.zeros((0, size), dtype=np.uint8))
+            return Shown("", "", np.zeros(0, dtype=np.uint64))
         raw, context = _decoded(text), _context(query)
         content, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
         is_ours = self._signer.has_signed(PURPOSE, context + content, signature)
@@ -107,7 +109,7 @@ class Cursors:
             )
         if not is_ours:
             raise InvalidRequest(_NEITHER.format(text[:64]))
-        shown = _parsed(content, size)
+        shown = _parsed(content, _size(query))
         if shown.version:
             self._check_live(shown)
         return shown
@@ -124,7 +126,7 @@ class Cursors:
         ids = self._ids(query, shown)
         changes: dict[str, Any] = {"cursor": None, "exclude": [*query.exclude, *ids]}
         if isinstance(query, Recommend) and query.pins:  # their places are those of the whole list
-            pins = {item: max(place - len(shown.things), 1) for item, place in query.pins}
+            pins = {item: max(place - len(shown.numbers), 1) for item, place in query.pins}
             changes["pins"] = [(item, place) for item, place in pins.items() if item not in set(ids)]
         if shown.model:
             changes["model"] = shown.model
@@ -133,8 +135,7 @@ class Cursors:
 
     def _ids(self, query: Paged, shown: Shown) -> list[str]:
         """The ids of what was shown, as far as this replica knows them."""
-        history = self._history
-        numbers = _numbers(shown.things)
+        history, numbers = self._history, shown.numbers
         if _is_of_users(query):
             rows = np.flatnonzero(np.isin(history.users.keys >> np.uint64(64 - 8 * USER_BYTES), numbers))
             return [user for user in history.users.ids(rows.tolist()) if user != RETIRED]
@@ -142,21 +143,20 @@ class Cursors:
 
     def _next(self, query: Any, shown: Shown, answer: Any) -> str | None:
         """The cursor of the next page; None if there is none."""
-        found, size = _lines(answer), _size(query)
-        if len(found) < query.n or len(found) + len(shown.things) > MAX_SHOWN:
+        found = _lines(answer)
+        if len(found) < query.n or len(found) + len(shown.numbers) > MAX_SHOWN:
             return None
         if _is_of_users(query):
             rows = [self._history.users.row(one.user) for one in found]
             numbers = self._history.users.keys[np.array(rows, dtype=np.int64)] >> np.uint64(64 - 8 * USER_BYTES)
         else:
             numbers = np.array([self._history.items.row(one.item) for one in found], dtype=np.uint64)
-        things = np.concatenate([shown.things, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]])
         is_ranked = not isinstance(answer, Recommendation) or answer.personalized
         model = getattr(answer, "model", None) if is_ranked else None
         names = [(name or "").encode() for name in (model, getattr(answer, "model_version", "") if model else "")]
         context = _context(query)
         content = bytes([FORMAT]) + _checksum(context) + b"".join(bytes([len(name)]) + name for name in names)
-        content += things.tobytes()
+        content += _packed(np.concatenate([shown.numbers, numbers]), _size(query))
         signature = self._signer.signature(PURPOSE, context + content)
         return base64.urlsafe_b64encode(content + signature).rstrip(b"=").decode()
 
@@ -205,11 +205,17 @@ def _parsed(content: bytes, size: int) -> Shown:
     middle = begin + 1 + content[begin]
     end = middle + 1 + content[middle]
     model, version = content[begin + 1 : middle].decode(), content[middle + 1 : end].decode()
-    return Shown(model, version, np.frombuffer(content, dtype=np.uint8, offset=end).reshape(-1, size))
+    return Shown(model, version, _unpacked(content[end:], size))
 
 
-def _numbers(things: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The number of each thing, (S,)."""
-    padded = np.zeros((len(things), 8), dtype=np.uint8)
-    padded[:, : things.shape[1]] = things
-    return padded.reshape(-1).view("<u8").astype(np.uint64)
+def _packed(numbers: NDArray[np.uint64], size: int) -> bytes:
+    """The sorted `numbers` of `size` bytes as compressed gaps, byte by byte: the upper ones are nearly all 0."""
+    gaps = np.diff(np.sort(numbers), prepend=np.uint64(0)).astype("<u8")
+    return zlib.compress(gaps.view(np.uint8).reshape(-1, 8)[:, :size].T.tobytes())
+
+
+def _unpacked(packed: bytes, size: int) -> NDArray[np.uint64]:
+    gaps = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(size, -1)
+    padded = np.zeros((gaps.shape[1], 8), dtype=np.uint8)
+    padded[:, :size] = gaps.T
+    return np.cumsum(padded.reshape(-1).view("<u8"), dtype=np.uint64)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from service.api.connections.connection_table import ConnectionLimits
 from service.engine.lists import cursors
 from service.engine.lists.cursors import Cursors
 from service.engine.lists.ranking import Ranking
@@ -213,3 +214,13 @@ def test_pins_keep_their_places_in_the_whole_list(still: World) -> None:
     assert names(first)[0] == "i9"
     assert names(second)[1] == "i14"
     assert not set(names(first)) & set(names(second))
+
+
+@pytest.mark.parametrize(
+    ("size", "n_rows", "n_shown"), [(4, 1_000_000, 10_000), (4, 5_000, 5_000), (5, 2**40, 2_000), (4, 9, 0)]
+)
+def test_what_was_shown_has_room_in_a_url(size: int, n_rows: int, n_shown: int) -> None:
+    shown = np.random.default_rng(n_shown).integers(0, n_rows, n_shown).astype(np.uint64)
+    packed = cursors._packed(shown, size)
+    assert np.array_equal(cursors._unpacked(packed, size), np.sort(shown))
+    assert len(packed) * 4 / 3 < ConnectionLimits.url_bytes - 1024

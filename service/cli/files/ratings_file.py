@@ -22,7 +22,7 @@ from service.cli.files.ratings_columns import NAMES, columns_of, described
 from service.cli.files.ratings_json import read_json
 from service.cli.files.ratings_matrix import read_matrix
 from service.cli.files.ratings_text import LARGEST, BadLine, TextRatings, read_text
-from service.cli.files.ratings_times import is_in_milliseconds, seconds_of_column, wrong_time
+from service.cli.files.ratings_times import is_in_milliseconds, range_of, seconds_of_column, wrong_time
 from service.errors import InvalidRatingsFile
 from service.ids import MAX_ID_BYTES
 
@@ -128,7 +128,7 @@ def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
         np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32),
         times,
         found.bad,
-        found.columns,
+        found.columns + range_of(times),
     )
 
 

@@ -19,7 +19,7 @@ from service.cli.files.ratings_columns import (
     columns_of,
     described,
 )
-from service.cli.files.ratings_times import seconds_of, seconds_of_column
+from service.cli.files.ratings_times import NUMBER, seconds_of, seconds_of_column
 from service.errors import InvalidRatingsFile
 from service.ids import check_id
 from service.limits import LATEST_S
@@ -244,10 +244,7 @@ def _fields(line: bytes, delimiter: str, errors: str = "strict") -> list[str]:
 
 
 def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text)) and "_" not in text
-    except ValueError:
-        return False
+    return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
 def _stands_for_a_number(text: str) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from service.limits import LATEST_S
 from service.times import unix_seconds
 
 _EXCERPT = 80
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)  # what Arrow reads as a number
 
 
 def is_in_milliseconds(timestamp: float) -> bool:
@@ -23,9 +25,17 @@ def wrong_time(timestamp: object) -> str:
     return f"expected Unix seconds, got {timestamp}; divide milliseconds by 1,000"
 
 
+def range_of(timestamps: NDArray[np.float64] | None) -> str:
+    """The first and the last day (UTC) in words, which shows times that were written in another way; "" without any."""
+    if timestamps is None or not len(timestamps):
+        return ""
+    first, last = (np.datetime64(int(seconds), "s").astype("M8[D]") for seconds in (timestamps.min(), timestamps.max()))
+    return f"; times from {first} to {last}"
+
+
 def seconds_of(text: str) -> float:
     """The Unix seconds of a text: a number, or a date or a datetime; ValueError with the reason if it is neither."""
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         return unix_seconds(text)
     number = float(text)
     if is_in_milliseconds(number):

@@ -66,7 +66,7 @@ def test_parquet_times_of_every_kind(tmp_path: Path, times: pa.Array) -> None:
     found = read(tmp_path / "r.parquet")
     assert found.timestamps is not None
     assert (found.timestamps.tolist(), found.values.tolist()) == ([1.7e9], [1.0])
-    assert found.columns.endswith("; no ratings: every pair counts 1")
+    assert found.columns.endswith("; no ratings: every pair counts 1; times from 2023-11-14 to 2023-11-14")
 
 
 def test_a_date_of_parquet_is_its_first_moment(tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ def test_a_header_alone_is_no_rating(path: Path) -> None:
 
 BAD = [
     ("c,d,x", "finite number as rating, got 'x'"),
+    ("c,d,1\u00a0000", "finite number as rating, got"),  # Arrow reads ASCII digits alone
+    ("c,d,\u00a05", "finite number as rating, got"),
+    ("c,d,\uff15", "finite number as rating, got"),
     ("c,d,nan", "finite number as rating"),
     ("c,d,inf", "finite number as rating"),
     ("c,d,", "finite number as rating, got ''"),
@@ -193,7 +196,13 @@ def test_a_first_line_without_a_usable_number_is_no_header(path: Path, rating: s
 def test_without_ratings_every_pair_counts_one(path: Path, content: str, columns: str) -> None:
     found = written(path, content)
     assert (found.users, found.items, found.values.tolist()) == (["a", "c"], ["b", "d"], [1.0, 1.0])
-    assert found.columns == columns + "; no ratings: every pair counts 1"
+    times = "; times from 1970-01-01 to 1970-01-01" if "timestamp" in columns else ""
+    assert found.columns == columns + "; no ratings: every pair counts 1" + times
+
+
+def test_days_show_times_that_were_meant_otherwise(path: Path) -> None:
+    found = written(path, "user,item,rating,date\na,b,5,20231114\na,c,5,-1e11\n")
+    assert found.columns.endswith("; times from -1199-02-15 to 1970-08-23")
 
 
 TIMES = [("2023-11-14T22:13:20Z", 1.7e9), ("2023-11-14 23:13:20+01:00", 1.7e9), ("1700000000", 1.7e9),

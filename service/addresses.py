@@ -37,8 +37,8 @@ def check_redis(value: str | None) -> str | None:
     """The URL of `redis`, or None; `ValueError` if it is no URL."""
     if value is not None and not is_redis_url(value):
         raise ValueError(
-            "Invalid redis: expected a URL (redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH), or none at all"
-            " for an embedded server"
+            "Invalid redis: expected a URL (redis://USER:PASSWORD@HOST:PORT, rediss://HOST:PORT or unix:///PATH, a"
+            " password percent-encoded), or none at all for an embedded server"
         )
     return value
 

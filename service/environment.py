@@ -56,7 +56,8 @@ def is_redis_url(text: str) -> bool:
     """Whether `text` names a Redis server by a URL."""
     try:
         url = urlsplit(text)
-        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0)
+        rest = url.path + url.query + url.fragment  # has the host if the password has a plain / ? or #
+        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0 and "@" not in rest)
     except ValueError:  # the port is not a number, or too high
         return False
     return url.scheme in REDIS_SCHEMES and has_place

@@ -135,3 +135,9 @@ def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
 )
 def test_redis_urls(url: str) -> None:
     assert Settings(redis=url).redis == url
+
+
+@pytest.mark.parametrize("password", ["1/2", "1?2", "1#2", "a#b", "a/b"])
+def test_a_password_that_cuts_a_url_is_refused(password: str) -> None:
+    with pytest.raises(ValidationError, match="password percent-encoded"):
+        Settings(redis=f"redis://app:{password}@host:6379")

@@ -11,6 +11,7 @@ from service.errors import InvalidRequest, LockTimeout
 from service.jobs.exports.export_rows import log_of
 from service.jobs.forget import without_forgotten
 from service.storage import exclusion, files
+from service.storage.archiver import COMMIT_EVERY_S
 from service.storage.backups.backup_files import new_folder
 from service.storage.events import StreamId
 from service.storage.files import FileLock
@@ -83,7 +84,7 @@ def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
             return
     raise InvalidRequest(
         f"Invalid {folder.name}: expected a model of items that the log has, got {len(theirs):,} items of which it has"
-        f" none"
+        f" none; what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
     )
 
 

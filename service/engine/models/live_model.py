@@ -66,8 +66,7 @@ class LiveModel:
         self.unknown = np.zeros(0, dtype=np.bool_)
         self._priors = None if content is None else ItemPriors(content, history.catalog)
         watermark = StreamId.parse(manifest.watermark)
-        # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
-        since = position_of(watermark) if manifest.format > 1 else None
+        since = position_of(watermark) if _items_learn(manifest, ready.model) else None
         self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
         self.online.touch(history.changed_since(watermark, has_strengths=self._has_strengths))
         if self._priors is not None:
@@ -265,6 +264,16 @@ class LiveModel:
             are_unknown &= ~self._priors.exist(items)
         self._must_hide_again |= bool((are_unknown != self.unknown[items]).any())
         self.unknown[items] = are_unknown
+
+
+def _items_learn(manifest: Manifest, model: Model) -> bool:
+    """Whether trained items learn from the ratings that are new since the snapshot.
+
+    Snapshots of format 1 do not have the number of training ratings of each item. A model that was trained elsewhere,
+    on a file for example, knows no user of the log: all its ratings would be missing, and its items start from zero.
+    """
+    is_of_this_log = bool(model.user_trained.any()) or not manifest.n_users
+    return manifest.format > 1 and is_of_this_log
 
 
 def learns_strengths(model: Model, manifest: Manifest) -> bool:

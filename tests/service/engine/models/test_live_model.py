@@ -15,7 +15,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
 from service.engine.state.history import History
 from service.storage.events import Entry, RatingEvent, StreamId
-from service.storage.snapshots.manifest import Manifest
+from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.planted import N_ITEMS, N_USERS, SMALL, entries
 
 ALGORITHMS = "culsh", "culsh-implicit", "sgd", "esgd", "als"
@@ -99,3 +99,23 @@ def test_every_backend_learns_the_same_as_the_host(algorithm: str, backend: Back
     twins.tell(("w2", "i5", 5.0))
     twins.assert_alike()
     assert all(live_model.model.item_factors[N_ITEMS:].any() for live_model in twins.residents)
+
+
+@pytest.mark.parametrize("algorithm", ["als", "als-implicit", "culsh"])
+def test_a_model_that_was_trained_elsewhere_keeps_its_items(algorithm: str) -> None:
+    """Its users are none of the log's, as those of a file, so none of its training ratings seem to be left."""
+    history = History()
+    history.apply(entries())
+    keys = history.users.keys, history.items.keys
+    params = gpu.params_for(algorithm, SMALL if algorithm == "culsh" else {"n_factors": 8, "n_epochs": 4})
+    trained = gpu.fit(history.table.ratings(*keys), params)
+    sizes = trained.n_users, trained.n_items
+    manifest = Manifest(
+        "one", algorithm, dataclasses.asdict(params), trained.mean, trained.scale, {}, "0-0", *sizes, {}, FORMAT
+    )
+    factors = trained.item_factors.copy()
+    moved = trained.mapped(np.full(sizes[0], -1), np.arange(sizes[1]), *sizes)
+    live_model = LiveModel(manifest, prepare_online(moved, history.table, *keys), history)
+    assert live_model.settle(None)
+    np.testing.assert_array_equal(live_model.model.item_factors, factors)
+    assert live_model.model.user_factors.any(axis=1).all()

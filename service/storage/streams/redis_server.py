@@ -180,7 +180,9 @@ class RedisServer:
             if not self._is_gone():
                 backoff_s = FIRST_BACKOFF_S
                 continue
-            _log.error("redis server died, restarting", backoff_s=backoff_s)
+            # A full disk is the usual cause. The server cannot say so, because its log is on the same disk.
+            free_bytes = shutil.disk_usage(self.folder).free
+            _log.error("redis server died, restarting", backoff_s=backoff_s, free_bytes=free_bytes)
             if self._stopping.wait(backoff_s):
                 return
             backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from service.errors import ServerFailed
 from service.storage.streams.redis_server import RedisServer, find_binary, runtime_folder
@@ -45,10 +46,12 @@ def test_it_is_durable_private_and_never_evicts(server: RedisServer) -> None:
 
 def test_killed_it_comes_back_with_everything_acknowledged(server: RedisServer) -> None:
     first = server.pid
-    with connected(server) as client:
+    with connected(server) as client, capture_logs() as logs:
         ids = [client.xadd("s", {"n": str(n)}) for n in range(200)]
         os.kill(first, signal.SIGKILL)
         eventually(lambda: server.is_alive and server.pid != first)
+        deaths = [line for line in logs if line["event"] == "redis server died, restarting"]
+        assert deaths[0]["free_bytes"] > 0
         assert [found for found, _ in client.xrange("s")] == ids
 
 

@@ -15,14 +15,19 @@ OnBytes = Callable[[int], None]
 
 
 def format_of(path: Path, name: str | None) -> Format:
-    """The format of that name, else the one of the suffix: Parquet, Arrow, or NDJSON for any other.
+    """The format of that name, else the one of the suffix.
 
     Raises:
-        InvalidRequest: there is no format of that name.
+        InvalidRequest: there is no format of that name, or no name and none of that suffix, such as .csv or .gz.
     """
     if name is None:
-        return SUFFIXES.get(path.suffix.lower(), "ndjson")
-    if name not in ("ndjson", *SUFFIXES.values()):
+        if (suffix := path.suffix.lower()) not in SUFFIXES:
+            raise InvalidRequest(
+                "Invalid --out: expected a name that ends with .ndjson, .parquet or .arrow, or --format,"
+                f" got {path.name!r}"
+            )
+        return SUFFIXES[suffix]
+    if name not in (*SUFFIXES.values(),):
         raise InvalidRequest(f"Invalid --format: expected ndjson, parquet or arrow, got {name!r}")
     return name
 

@@ -18,7 +18,11 @@ MEDIA_TYPES: dict[str, str] = {
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.stream",
 }
-SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".arrows": "arrow"}
+SUFFIXES: dict[str, Format] = {
+    **dict.fromkeys((".ndjson", ".jsonl", ".json"), "ndjson"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".arrows"), "arrow"),
+}
 AS_OF = b"nearfield.as_of"  # key in the metadata of Parquet and Arrow
 
 OnRows = Callable[[int], None]

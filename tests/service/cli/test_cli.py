@@ -78,6 +78,8 @@ def test_no_arguments_ask_for_help(capsys):
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--seed", "-1"], "'--seed'"),
         (["serve", "--port", "99999"], "Invalid port: expected at most 65535, got 99999"),
         (["serve", "--redis", "localhost:6379"], "Invalid redis: expected a URL"),
+        (["export", "--out", "ratings.csv"], "ends with .ndjson, .parquet or .arrow, or --format, got 'ratings.csv'"),
+        (["export", "--out", "ratings.ndjson.gz"], "got 'ratings.ndjson.gz'"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
         (["topics", "--model", "nowhere"], "expected a folder written by `nearfield train --out`"),
     ],

@@ -50,15 +50,16 @@ def readers(
     """
     n, found = 0, np.empty(rows.lengths[users].sum(), dtype=np.int32)
     for b in range(len(users)):
+        item = np.int32(items[b])
         for position in range(rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]):
             other = rows.items[position]
             if other >= len(is_refitted) or not is_refitted[other]:
                 continue
-            for neighbor in neighbors[other]:
-                if neighbor == items[b]:
-                    found[n] = other
-                    n += 1
-                    break
+            n_same = 0
+            for k in range(neighbors.shape[1]):  # to the end: several numbers at once, and no branch to guess
+                n_same += neighbors[other, k] == item
+            found[n] = other
+            n += n_same > 0
     return found[:n]
 
 

@@ -252,6 +252,7 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
+        self._catch_up.resume()
         pending_queries = self._pending_queries.take(sleep=not (self._has_events() or self._background))
         self._answer(pending_queries)
         now = time.monotonic()
@@ -296,10 +297,9 @@ class Engine:
                 return  # answer requests that arrived meanwhile before the models refit
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
-            now = time.monotonic()
-            self._settled_s = self._settled_s or now
-            is_over = self._pending_events or not is_idle or now - self._settled_s >= CATCH_UP_S
-            if is_over or self._catch_up.step():
+            self._settled_s = self._settled_s or time.monotonic()
+            can_wait = is_idle and not self._pending_events and not self._catch_up.is_resting
+            if not can_wait or time.monotonic() - self._settled_s >= CATCH_UP_S or self._catch_up.step():
                 self._settled_s = 0.0
                 self._advance()
 

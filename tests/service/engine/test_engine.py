@@ -17,6 +17,7 @@ from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
 from service.engine import engine as engine_module
 from service.engine.background import SLICE_S, Slices
+from service.engine.catch_up import CatchUp
 from service.engine.engine import Engine
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
@@ -319,6 +320,16 @@ def test_a_model_that_cannot_catch_up_stops_the_service(
             whole.rate(("u0", "i0", 1.0))
         eventually(lambda: bool(whole.failures))
         assert not whole.engine.readiness.ready
+
+
+def test_refits_that_rest_do_not_hold_a_rating_back(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    eventually(lambda: not whole.engine._catch_up.is_behind)
+    monkeypatch.setattr(CatchUp, "is_resting", True)
+    monkeypatch.setattr(CatchUp, "step", raising(RuntimeError("no rest")))
+    whole.rate(("u0", "i0", 1.0))
+    assert whole.engine.readiness.ready
 
 
 def test_a_device_that_is_gone_stops_the_service(

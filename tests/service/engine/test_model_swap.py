@@ -39,7 +39,7 @@ LATER = [
 
 def state(whole: Whole, algorithm: str) -> dict[str, np.ndarray]:
     """Every parameter of a live model, in order of ids, so that two processes can be compared."""
-    eventually(lambda: not whole.engine._catch_up._is_under_way)  # before, it depends on how far that is
+    eventually(lambda: not whole.engine._catch_up.is_behind)  # before, it depends on how far that is
     history = whole.engine.history
     live_model = next(model for model in whole.engine.models() if model.name == algorithm)
     users = sorted((user, row) for row, user in enumerate(history.users.ids(range(len(history.users)))) if user)

@@ -284,15 +284,15 @@ class Engine:
         return self._learning[0].since if self._learning else self._pending_events.since
 
     def _learn_slice(self, *, is_idle: bool) -> None:
-        """Apply the next batch, or go on settling the previous one; `as_of` moves when every live model has it.
+        """Apply the next batch, or go on settling those before; `as_of` moves when every live model has them.
 
         Refits of items that the batch caused follow at once if the engine `is_idle`, else in the background.
         """
-        if not self._learning:
-            self._learning = self._pending_events.take()
-            began = time.monotonic()
-            self._metrics.queue_seconds.observe(EVENTS, *[began - event_batch.since for event_batch in self._learning])
-            self._apply([run for event_batch in self._learning for run in event_batch.runs])
+        if not self._learning or self._pending_events.may_join(self._learning):
+            taken, began = self._pending_events.take(), time.monotonic()
+            self._metrics.queue_seconds.observe(EVENTS, *[began - event_batch.since for event_batch in taken])
+            self._apply([run for event_batch in taken for run in event_batch.runs])
+            self._learning += taken
             if time.monotonic() >= began + SLICE_S:
                 return  # answer requests that arrived meanwhile before the models refit
         deadline = time.monotonic() + SLICE_S

@@ -12,6 +12,7 @@ from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, StreamId
 
 MAX_WAITING = 64  # batches; the learner waits while there are more
+LATE_S = 1.0  # seconds; batches that wait for so long are learned together
 _POLL_S = 0.2
 
 
@@ -67,6 +68,14 @@ class PendingEvents:
                 continue
             return
         raise NotReady("the engine has stopped")
+
+    def may_join(self, batches: Sequence[EventBatch]) -> bool:
+        """Whether to apply the next batch before the models have learned `batches`; only for the thread that takes.
+
+        A late engine refits a user who is in several batches once.
+        """
+        is_late = len(self) > 0 and time.monotonic() - self.since >= LATE_S
+        return is_late and len(batches) < MAX_WAITING
 
     def take(self) -> list[EventBatch]:
         """The oldest batch and further ones, up to the cost of `BATCH_RATINGS`. The queue must not be empty."""

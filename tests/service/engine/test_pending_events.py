@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from service.engine.pending_events import MAX_WAITING, PendingEvents
+from gpu.backend import HOST
+from service.engine import pending_events as module
+from service.engine.engine import Engine
+from service.engine.pending_events import MAX_WAITING, EventBatch, PendingEvents
+from service.engine.pending_queries import Limits
+from service.engine.state.history import History
 from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId, portions
 
@@ -41,3 +47,32 @@ def test_a_full_queue_makes_the_learner_wait_and_stopping_frees_it() -> None:
     stopping.set()
     with pytest.raises(NotReady):
         pending_events.put([entry(101, 1)], stopping.is_set)
+
+
+@pytest.mark.parametrize(("late_s", "n_together"), [(0.0, 3), (60.0, 1)])
+def test_a_late_engine_learns_batches_together(late_s: float, n_together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(History(), HOST, [], Limits(1, 1, 1.0))
+    applied, slices = list[int](), list[int]()
+    model = SimpleNamespace(settle=lambda _: len(slices) >= 3)
+    monkeypatch.setattr(module, "LATE_S", late_s)
+    monkeypatch.setattr(engine, "_apply", lambda runs: applied.append(len(runs)))
+    monkeypatch.setattr(engine._ranking, "models", lambda: [model])
+    for ms in range(1, 4):
+        engine.learn([entry(ms, BATCH_RATINGS)])
+    while not slices or engine._learning:
+        slices.append(1)
+        engine._learn_slice(is_idle=False)
+    assert applied == [1] * n_together
+    engine.stop()
+
+
+def test_no_more_batches_than_can_wait_are_learned_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LATE_S", 0.0)
+    pending_events, batches = PendingEvents(), list[EventBatch]()
+    assert not pending_events.may_join(batches)
+    while len(batches) < MAX_WAITING:
+        pending_events.put([entry(1, 1)], lambda: False)
+        assert pending_events.may_join(batches)
+        batches += pending_events.take()
+    pending_events.put([entry(1, 1)], lambda: False)
+    assert not pending_events.may_join(batches)

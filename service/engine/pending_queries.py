@@ -182,11 +182,10 @@ class PendingQueries:
     def _deliver(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         unanswered = self._n_unanswered
         for pending, answer in zip(pending_queries, answers, strict=True):
-            if unanswered[pending.client] > 1:
-                unanswered[pending.client] -= 1
-            else:
-                del unanswered[pending.client]
-            promise = pending.promise
+            client, promise = pending.client, pending.promise
+            unanswered[client] -= 1
+            if not unanswered[client]:
+                del unanswered[client]
             if promise.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):

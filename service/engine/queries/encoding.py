@@ -15,7 +15,7 @@ _UNFINISHED = b',"took_ms":0.0,"request_id":""}'
 
 def encoded(answer: Answer) -> list[bytes]:
     """The JSON of an answer, or of each recommendation of a list."""
-    return [_encode(one) for one in (answer if isinstance(answer, list) else (answer,))]
+    return [_encode(one) for one in answer] if isinstance(answer, list) else [_encode(answer)]
 
 
 def finished(body: bytes, took_ms: float, request_id: str) -> bytes:

@@ -170,7 +170,7 @@ class Reason(Struct, gc=False):
     contribution: float
 
 
-class ScoredItem(Struct, omit_defaults=True, gc=False):
+class ScoredItem(Struct, omit_defaults=True):
     """One line of a list; lists are ordered by `score`, except for items with a source.
 
     Attributes:

@@ -41,7 +41,7 @@ from gpu.params import (
 )
 from gpu.ratings import Ratings, Rows
 from gpu.training import evaluate
-from gpu.training.check import check_trained
+from gpu.training.check import check_steps, check_trained
 from gpu.training.loop import EpochReport, OnEpoch
 from gpu.training.outliers import winsorized
 
@@ -113,7 +113,7 @@ def fit(
             (`weighing`).
 
     Raises:
-        InvalidParams: `params` has a half-life, and `times` is None.
+        InvalidParams: `params` has a half-life, and `times` is None; or steps of descent that are too short to learn.
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingDiverged: a parameter is no longer finite.
@@ -122,6 +122,7 @@ def fit(
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
+    check_steps(params, ratings)
     if half_life_of(params) is not None:
         model = _fit_by_age(ratings, params, backend, test, on_epoch, run, times)
     else:

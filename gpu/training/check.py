@@ -1,4 +1,4 @@
-"""Checks that a trained model has finite parameters, and factors that are not all about zero."""
+"""Checks that a training can learn, and that its model is finite, with factors that are not all about zero."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import DeadFactors, TrainingDiverged
+from gpu.errors import DeadFactors, InvalidParams, TrainingDiverged
 from gpu.model import Model
 from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ratings import Ratings
 
 DEAD_BELOW = 1e-3  # largest factor, over the square root of the unit of ratings; smaller ones are dead
 LARGEST_SCORE = float(np.finfo(np.float32).max)
+LARGE_TOLERANCE = 0.1  # of conjugate gradients; with more, rows may stop before their first step
 MIN_RATINGS = 1000  # ratings; with fewer, or with equal explicit ratings, zero factors can be right
+
+LEAST_STEPS = 0.01  # sum of the steps of a mean row; with less, factors stay where they start, at random
+
+
+def check_steps(params: Params, ratings: Ratings) -> None:
+    """Raise `InvalidParams` if the steps of a descent on `ratings` are too short to learn anything."""
+    if not isinstance(params, GradientParams):
+        return
+    n_rated = min(int(np.count_nonzero(rows.lengths)) for rows in (ratings.by_user, ratings.by_item))
+    if params.learning_rate * params.n_epochs * len(ratings) / n_rated < LEAST_STEPS:
+        raise InvalidParams(
+            f"Invalid learning_rate for {params.algorithm}: expected steps that change factors, "
+            f"got {params.learning_rate:g} in {params.n_epochs} epochs; raise learning_rate or n_epochs"
+        )
 
 
 def check_trained(model: Model, ratings: Ratings) -> None:
@@ -53,8 +68,11 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
     }
     used = {name: (getattr(params, name, 0.0), getattr(params, rate, 0.0)) for name, rate in rate_of.items()}
     too_strong = [f"{name} ({ridge:g})" for name, (ridge, rate) in used.items() if ridge * rate >= 1]
+    weight_rate = getattr(params, "weight_learning_rate", 0.0)
     advice = f"lower {' and '.join(too_strong)}"
-    if not too_strong:
+    if not too_strong and weight_rate > params.learning_rate:  # neighbors add up, so the weights need shorter steps
+        advice = f"lower weight_learning_rate ({weight_rate:g})"
+    elif not too_strong:
         advice = f"lower learning_rate ({params.learning_rate:g}) or raise regularization ({params.regularization:g})"
     message = f"Training of {params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters"
     return TrainingDiverged(f"{message}; {advice}")
@@ -96,6 +114,13 @@ def _advice(model: Model) -> str:
     if model.params.has_item_weights:
         return f"lower regularization ({data.regularization:g})"
     fewer = f"use fewer n_factors ({params.width})"
+    too_large = [
+        f"lower {name} ({value:g})"
+        for name, most in (("cg_tolerance", LARGE_TOLERANCE), ("regularization_exponent", 1.0))
+        if (value := getattr(params, name, 0.0)) > most
+    ]
+    if too_large:
+        return " or ".join(too_large)
     if params.algorithm == "als-implicit":
         return f"lower regularization ({data.regularization:g}), raise alpha ({data.alpha:g}) or {fewer}"
     if not hasattr(params, "regularization"):

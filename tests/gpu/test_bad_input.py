@@ -166,3 +166,30 @@ def test_a_descent_that_diverges_says_which_parameter_was_too_large(
 ) -> None:
     with pytest.raises(gpu.TrainingDiverged, match=f"Training of {algorithm} diverged in epoch [123].*; {advice}"):
         gpu.fit(with_values(VALUES), params_of(algorithm, **given))
+
+
+def test_a_step_of_the_weights_that_is_too_long_is_named() -> None:
+    ratings = with_values(VALUES)
+    with pytest.raises(gpu.TrainingDiverged, match=r"; lower weight_learning_rate \(10\)$"):
+        gpu.fit(ratings, params_of("culsh", weight_learning_rate=10))
+
+
+@pytest.mark.parametrize("step", [0, 1e-9, 1e-6])
+@pytest.mark.parametrize("algorithm", ["sgd", "culsh", "culsh-implicit", "esgd"])
+def test_steps_too_short_to_learn_anything_are_refused(algorithm: str, step: float) -> None:
+    with pytest.raises(gpu.InvalidParams, match=f"Invalid learning_rate for {algorithm}: .*; raise learning_rate or"):
+        gpu.fit(with_values(VALUES), params_of(algorithm, learning_rate=step))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given"),
+    [
+        ("als", {"cg_tolerance": 1}),
+        ("als-implicit", {"cg_tolerance": 1}),
+        ("als-implicit", {"regularization_exponent": 2}),
+    ],
+)
+def test_dead_factors_name_the_parameter_that_killed_them(algorithm: str, given: dict[str, float]) -> None:
+    ((name, value),) = given.items()
+    with pytest.raises(gpu.DeadFactors, match=rf"; lower {name} \({value}\)$"):
+        gpu.fit(with_values(VALUES), params_of(algorithm, **given))

@@ -188,7 +188,7 @@ def measure(
 
 
 def ours(setting: Setting) -> Trajectory:
-    """The half-iterations of `gpu.training.als` on the setting's backend."""
+    """The half-iterations of `gpu.training.als` on the setting's backend; all have one λ, as those of peers have."""
     primitives, problem = setting.primitives, setting.problem
 
     def solve_items(users: Any, items: Any) -> None:

@@ -35,7 +35,7 @@ class AlsParams(RegularizedParams):
     """ALS ([000]; [001]): solves the factors and bias of each row, one side of the matrix at a time.
 
     The objective is Σ (r − r̂)² + λ Σ n (|x|² + b²), where n is the number of ratings of the row. So `regularization` is
-    weighted by counts.
+    weighted by counts. All epochs but the last take twice the λ.
 
     Attributes (beyond `RegularizedParams`):
         n_cg_steps: f_s of [000] Alg. 1, steps of conjugate gradients from the row's last solution. More steps solve
@@ -53,7 +53,7 @@ class AlsParams(RegularizedParams):
 
     n_factors: int = 128
     n_epochs: int = 8
-    regularization: float = 0.036
+    regularization: float = 0.027
     n_cg_steps: int = 6
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"

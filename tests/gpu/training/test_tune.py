@@ -76,9 +76,9 @@ def test_the_given_parameters_replace_no_better_setting() -> None:
 
 def test_a_bad_start_is_mended(backend: Backend) -> None:
     train, test = split(planted())
-    bad = AlsParams(n_factors=6, n_epochs=9, regularization=0.4, precision="float32")
+    bad = AlsParams(n_factors=6, n_epochs=9, regularization=0.2, precision="float32")
     found = tune.tune(train, test, bad, backend=backend)
-    assert found.best.regularization < 0.4  # type: ignore[attr-defined]
+    assert found.best.regularization < 0.2  # type: ignore[attr-defined]
     errors = [
         gpu.evaluate.rmse(gpu.fit(train, params, backend=backend), train.by_user, *test.coo())
         for params in (bad, found.best)

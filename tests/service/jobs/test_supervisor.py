@@ -448,7 +448,7 @@ def test_force_overrides_the_comparison_and_says_so(
     for start in range(0, len(ratings), 1000):
         logs.append(client, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
-    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbors": 0}
+    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-4, "bias_regularization": 5000, "n_neighbors": 0}
     first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
     assert (first.state, first.promoted) == ("succeeded", False)
     assert "no better than the most popular items" in str(first.reason)

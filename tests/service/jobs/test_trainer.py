@@ -119,7 +119,7 @@ def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.
     live_versions.set_version(data, "culsh", str(first.version))
     again, _ = run(data, params=SMALL | {"n_epochs": 30})
     assert again.promote
-    worse, _ = run(data, params=SMALL | {"n_epochs": 1, "learning_rate": 1e-6})
+    worse, _ = run(data, params=SMALL | {"n_epochs": 1, "learning_rate": 1e-3})
     assert not worse.promote
     assert "rmse" in str(worse.reason)
 
@@ -152,7 +152,13 @@ def tasteful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 # Too short a training to say anything, and one that holds back even what averages say.
 WORSE = {
-    "culsh-implicit": {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbors": 0},
+    "culsh-implicit": {
+        "n_factors": 8,
+        "n_epochs": 1,
+        "learning_rate": 1e-4,
+        "bias_regularization": 5000,
+        "n_neighbors": 0,
+    },
     "sgd": {"n_factors": 8, "n_epochs": 2, "bias_regularization": 10.0},
 }
 

@@ -50,6 +50,7 @@ _OF_ITEMS = "refit_items", "rating_table.entries_of"
 OFFLINE = {
     "als": "half-iterations of a training",
     "als_sums": "sums of several ranks in a training",
+    "averages": "biases at the start of a training",
     "blocks": "NMF in tiles, a training",
     "cg": "conjugate gradients of a training",
     "columns": "sums of a training",

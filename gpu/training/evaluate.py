@@ -44,8 +44,16 @@ def rmse(
     *, backend: Backend = HOST,
 ) -> float:  # fmt: skip
     """Root mean square error of `predict` against `values` (B,); NaN for no pairs."""
-    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
-    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+    return float(np.sqrt(_mean(squared_errors(model, rows, users, items, values, backend=backend))))
+
+
+def squared_errors(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
+    *, backend: Backend = HOST,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Squared error of `predict` against each of `values`, float64 (B,)."""
+    errors: NDArray[np.float64] = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    return errors**2
 
 
 def mae(
@@ -82,15 +90,16 @@ def ranking(
         `ndcg@k` (gain 1, discount 1/log2(rank + 1), ideal over min(k, relevant) items) and `recall@k` (hits over
         relevant items), each the mean over the users with a relevant item; NaN without such users.
     """
-    users, items, values = test.coo()
-    relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
-    users, items = users[relevant], items[relevant]
-    ranks = _ranks(model, rows, users, items, max(k_ndcg, k_recall), backend)
-    users, ranks = users[ranks >= 0], ranks[ranks >= 0]
+    users, ranks = _ranks_of_relevant(model, rows, test, relevant_from, max(k_ndcg, k_recall), backend)
     return {
-        f"ndcg@{k_ndcg}": _mean_ndcg(users, ranks, k_ndcg),
+        f"ndcg@{k_ndcg}": _mean(_ndcgs(users, ranks, k_ndcg)),
         f"recall@{k_recall}": _mean_recall(users, ranks, k_recall),
     }
+
+
+def ndcgs(model: Model, rows: Rows, test: Ratings, k: int = 10, *, backend: Backend = HOST) -> NDArray[np.float64]:
+    """NDCG as in `ranking` of each user with a relevant item, float64 (B,), in the order of users."""
+    return _ndcgs(*_ranks_of_relevant(model, rows, test, None, k, backend), k)
 
 
 def sampled_ranking(
@@ -170,6 +179,17 @@ def _scores(
     return scores
 
 
+def _ranks_of_relevant(
+    model: Model, rows: Rows, test: Ratings, relevant_from: float | None, k: int, backend: Backend
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """(users, ranks) of the relevant pairs that are not in `rows`; see `ranking` and `_ranks`."""
+    users, items, values = test.coo()
+    relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
+    users, items = users[relevant], items[relevant]
+    ranks = _ranks(model, rows, users, items, k, backend)
+    return users[ranks >= 0], ranks[ranks >= 0]
+
+
 def _ranks(
     model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], k: int, backend: Backend
 ) -> NDArray[np.int64]:
@@ -206,16 +226,20 @@ def _are_rated(
     return are_rated
 
 
-def _mean_ndcg(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
+def _ndcgs(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> NDArray[np.float64]:
     discounts = 1 / np.log2(np.arange(k) + 2)
     ideal = np.concatenate([[np.inf], np.cumsum(discounts)])  # a user without relevant items is not counted
     n_relevant = np.bincount(users)
     gains = np.bincount(users, np.where(ranks < k, discounts[np.minimum(ranks, k - 1)], 0.0))
-    per_user = gains / ideal[np.minimum(n_relevant, k)]
-    return float(per_user[n_relevant > 0].mean()) if len(users) else float("nan")
+    per_user: NDArray[np.float64] = gains / ideal[np.minimum(n_relevant, k)]
+    return per_user[n_relevant > 0]
 
 
 def _mean_recall(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
     n_relevant = np.bincount(users)
     hits = np.bincount(users, ranks < k)
-    return float((hits[n_relevant > 0] / n_relevant[n_relevant > 0]).mean()) if len(users) else float("nan")
+    return _mean(hits[n_relevant > 0] / n_relevant[n_relevant > 0])
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else float("nan")

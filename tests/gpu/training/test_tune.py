@@ -48,7 +48,7 @@ def test_rounds_get_smaller_and_longer(backend: Backend) -> None:
     assert {trial.round: epochs(trial.params) for trial in outcome.trials} == {1: 2, 2: 4, 3: 8}
     last = [trial for trial in outcome.trials if trial.round == 3]
     assert outcome.metric == "rmse"
-    assert outcome.best == min(last, key=lambda trial: trial.score).params
+    assert outcome.best in {min(last, key=lambda trial: trial.score).params, tune.grid(train, params)[0]}
 
 
 def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,15 +56,26 @@ def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch
     train, test = split(planted())
     params = SgdParams(n_factors=6, n_epochs=8)
 
-    def score(model: gpu.Model, *_: object, **__: object) -> float:
+    def losses(model: gpu.Model, *_: object, **__: object) -> np.ndarray:
         is_asked = with_all_epochs(model.params) == params
-        return 9.0 if is_asked and epochs(model.params) < 8 else 1.0 - 0.1 * is_asked
+        return np.full(2, 9.0 if is_asked and epochs(model.params) < 8 else 1.0 - 0.1 * is_asked)
 
-    monkeypatch.setattr("gpu.training.tune.evaluate.rmse", score)
+    monkeypatch.setattr("gpu.training.tune.evaluate.squared_errors", losses)
     found = tune.tune(train, test, params)
     assert found.best == params
     asked = [trial.params for trial in found.trials if with_all_epochs(trial.params) == params]
     assert [epochs(one) for one in asked] == [2, 4, 8]
+
+
+def test_only_a_clearly_better_setting_replaces_the_given_one() -> None:
+    losses = np.random.default_rng(0).normal(0, 1, 400)
+    luck = np.where(np.arange(400) % 2, 1.0, -1.0)  # a standard error of .05
+    assert not tune.is_clear(losses, losses)
+    assert not tune.is_clear(losses, losses + 0.04 + luck)
+    assert tune.is_clear(losses, losses + 0.06 + luck)
+    assert not tune.is_clear(losses, losses - 0.06 + luck)
+    assert tune.is_clear(losses, None)
+    assert tune.is_clear(losses, np.zeros(0))
 
 
 def test_the_given_parameters_replace_no_better_setting() -> None:

@@ -25,6 +25,7 @@ from service.fronts.messages import (
     Count,
     Counted,
     Drop,
+    Ended,
     Hello,
     Request,
     State,
@@ -98,15 +99,19 @@ class Endpoint:
             self._tell()
             await self._count()  # they receive in order
 
-    def joined(self, front: _Front) -> None:
-        """A front has connected."""
+    def joined(self, front: _Front, hello: Hello) -> None:
+        """A front has connected, perhaps after an earlier engine has died."""
         self._fronts.add(front)
+        self._counts.resume(hello.ended)
+        front.frames.send(Ended(self._counts.ended()))
         front.frames.send(self.state)
 
     def left(self, front: _Front) -> None:
         """A front is gone."""
         self._fronts.discard(front)
         self._counts.end(front)
+        for other in self._fronts:
+            other.frames.send(Ended(self._counts.ended()))
         self._note_counted(front)
 
     def counted(self, front: _Front, message: Counted) -> None:
@@ -181,7 +186,7 @@ class _Front:
                     self._endpoint.archiver.report(*msgspec.structs.astuple(message))
                 case Hello(name):
                     self._name = name
-                    self._endpoint.joined(self)
+                    self._endpoint.joined(self, message)
 
     def _request(self, request: Request, is_full: bool) -> None:
         if is_full:

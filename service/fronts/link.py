@@ -20,6 +20,7 @@ from service.fronts.messages import (
     Count,
     Counted,
     Drop,
+    Ended,
     Failed,
     Hello,
     State,
@@ -66,6 +67,7 @@ class Link:
         self._open: dict[int, asyncio.Future[list[bytes]]] = {}
         self._n_silent = 0  # checks since the last message
         self._state: State | None = None
+        self._ended = Ended([])  # the last one, for the engine's successor
 
     def start(self) -> None:
         """Connect, now and after each loss."""
@@ -152,7 +154,7 @@ class Link:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._n_silent, self._frames = 0, frames
-            frames.send(Hello(self._name))
+            frames.send(Hello(self._name, self._ended.samples))
             await self._lost.wait()
 
     def _lose(self) -> None:
@@ -193,6 +195,8 @@ class Link:
                     if self._state is None:
                         self._on_open()
                     self._state = message
+                case Ended():
+                    self._ended = message
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)
                     self._frames.send(Counted(*counts_of(self._registry)))

@@ -16,14 +16,21 @@ from service.errors import ServiceError
 from service.operations import Operation
 
 Plain = str | int | float | bool | None  # attributes of errors that cross
+Samples = list[tuple[str, dict[str, str], float]]  # as in `service.telemetry.metrics_sum`
 
 # --- from a front, or from the archiver's process
 
 
 class Hello(Struct, tag=0, array_like=True, frozen=True):
-    """The first message: the name of the process, such as `front-1`."""
+    """The first message.
+
+    Attributes:
+        name: of the process, such as `front-1`.
+        ended: the last `Ended` of an earlier engine; empty: none.
+    """
 
     name: str
+    ended: Samples
 
 
 class Request(Struct, tag=1, array_like=True, frozen=True):
@@ -59,7 +66,7 @@ class VerifyRedis(Struct, tag=3, array_like=True, frozen=True):
 class Counted(Struct, tag=4, array_like=True, frozen=True):
     """All samples of the metrics of a front, and its exemplars; see `service.telemetry.metrics_sum.Counts`."""
 
-    samples: list[tuple[str, dict[str, str], float]]
+    samples: Samples
     exemplars: list[tuple[str, dict[str, str], dict[str, str], float, float]]
 
 
@@ -128,7 +135,13 @@ class Count(Struct, tag=3, array_like=True, frozen=True):
     """Asks for `Counted`."""
 
 
-FromEngine = Answered | Failed | State | Count
+class Ended(Struct, tag=4, array_like=True, frozen=True):
+    """The counters of fronts that have ended. The others keep them for the engine's successor, if it dies too."""
+
+    samples: Samples
+
+
+FromEngine = Answered | Failed | State | Count | Ended
 
 
 class Unforeseen(Exception):

@@ -46,7 +46,7 @@ def counts_of(registry: CollectorRegistry) -> Counts:
 class MetricsSum:
     """The samples of other processes: of those that run, and the counters of those that have ended.
 
-    One thread calls `put` and `end`; any thread may render a page.
+    One thread calls all methods but `summed`; any thread may render a page.
     """
 
     def __init__(self) -> None:
@@ -65,6 +65,17 @@ class MetricsSum:
             for name, labels, value in self._running.pop(process, Counts([], [])).samples:
                 if name.endswith(_COUNTERS):
                     _add(self._ended, _key(name, labels), value)
+
+    def ended(self) -> Samples:
+        """The counters of all processes that have ended, for `resume` of a successor of this object."""
+        return [(name, dict(labels), value) for (name, labels), value in self._ended.items()]
+
+    def resume(self, ended: Samples) -> None:
+        """Take what a predecessor has kept. Several processes may bring it, and later ones may know less."""
+        with self._lock:
+            for name, labels, value in ended:
+                key = _key(name, labels)
+                self._ended[key] = max(value, self._ended.get(key, 0.0))
 
     def summed(self, registry: CollectorRegistry) -> CollectorRegistry:
         """A registry with the series of `registry` and those of all other processes added."""

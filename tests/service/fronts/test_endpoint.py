@@ -58,7 +58,7 @@ class Front:
         path = runtime_folder(local.runtime.settings.data) / "engine.sock"
         _, frames = await asyncio.get_running_loop().create_unix_connection(lambda: cls().frames, str(path))
         front: Front = frames._receive.__self__  # type: ignore[attr-defined]
-        front.send(Hello("front-9"))
+        front.send(Hello("front-9", []))
         await soon(lambda: any(isinstance(one, State) for one in front.received))
         return front
 

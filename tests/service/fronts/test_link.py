@@ -19,6 +19,7 @@ from service.fronts.messages import (
     Count,
     Counted,
     Drop,
+    Ended,
     Hello,
     State,
     VerifyRedis,
@@ -92,7 +93,7 @@ def linked(tmp_path: Path) -> Linked:
             link = Link(engine.path, "front-1", MAX_OPEN, registry, lambda: opened.append("open"))
             link.start()
             try:
-                await soon(lambda: Hello("front-1") in engine.received)
+                await soon(lambda: Hello("front-1", []) in engine.received)
                 await check(link, engine)
             finally:
                 await link.stop()
@@ -210,7 +211,7 @@ def test_a_lost_engine_refuses_and_a_new_one_is_found(linked: Linked) -> None:
         assert isinstance(await refusal(link), NotReady)
         engine.received.clear()
         await engine.start()
-        await soon(lambda: Hello("front-1") in engine.received)
+        await soon(lambda: Hello("front-1", []) in engine.received)
         await usable(link)
         task = asking(link)
         await soon(lambda: len(engine.asked()) == 1)
@@ -240,6 +241,19 @@ def test_a_silent_engine_is_refused_until_it_speaks(linked: Linked, monkeypatch:
         telling.cancel()
 
     assert linked(check) == ["open"]
+
+
+def test_the_successor_of_an_engine_hears_of_the_counters_that_the_engine_kept(linked: Linked) -> None:
+    ended = [("nearfield_things_total", {"kind": "old"}, 3.0)]
+
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        engine.send(Ended(ended))
+        await engine.stop()
+        await engine.start()
+        await soon(lambda: Hello("front-1", ended) in engine.received)
+
+    linked(check)
 
 
 def test_metrics_are_sent_when_asked_for_and_at_the_end(linked: Linked) -> None:

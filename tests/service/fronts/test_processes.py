@@ -27,7 +27,7 @@ from tests.service.waiting import eventually
 LONGEST_REFUSAL_S = 4 * SILENT_S  # on a busy machine
 AGAIN_S = 60.0  # on a busy machine; an engine without models needs three seconds
 RATING = {"user": "u", "item": "x", "rating": 3}
-POPULAR, READY = "/popular", "/health/ready"
+POPULAR, LIVE, READY = "/popular", "/health/live", "/health/ready"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def requests_counted(service: FrontService, route: str) -> float:
 
 def test_a_rating_through_one_front_is_seen_through_the_other(service: FrontService) -> None:
     with service.through("front-1") as one, service.through("front-2") as other:
-        prefixes = {client.get("/health/live").headers["x-request-id"].split("-")[0] for client in (one, other)}
+        prefixes = {client.get(LIVE).headers["x-request-id"].split("-")[0] for client in (one, other)}
         assert len(prefixes) == 2
         for writer, reader, item in ((one, other, "a"), (other, one, "b")):
             answer = writer.post("/ratings", json={"user": "ann", "item": item, "rating": 4})
@@ -100,11 +100,13 @@ def test_a_front_that_dies_costs_its_own_connections_alone_and_no_count(service:
 def test_an_engine_that_dies_is_refused_with_503_and_comes_back_with_all_ratings(service: FrontService) -> None:
     last = service.rate(("ann", "before", 5.0))
     with service.through("front-1") as one, service.through("front-2") as other:
+        counted = requests_counted(service, LIVE)
         pid = service.signal("engine", signal.SIGKILL)
         eventually(functools.partial(answers, other, POPULAR, 503), AGAIN_S)
         refused(one.get("/health/ready"))
         eventually(functools.partial(answers, one, READY), AGAIN_S)
         assert service.pid("engine") != pid
+        assert requests_counted(service, LIVE) >= counted, "with those of the front that died before"
         for client in (one, other):  # ready means that every front may write, and knows it
             assert client.post("/ratings", json=RATING).status_code == 202
         items = {one["item"] for one in other.get(f"/users/ann/ratings?wait_for={last}").json()["ratings"]}

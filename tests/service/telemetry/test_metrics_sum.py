@@ -100,6 +100,19 @@ def test_counters_of_a_front_that_died_stay_and_gauges_go() -> None:
     assert series(own, counts)[REQUESTS] == 13
 
 
+def test_a_successor_keeps_the_counters_of_those_that_ended_whoever_brings_them() -> None:
+    counts, successor = MetricsSum(), MetricsSum()
+    put(counts, "a", front(5))
+    counts.end("a")
+    early = counts.ended()
+    put(counts, "b", front(7))
+    counts.end("b")
+    for ended in (early, counts.ended(), early):
+        successor.resume(ended)
+    assert series(Metrics(), successor)[REQUESTS] == 12
+    assert not [name for name, *_ in successor.ended() if name == "nearfield_connections"]
+
+
 def test_a_front_that_was_never_counted_may_end() -> None:
     counts = MetricsSum()
     counts.end("unknown")

@@ -91,7 +91,7 @@ class Cursors:
         Raises:
             InvalidRequest: it is altered, or belongs to another list.
             NotReady: there is no key yet, or the model is being prepared.
-            Gone: its model is not live any more.
+            Gone: its model is not live any more, or another version of the service made it.
         """
         text = query.cursor or BEGIN
         if getattr(query, "offset", 0):
@@ -109,6 +109,8 @@ class Cursors:
             )
         if not is_ours:
             raise InvalidRequest(_NEITHER.format(text[:64]))
+        if content[0] != FORMAT:
+            raise Gone("the cursor is of another version of the service: begin again with `cursor=`")
         shown = _parsed(content, _size(query))
         if shown.version:
             self._check_live(shown)

@@ -170,6 +170,17 @@ def test_a_cursor_of_another_service_is_refused(still: World) -> None:
         still.ask(LISTS["user"], cursor=cursor, offset=1)
 
 
+@pytest.mark.parametrize("name", ["user", "popular"])
+def test_a_cursor_of_another_version_is_gone(still: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """While replicas are upgraded one by one, with the same key."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(cursors, "FORMAT", 1)
+        earlier.setattr(cursors, "_packed", lambda numbers, _: numbers.astype("<u4").tobytes())
+        cursor = still.ask(LISTS[name], cursor="").next
+    with pytest.raises(Gone, match="of another version of the service: begin again with `cursor=`"):
+        still.ask(LISTS[name], cursor=cursor)
+
+
 def test_a_cursor_ends_with_its_model() -> None:
     world = World()
     cursor, popular = (world.ask(LISTS[name], cursor="").next for name in ("user", "popular"))

@@ -101,7 +101,10 @@ class Metrics:
         )
         registry.register(self.freshness_seconds)
         self.learn_seconds = Histogram(
-            "nearfield_learn_seconds", "Time to learn one batch.", buckets=FRESHNESS_SECONDS, registry=registry
+            "nearfield_learn_seconds",
+            "From the arrival of a batch in the queue until every live model has learned it.",
+            buckets=FRESHNESS_SECONDS,
+            registry=registry,
         )
 
     def _add_queues(self, registry: CollectorRegistry) -> None:

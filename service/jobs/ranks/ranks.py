@@ -72,7 +72,6 @@ class Ranks:
         n_ranks: int,
         work: Path,
         on_loss: Callable[[str], None],
-        limits: Limits | None = None,
         launcher: Launcher | None = None,
     ) -> None:
         """Prepare.
@@ -81,12 +80,11 @@ class Ranks:
             n_ranks: number of processes.
             work: folder for ratings, checkpoints and the model; `run` makes and removes it.
             on_loss: called with a sentence after each lost attempt, before the next one starts.
-            limits: default: those of `Limits`.
             launcher: starts the processes; default: on this machine.
         """
         self.n_ranks, self.n_restarts = n_ranks, 0
         self._n_wanted, self._launcher = n_ranks, launcher or Here()
-        self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
+        self._work, self._on_loss = work, on_loss
         self.attempt: Attempt | None = None
         self.division = ""
         self._sent, self._wait_s = Counter[str](), 0.0
@@ -139,7 +137,7 @@ class Ranks:
             plan = Plan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
             note = functools.partial(self._note, progress, plan.n_parts, on_epoch)
             self.division = ""
-            self.attempt = Attempt(plan, self._launcher, self._limits, note)
+            self.attempt = Attempt(plan, self._launcher, Limits(), note)
             try:
                 self.attempt.run()
             except AttemptLost as lost:
@@ -169,7 +167,7 @@ class Ranks:
         progress.n_fruitless = 0 if newest > progress.n_parts else progress.n_fruitless + 1
         progress.n_parts = newest
         self.n_restarts += 1
-        if progress.n_fruitless == self._limits.n_fruitless:
+        if progress.n_fruitless == Limits().n_fruitless:
             raise RanksFailed(f"{progress.n_fruitless} attempts in a row made no progress; in the last one {lost}")
         progress.n_memory += lost.is_memory
         if self.n_ranks > 1 and (lost.is_start or progress.n_memory == MAX_MEMORY_LOSSES):

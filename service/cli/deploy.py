@@ -83,8 +83,8 @@ def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
         if not theirs.isdisjoint(known_items):
             return
     raise InvalidRequest(
-        f"Invalid {folder.name}: expected a model of items that the log has, got {len(theirs):,} items of which it has"
-        f" none; what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
+        f"Invalid {folder.name}: expected a model of items that the log has, got {len(theirs):,} unknown ones;"
+        f" what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
     )
 
 

@@ -27,7 +27,7 @@ def format_of(path: Path, name: str | None) -> Format:
                 f" got {path.name!r}"
             )
         return SUFFIXES[suffix]
-    if name not in (*SUFFIXES.values(),):
+    if name not in set(SUFFIXES.values()):
         raise InvalidRequest(f"Invalid --format: expected ndjson, parquet or arrow, got {name!r}")
     return name
 

@@ -43,7 +43,7 @@ def test_a_model_goes_live_without_forgotten_users(data: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("items", "watermark", "reason"),
     [
-        (["a", "b", "c"], "0-0", "3 items of which it has none; what was just posted is in the log after 10 seconds"),
+        (["a", "b", "c"], "0-0", "3 unknown ones; what was just posted is in the log after 10 seconds"),
         (["i0", "i1", "i2"], "99999-0", "trained up to 99999-0"),
     ],
 )

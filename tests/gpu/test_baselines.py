@@ -29,10 +29,10 @@ def test_no_ratings_have_zero_baselines() -> None:
 
 @pytest.fixture(scope="module")
 def drawn() -> Ratings:
-    """Ratings of 700 users, the first of whom rated most items, and of 90 items, the last of which nobody rated."""
+    """Ratings of 700 users and 90 items: the first user rated nearly all items, and nobody rated the last item."""
     generator = np.random.default_rng(5)
     pairs = np.unique(
-        np.concatenate([np.arange(89), generator.integers(0, 700, 4000) * 90 + generator.integers(0, 89)])
+        np.concatenate([np.arange(89), generator.integers(0, 700, 4000) * 90 + generator.integers(0, 89, 4000)])
     )
     values = generator.integers(-9, 10, len(pairs)) / 2
     return Ratings.from_coo(pairs // 90, pairs % 90, values, (700, 90))

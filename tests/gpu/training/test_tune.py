@@ -78,6 +78,20 @@ def test_only_a_clearly_better_setting_replaces_the_given_one() -> None:
     assert tune.is_clear(losses, np.zeros(0))
 
 
+@pytest.mark.parametrize(("lead", "is_kept"), [(0.1, True), (0.5, False)])
+def test_a_search_does_not_follow_luck(lead: float, is_kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others lead the asked setting by as much on average; a standard error of the difference is .2."""
+    train, test = split(planted())
+    params, losses = AlsParams(n_factors=4, n_epochs=4), np.tile([1.0, 3.0], 50)
+
+    def squares(model: gpu.Model, *_: object, **__: object) -> np.ndarray:
+        is_asked = dataclasses.replace(model.params, n_epochs=4) == params  # type: ignore[call-arg]
+        return losses if is_asked else losses[::-1] - lead
+
+    monkeypatch.setattr("gpu.training.tune.evaluate.squared_errors", squares)
+    assert (tune.tune(train, test, params).best == params) == is_kept
+
+
 def test_the_given_parameters_replace_no_better_setting() -> None:
     """With four factors a grid has one size, and the last round only a few settings."""
     train, test = split(planted())

@@ -20,11 +20,11 @@ from benchmarks.report import say
 from gpu.param_kinds import Params
 from gpu.params import CulshParams, SgdParams
 
-SHARES = (0.01, 0.005, 0.001)
+SHARES = (0.01, 0.005, 0.001, 0.0005, 0.0001)
 MODELS = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))
 PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
-    "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040)),
-    "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006)),
+    "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040), (0.00018, 0.00028), (0.00011, 0.00016)),
+    "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006), (0.00002, 0.00004), (0.00001, 0.00002)),
 }
 
 
@@ -59,7 +59,7 @@ def row(
 ) -> Row:
     """The row of one model and share, from the errors of each seed with and without noise."""
     shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
-    say(f"  {params.algorithm}, {share:.1%}: {statistics.median(shifts):+.5f}")
+    say(f"  {params.algorithm}, {share:.2%}: {statistics.median(shifts):+.5f}")
     return Row(
         params.algorithm, params.width, getattr(params, "n_neighbors", 0), share,
         statistics.median(clean), statistics.median(shifts), shifts, *paper,

@@ -44,7 +44,8 @@ class AlsParams(RegularizedParams):
         solver: `cg`, or `cholesky` for the exact solution, which takes several times as long.
         precision: number format of A on a device. `float16` uses tensor cores with sums in float32; solutions are
             within about 1 % of exact, and test errors agree to four digits. The host always uses float32.
-        biases: whether rows have biases and ratings are centered. False gives the objective of cuMF.
+        biases: whether rows have biases and ratings are centered. False leaves both out, as [000] does. It is not yet
+            the objective of [000] eq. 1: the unit of ratings, λ0 and the double λ of all epochs but the last stay.
     """
 
     algorithm: ClassVar[str] = "als"
@@ -109,6 +110,8 @@ class AlsImplicitParams(FactorParams):
 @dataclass(frozen=True)
 class EsgdParams(GradientParams):
     """ESGD ([003]): factorizes the residuals of fixed biases, in the memory order of the ratings, with a fixed step.
+
+    The training neither shuffles nor schedules. `Ratings` has sorted them by user before, as for every algorithm.
 
     Attributes: as in `GradientParams`; `learning_rate` is γ of every epoch, and `regularization` is λ_p and λ_q.
     """

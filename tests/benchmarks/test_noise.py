@@ -24,8 +24,8 @@ def test_shifts_are_between_models_of_one_seed(train, held_out, monkeypatch):
     params = SgdParams(n_factors=4, n_epochs=2)
     monkeypatch.setattr(noise, "MODELS", (params,))
     rows = list(noise.run(train, held_out, [0, 1, 2], "host"))
-    assert [row.noise for row in rows] == [0.01, 0.005, 0.001]
-    assert [row.paper_movielens for row in rows] == [0.00157, 0.00092, 0.00040]
+    assert [row.noise for row in rows] == [0.01, 0.005, 0.001, 0.0005, 0.0001]
+    assert [row.paper_movielens for row in rows] == [0.00157, 0.00092, 0.00040, 0.00028, 0.00016]
     seeds = [SgdParams(n_factors=4, n_epochs=2, seed=seed) for seed in range(3)]
 
     def rmse(ratings, setting):

@@ -81,7 +81,8 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
     part, weights, path = within_columns(rows, columns), plan.weights(rows, problem), als.path_of(problem)
     n, n_rows = als.max_slots(problem), len(rows.starts)
     batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
-    items = [_items(part, rows, weights, *batch) for batch in batches]
+    n_blocks = path.n_resident(problem)
+    items = [plan.balanced(_items(part, rows, weights, *batch), n_blocks) for batch in batches]
     splits = np.zeros(n_rows, dtype=plan.SPLIT)
     splits["row"], splits["n_slots"] = np.arange(n_rows), 1
     splits["first_slot"] = np.arange(n_rows) % n

@@ -19,7 +19,7 @@ from gpu.device.als_forms import plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.als_forms.subspace import Block
 from gpu.device.kernels import kernel, module
-from gpu.training.als import AlsObjective, block_problem, width
+from gpu.training.als import AlsObjective, block_problem, is_blocked, width
 
 NAME = "als"
 POINTERS = (
@@ -65,6 +65,12 @@ def defines(problem: AlsObjective, stride: int | None = None) -> dict[str, int]:
 def slot_bytes(problem: AlsObjective) -> int:
     """Bytes of the sums of one part of a row; compiles the kernels."""
     return _geometry(defines(problem)).slot_bytes
+
+
+def n_resident(problem: AlsObjective) -> int:
+    """Blocks that form A which the device runs at once; compiles the kernels."""
+    macros = defines(block_problem(problem), sides.stride(problem)) if is_blocked(problem) else defines(problem)
+    return blocks_at_once(_kernel("solve_rows", macros), *_block(_geometry(macros)))
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
@@ -128,7 +134,7 @@ def solve_short_rows(
 
 def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: Any) -> None:
     """Run a kernel whose blocks share the work: as many blocks as are resident at once, at most `most`."""
-    blocks = min(most, _blocks(solver, threads, shared_bytes))
+    blocks = min(most, blocks_at_once(solver, threads, shared_bytes))
     solver((blocks,), (threads,), arguments, shared_mem=shared_bytes)
 
 
@@ -184,7 +190,7 @@ def geometry_of(loaded: Any, n: int) -> tuple[int, ...]:
 
 
 @functools.cache
-def _blocks(solver: Any, threads: int, shared_bytes: int) -> int:
+def blocks_at_once(solver: Any, threads: int, shared_bytes: int) -> int:
     """Blocks of a kernel that the device runs at once."""
     fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

@@ -55,6 +55,13 @@ def slot_bytes(problem: AlsObjective) -> int:
     return _geometry(defines(problem)).slot_bytes
 
 
+def n_resident(problem: AlsObjective) -> int:
+    """As the twin in `gpu.device.als_forms.fused`."""
+    macros = defines(problem)
+    geometry = _geometry(macros)
+    return fused.blocks_at_once(_kernel("solve_rows", macros), geometry.threads, geometry.shared_bytes)
+
+
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
     half, constants = fused.half_of(side, solved, fixed, None, None), plan.solver_of(problem, side.n_rated)

@@ -1,8 +1,9 @@
 // als.cu and als_wide.cu, part 4: the work items of a block, and their order.
 
-// Block b of G takes items b, 2G − 1 − b, 2G + b, …: since items are sorted by length, all blocks get equal work. Parts
-// of rows keep their order, so that they find the fixed table in the cache. Every other block takes its whole rows
-// shortest first: at any time some blocks wait for memory (long rows) and some for the solver (short ones).
+// Block b of G takes items b, 2G − 1 − b, 2G + b, …, which `balanced` (gpu/device/als_forms/plan.py) has ordered so that
+// all blocks get equal work. Parts of rows stay in the turn of their range, where they find the fixed table in the cache.
+// Every other block takes its whole rows shortest first: at any time some blocks wait for memory (long rows) and some for
+// the solver (short ones).
 struct Work {
     const Item* items;
     unsigned n_items, n_ordered, n_turns;

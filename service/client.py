@@ -137,6 +137,10 @@ class Client:
         """Put items with their attributes, as POST /items describes them; the answer is like that of `rate`."""
         return self.post("/items", items)
 
+    def patch_items(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Change the attributes that `items` name, and leave the others; the answer is like that of `rate`."""
+        return self._answer("PATCH", "/items", json=items)
+
     def post_lines(self, path: str, lines: bytes, source: str, offset: int) -> dict[str, Any]:
         """Post a batch of elements, one in each line, that comes from a queue; see X-Source in the API."""
         headers = {"Content-Type": "application/x-ndjson", "X-Source": source, "X-Offset": str(offset)}

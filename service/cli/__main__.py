@@ -29,6 +29,7 @@ from service.cli.options import (  # fmt: skip
     Json,
     Key,
     Memory,
+    Patch,
     Redis,
     Scheduler,
     SkipBad,
@@ -40,7 +41,6 @@ from service.cli.options import (  # fmt: skip
 
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
-WITHOUT_RANKS = "ease"
 
 app = typer.Typer(
     name="nearfield",
@@ -138,6 +138,7 @@ def import_(
     key: Key = None,
     skip_bad: SkipBad = False,
     items: Items = False,
+    patch: Patch = False,
     format_: Format = None,
 ) -> int:
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
@@ -146,15 +147,18 @@ def import_(
     from service.client import Client
     from service.data_sets import address_of
 
+    items = items or patch
     with standard_input.opened(file, format_) as path:
         sent: Any = items_file.read(path, skip_bad) if items else ratings_file.read(path, key, skip_bad)
     name = standard_input.name_of(file)
     describe(name, sent.columns, sent.bad)
     with Client(address_of(url, data_set), arguments.settings({}).own_key("write_key")) as client:
         importer.check_answers(client)
+        if items and not patch:
+            complain(importer.replaces(sent.elements), 0)
         with progress("Importing", len(sent.elements if items else sent.values)) as bar:
             if items:
-                receipt = importer.send_items(client, sent.elements, bar.advance)
+                receipt = importer.send_items(client, sent.elements, bar.advance, patch=patch)
             else:
                 receipt = importer.send(client, importer.records(sent), bar.advance)
     noun = "item" if items else "rating"
@@ -178,7 +182,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
-    ranks: Annotated[int, typer.Option(help=f"Processes that train together; not for {WITHOUT_RANKS}.", min=1)] = 1,
+    ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease.", min=1)] = 1,
     cluster: Scheduler = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -199,6 +203,7 @@ def train(
     params = arguments.params(algorithm, [*(set_ or []), *(more or [])])
     from gpu.algorithms import check_ranks
     from service.cli import closing_line, offline
+    from service.cli.plan import shown
     from service.cli.several import ranks_of
 
     check_ranks(algorithm, ranks)
@@ -211,8 +216,6 @@ def train(
     data = offline.Data.of(arguments.ratings(ratings, key, skip_bad), held_out, test_fraction or 0.0, seed)
     printer = Printer(json)
     if plan:
-        from service.cli.plan import shown
-
         return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
     with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, address) as group:
@@ -292,9 +295,8 @@ def topics(
     from service.cli import offline
     from service.cli.topics import topics as topics_of
 
-    printer = Printer(json)
     for topic in topics_of(offline.saved_model(model), top):
-        printer.line(topic)
+        Printer(json).line(topic)
 
 
 app.add_typer(data_commands.app)

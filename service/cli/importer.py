@@ -98,10 +98,19 @@ def send_items(
     items: Iterable[Element],
     on_batch: Callable[[int], None] = lambda _n: None,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    patch: bool = False,
 ) -> Receipt:
-    """Put `items`, elements of the body of POST /items, as `send` posts ratings."""
+    """Put `items`, elements of the body of POST /items, as `send` posts ratings; or `patch` those they name."""
     parts = batches(items, lambda item: len(json.dumps(item)) + 2)  # embeddings are long
-    return _send(client.put_items, client.address, parts, on_batch, sleep)
+    return _send(client.patch_items if patch else client.put_items, client.address, parts, on_batch, sleep)
+
+
+def replaces(items: Iterable[Element]) -> str:
+    """What putting `items` does to attributes that the service has, in words."""
+    n = len({str(item.get("item")) for item in items})
+    whose = "1 item's" if n == 1 else f"{n:,} items'"
+    return f"replaces {whose} attributes: an item keeps none that the file does not name; --patch merges instead"
 
 
 def _send(

@@ -29,6 +29,9 @@ Format = Annotated[
     str | None, typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz or mat.", metavar="NAME")
 ]
 Items = Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL or Parquet.")]
+Patch = Annotated[
+    bool, typer.Option("--patch", help="As --items, but keep the attributes that the file does not name.")
+]
 DataSet = Annotated[
     str | None, typer.Option(help="Data set of the service; default: the one without a name.", metavar="NAME")
 ]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
-from service.engine.queries.catalog_queries import ListItems, ListUsers
+from service.engine.queries.catalog_queries import GetTagSizes, ListItems, ListUsers
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
 from service.engine.queries.rules import has_rules, length_of
 from service.telemetry.trace_context import Trace
@@ -64,7 +64,7 @@ NOBODY = Client()
 current: ContextVar[Client] = ContextVar("client", default=NOBODY)
 
 
-def cost_of(query: Query) -> int:
+def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
@@ -76,6 +76,8 @@ def cost_of(query: Query) -> int:
         return OF_ALL + query.n + len(query.items) * AN_ITEM_OF_A_SET
     if isinstance(query, UserRatings):
         return query.n + query.offset // IDS_AN_ITEM
+    if isinstance(query, GetTagSizes):
+        return len(query.items)
     return 1
 
 

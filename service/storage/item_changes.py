@@ -162,14 +162,24 @@ def n_values(tags: Mapping[str, Sequence[str] | None]) -> int:
     return sum(map(len, filter(None, tags.values())))
 
 
-def check_number_of_values(tags: Mapping[str, Sequence[str] | None]) -> None:
+def sizes_after(sizes: Mapping[str, int], change: ItemChange) -> dict[str, int]:
+    """The number of values of each tag of an item after a patch; `merged` makes the values themselves."""
+    if change.tags is UNSET:
+        return dict(sizes)
+    if change.tags is None:
+        return {}
+    after = {**sizes, **{name: len(set(values or ())) for name, values in change.tags.items()}}
+    return {name: n for name, n in after.items() if n}
+
+
+def check_number_of_values(n: int) -> None:
     """Check that one item may have as many values of tags; ValueError if not."""
-    if (n := n_values(tags)) > MAX_VALUES:
+    if n > MAX_VALUES:
         raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n:,}")
 
 
 def _check_values(tags: Mapping[str, Sequence[str] | None]) -> None:
-    check_number_of_values(tags)
+    check_number_of_values(n_values(tags))
     for name, values in tags.items():
         for value in values or ():
             _check_text(f"tags.{name}", value)

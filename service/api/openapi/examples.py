@@ -86,6 +86,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "one item": {"item": ITEM, "tags": {"genre": ["western"]}, "numbers": {"price": 9.99}},
         "several items": [{"item": ITEM, "available": False}, {"item": OTHER_ITEM, "until": 1900000000}],
     },
+    "patch_items": {
+        "one item": {"item": ITEM, "numbers": {"price": 7.99}},
+        "several items": [{"item": ITEM, "numbers": {"price": 7.99}}, {"item": OTHER_ITEM, "tags": {"mood": None}}],
+    },
     "make_lists": {
         "for all users": {"n": 50, "users": "all"},
     },
@@ -227,6 +231,7 @@ COMPONENTS: dict[str, Any] = {
     "Pin": _pin,
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
     "PostedEvent": BODIES["post_events"]["one event"],
+    "PatchedItem": BODIES["patch_items"]["one item"],
     "PostedItem": BODIES["post_items"]["one item"],
     "PostedRating": _rating,
     "ProblemDocument": PROBLEMS[422],

@@ -55,7 +55,7 @@ def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes
 def _kinds_for(method: str, path: bytes) -> tuple[bytes, ...]:
     if path.startswith(CONSOLE_PREFIX):
         return (FORM,)
-    return (JSON, NDJSON) if method == "POST" and path in WRITTEN_PATHS else (JSON,)
+    return (JSON, NDJSON) if method in ("POST", "PATCH") and path in WRITTEN_PATHS else (JSON,)
 
 
 def length_of(headers: RequestHeaders) -> int:

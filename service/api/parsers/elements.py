@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from service.errors import InvalidRequest, MalformedBody
+from service.errors import InvalidRequest, MalformedBody, ServiceError
 from service.ids import check_id
 from service.times import unix_seconds
 from service.validation import in_words
@@ -108,6 +108,28 @@ def _intake(elements: Iterable[tuple[Line, Any]], judge: Callable[[Any], T]) -> 
         except ValueError as error:
             intake.rejected.append(Rejection(index, str(error), line))
     return intake
+
+
+def without(intake: Intake[T], faults: Mapping[int, ServiceError], body: Body) -> Intake[T]:
+    """`intake` of `body` after a second check: accepted elements at these positions among them are rejected too.
+
+    Raises:
+        ServiceError: the fault, if the body is a single object.
+    """
+    if not faults:
+        return intake
+    if not body.is_lines and body.content.lstrip().startswith(b"{"):
+        raise faults[0]
+    refused = {one.index for one in intake.rejected}
+    indexes = [n for n in range(len(intake.accepted) + len(refused)) if n not in refused]
+    lines = [n for n, line in enumerate(body.content.split(b"\n"), 1) if line.strip()] if body.is_lines else []
+    late = [
+        Rejection(indexes[n], str(fault), lines[indexes[n]] if lines else msgspec.UNSET) for n, fault in faults.items()
+    ]
+    return Intake(
+        [one for n, one in enumerate(intake.accepted) if n not in faults],
+        sorted([*intake.rejected, *late], key=lambda one: one.index),
+    )
 
 
 def _check_length(length: int, longest: int, noun: str) -> None:

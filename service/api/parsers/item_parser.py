@@ -32,6 +32,11 @@ class ItemJudge:
         given = _converted(element, NewItem)
         return self._admitted(given.item, given, "put")
 
+    def patch_named(self, element: Any) -> ItemChange:
+        """The change that patches the item that `element` names; ValueError with the reason if it is refused."""
+        given = _converted(element, NewItem)
+        return self._admitted(given.item, given, "patch")
+
     def patch(self, item: str, element: Any) -> ItemChange:
         """The change that patches `item`; ValueError with the reason if it is refused."""
         return self._admitted(item, _converted(element, AttributeChanges), "patch")

@@ -14,7 +14,7 @@ from service.api.dependencies import ItemId, TheService, answers, elements, n_li
 from service.api.openapi.components import component
 from service.api.openapi.model_examples import ITEM
 from service.api.parsers.bodies import body_of
-from service.api.parsers.elements import judged, parsed, read_elements
+from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
 from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Written
@@ -24,11 +24,13 @@ from service.engine.queries.catalog_queries import (
     DeletedItem,
     GetCatalogNames,
     GetItem,
+    GetTagSizes,
     ItemDetails,
     ItemList,
     ListItems,
+    TagSizes,
 )
-from service.errors import MalformedBody, UnknownItem
+from service.errors import InvalidRequest, MalformedBody, ServiceError
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
 from service.serving import Serving
@@ -37,10 +39,9 @@ from service.storage.item_changes import (
     LARGEST,
     MAX_DIMENSIONS,
     MAX_NAMES,
-    Attributes,
     ItemChange,
     check_number_of_values,
-    merged,
+    sizes_after,
 )
 
 MAX_ITEMS = 1000  # items of one request
@@ -82,6 +83,7 @@ _ITEM: dict[str, Any] = {
     "properties": {"item": _TEXT | {"examples": [ITEM]}, **_ATTRIBUTES},
 }
 _ITEMS_BODY = elements("PostedItem", _ITEM, maxItems=MAX_ITEMS)
+_PATCHES_BODY = elements("PatchedItem", _ITEM, maxItems=MAX_ITEMS)
 _PATCH_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _PATCH}}}}
 NoQuery = Annotated[NoParameters, Query()]
 
@@ -93,9 +95,25 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     body, judge = await body_of(request), await _judge(serving)
     accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
     stream_id = await _written(serving, accepted) if accepted else None
-    serving.metrics.items_rejected.inc(len(rejected))
-    took_ms = round((time.perf_counter() - started) * 1000, 3)
-    return reply(msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms)), 202)
+    return _received(serving, Intake(accepted, rejected), stream_id, started)
+
+
+@router.patch(
+    "/items",
+    status_code=202,
+    responses=answers(Accepted, 202, "Durable", http_404="Deleted item"),
+    openapi_extra=_PATCHES_BODY,
+)
+async def patch_items(request: Request, query: NoQuery, serving: TheService) -> Response:
+    """Change attributes of one item, or of an array of items, and leave the others: JSON merge patches.
+
+    The elements are checked one by one; those of deleted items are rejected.
+    """
+    started = time.perf_counter()
+    body, judge = await body_of(request), await _judge(serving)
+    intake = read_elements(body, judge.patch_named, MAX_ITEMS, "items")
+    faults, stream_id = await _patched(serving, intake.accepted)
+    return _received(serving, without(intake, faults, body), stream_id, started)
 
 
 @router.patch(
@@ -110,10 +128,9 @@ async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: Th
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
-    is_deleted = await _is_deleted(serving, change)
-    stream_id = await _written(serving, [change])
-    if is_deleted:  # unless an entry that waited put it again; if not, the patch has changed nothing
-        await serving.answer(GetItem(item), StreamId.parse(stream_id))
+    faults, stream_id = await _patched(serving, [change])
+    if faults or stream_id is None:
+        raise faults[0]
     return reply(msgspec.json.encode(Written(stream_id)), 202)
 
 
@@ -141,14 +158,50 @@ async def _judge(serving: Serving) -> ItemJudge:
     return ItemJudge(msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames))
 
 
-async def _is_deleted(serving: Serving, change: ItemChange) -> bool:
-    """Whether the item is deleted; refuse a patch with which it would have too many values of tags."""
-    try:
-        present = msgspec.json.decode(await serving.answer(GetItem(change.item)), type=ItemDetails)
-    except UnknownItem as error:
-        return isinstance(error, DeletedItem)
-    judged(merged(Attributes(present.tags), change).tags, check_number_of_values)
-    return False
+async def _patched(serving: Serving, changes: list[ItemChange]) -> tuple[dict[int, ServiceError], str | None]:
+    """Append patches; return the faults of those that are refused, by their places, and the position of the last one.
+
+    What a patch makes of an item is decided where it stands in the stream. Here it is refused if its item would have
+    too many values of tags, or is deleted and not put again by an entry that waits; in this case it changes nothing.
+    """
+    sizes = dict(zip((change.item for change in changes), await _tag_sizes(serving, changes), strict=True))
+    faults, kept, deleted = dict[int, ServiceError](), list[ItemChange](), list[int]()
+    for place, change in enumerate(changes):
+        present = sizes[change.item]
+        if present is None:
+            deleted.append(place)
+        else:
+            after = sizes_after(present, change)
+            try:
+                check_number_of_values(sum(after.values()))
+            except ValueError as error:
+                faults[place] = InvalidRequest(str(error))
+                continue
+            sizes[change.item] = after
+        kept.append(change)
+    stream_id = await _written(serving, kept) if kept else None
+    if deleted and stream_id is not None:
+        seen = await _tag_sizes(serving, [changes[place] for place in deleted], StreamId.parse(stream_id))
+        gone = (place for place, found in zip(deleted, seen, strict=True) if found is None)
+        faults |= {place: DeletedItem.of(changes[place].item) for place in gone}
+    return dict(sorted(faults.items())), stream_id if len(faults) < len(changes) else None
+
+
+async def _tag_sizes(
+    serving: Serving, changes: list[ItemChange], position: StreamId | None = None
+) -> list[dict[str, int] | None]:
+    """How many values of tags the items of `changes` have at `position`, or at present."""
+    found: list[dict[str, int] | None] = []
+    for first in range(0, len(changes), ITEMS_PER_ENTRY):
+        asked = GetTagSizes([change.item for change in changes[first : first + ITEMS_PER_ENTRY]])
+        found += msgspec.json.decode(await serving.answer(asked, position), type=TagSizes).of_items
+    return found
+
+
+def _received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> Response:
+    serving.metrics.items_rejected.inc(len(intake.rejected))
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
+    return reply(msgspec.json.encode(Accepted(len(intake.accepted), intake.rejected, stream_id, took_ms)), 202)
 
 
 async def _written(serving: Serving, changes: list[ItemChange]) -> str:

@@ -1,8 +1,11 @@
 """Files of items: CSV and TSV, movies.csv and movies.dat of MovieLens, JSONL, Parquet.
 
-Columns are found by name: the item, `tags.NAME` (values with | between), `numbers.NAME`, `available`, `published` and
-`until`. A line of JSONL is an element of the body of POST /items; Parquet may also have columns `tags`, `numbers` and
-`embedding`. Empty values are left out. Text and JSONL may be compressed by gzip.
+Columns are found by name, in any capitals: the item, `tags.NAME` (values with | between), `numbers.NAME`, `available`
+or `is_hidden`, `published` and `until`. A line of JSONL is an element of the body of POST /items; Parquet may also have
+columns `tags`, `numbers` and `embedding`. Empty values are left out. Text and JSONL may be compressed by gzip.
+
+Text is UTF-8. Other bytes make their line bad, unless they are in a column that is not used: titles of movies.dat are
+in Latin-1.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import csv
 import datetime
 import gzip
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from service.cli.files.ratings_columns import columns_named
+from service.cli.files.items_columns import ATTRIBUTES, HIDDEN, described, field_of, meanings_of, without_attributes
 from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
 from service.cli.files.ratings_text import BadLine
 from service.cli.files.ratings_times import is_in_milliseconds, seconds_of, wrong_time
@@ -29,6 +33,7 @@ MOVIELENS = ["item", "title", "genres"]  # the columns of movies.dat
 NO_GENRES = "(no genres listed)"  # of MovieLens
 SEPARATOR = "|"
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as `surrogateescape` decodes it
 _GZIP = b"\x1f\x8b"
 _EXCERPT = 80
 
@@ -68,32 +73,37 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise InvalidRatingsFile(f"Invalid {path}: expected items that can be read, got: {error}") from error
-    if suffix in JSON_SUFFIXES:
-        return _read_lines(path, enumerate(lines, 1), _object, skip_bad, "fields as in POST /items")
-    return _read_table(path, lines, skip_bad)
+    if suffix not in JSON_SUFFIXES:
+        return _read_table(path, lines, skip_bad)
+    file = _read_lines(path, enumerate(lines, 1), _object, skip_bad, "fields as in POST /items")
+    fields = dict.fromkeys(name for element in file.elements for name in element)
+    if fields and fields.keys().isdisjoint(ATTRIBUTES):
+        raise without_attributes(path, [*fields])
+    return file
 
 
 def _lines(path: Path) -> list[str]:
     """The lines of a text; a line ends by CR, LF or both, and by no other separator of Unicode."""
     data = path.read_bytes()
     data = gzip.decompress(data) if data.startswith(_GZIP) else data
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")  # as movies.dat
+    text = data.decode("utf-8-sig", "surrogateescape")  # `_check_text` finds the bytes that are not UTF-8
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
     at = next((n for n, line in enumerate(lines) if line.strip()), 0)
     first = lines[at]
+    try:
+        _check_text(first)
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid line {at + 1} of {path}: {error}") from None
     delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
     has_header = delimiter != "::"
     header = _fields(first, delimiter) if has_header else MOVIELENS
-    meanings = _meanings(path, header)
+    meanings = meanings_of(path, header)
     rows = list(enumerate(lines, 1))[at + has_header :]
     return _read_lines(
-        path, rows, lambda line: _cells(line, delimiter, header, meanings), skip_bad, _described(header, meanings)
+        path, rows, lambda line: _cells(line, delimiter, header, meanings), skip_bad, described(header, meanings)
     )
 
 
@@ -118,7 +128,7 @@ def _read_parquet(path: Path) -> ItemsFile:
 
     with pq.ParquetFile(path) as file:
         header = list(file.schema_arrow.names)
-        meanings = _meanings(path, header)
+        meanings = meanings_of(path, header)
         table = file.read(columns=list(meanings))
     elements = []
     for number, row in enumerate(table.to_pylist(maps_as_pydicts="strict"), 1):
@@ -126,32 +136,15 @@ def _read_parquet(path: Path) -> ItemsFile:
             elements.append(_element(row, meanings))
         except ValueError as error:
             raise InvalidRatingsFile(f"Invalid row {number} of {path}: {error}") from None
-    return ItemsFile(elements, [], _described(header, meanings))
+    return ItemsFile(elements, [], described(header, meanings))
 
 
-def _meanings(path: Path, header: Sequence[str]) -> dict[str, str]:
-    """Column name → `item`, an attribute, `tags.NAME` or `numbers.NAME`; columns without meaning are left out."""
-    places = columns_named(header).get("item", [])
-    if len(places) != 1:
-        shown = ", ".join(name[:_EXCERPT] for name in header[:10])
-        raise InvalidRatingsFile(f"Invalid {path}: expected one column item, got {len(places)} among {shown}")
-    meanings = {header[places[0]]: "item"}
-    for name in header:
-        plain = name.strip()
-        if plain.startswith(("tags.", "numbers.")) or plain in (*_OF_COLUMNS, *_OF_NAMES):
-            meanings.setdefault(name, plain)
-        elif plain.lower() == "genres":
-            meanings[name] = "tags.genre"
-    used = [meanings[name] for name in header if name in meanings]
-    if twice := [meaning for meaning in dict.fromkeys(used) if used.count(meaning) > 1]:
-        raise InvalidRatingsFile(f"Invalid {path}: expected one column {twice[0]}, got {used.count(twice[0])}")
-    return meanings
-
-
-def _described(header: Sequence[str], meanings: Mapping[str, str]) -> str:
-    unused = [name for name in header if name not in meanings]
-    text = "columns: " + ", ".join(f"{meaning} = {name.strip()}" for name, meaning in meanings.items())
-    return text + (f"; not used: {', '.join(unused[:10])}" if unused else "")
+def _check_text(text: str, place: str = "line") -> None:
+    """Check that `text` was decoded from UTF-8; ValueError with the byte if it was not."""
+    if (found := _NOT_UTF8.search(text)) is not None:
+        before = _NOT_UTF8.sub("\ufffd", text[: found.start()])[-_EXCERPT:]
+        byte = f"the byte 0x{ord(found[0]) - 0xDC00:02x} after {before!r}"
+        raise ValueError(f"Invalid {place}: expected UTF-8, got {byte}; convert the file, for example with iconv")
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -166,17 +159,29 @@ def _cells(line: str, delimiter: str, header: Sequence[str], meanings: Mapping[s
     fields = _fields(line, delimiter)
     if len(fields) != len(header):
         raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:_EXCERPT]!r}")
-    return _element(dict(zip(header, fields, strict=True)), meanings)
+    row = dict(zip(header, fields, strict=True))
+    for name, meaning in meanings.items():
+        _check_text(row[name], meaning)
+    return _element(row, meanings)
 
 
 def _object(line: str) -> Element:
+    _check_text(line)
     try:
         found = msgspec.json.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"expected a JSON object, got {line[:_EXCERPT]!r} ({error})") from None
     if not isinstance(found, dict):
         raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
-    return found
+    element: Element = {}
+    for name, value in found.items():
+        field = field_of(name)
+        is_opposite = field == HIDDEN and value is not None
+        field = "available" if field == HIDDEN else field
+        if field in element:
+            raise ValueError(f"expected one field {field}, got two of them: {line[:_EXCERPT]!r}")
+        element[field] = _is_shown(value) if is_opposite else value
+    return element
 
 
 def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
@@ -192,7 +197,7 @@ def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
             elif place in _OF_NAMES:
                 element.setdefault(place, {}).update(_by_name(value, _OF_NAMES[place]))
             else:
-                element[place] = _OF_COLUMNS[place](value)
+                element["available" if place == HIDDEN else place] = _OF_COLUMNS[place](value)
         except ValueError as error:
             raise ValueError(f"Invalid {meaning}: {error}") from None
     if "item" not in element:
@@ -246,6 +251,10 @@ def _flag(value: Any) -> bool:
     return TRUTH[str(value).strip().lower()]
 
 
+def _is_shown(is_hidden: Any) -> bool:
+    return not _flag(is_hidden)
+
+
 def _time(value: Any) -> float:
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
@@ -275,6 +284,7 @@ _OF_NAMES: dict[str, Callable[[Any], Any]] = {"tags": _values, "numbers": _numbe
 _OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
     "item": _id,
     "available": _flag,
+    HIDDEN: _is_shown,
     "published": _time,
     "until": _time,
     "embedding": _numbers,

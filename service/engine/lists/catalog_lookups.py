@@ -15,12 +15,14 @@ from service.engine.queries.catalog_queries import (
     DeletedItem,
     GetCatalogNames,
     GetItem,
+    GetTagSizes,
     ItemDetails,
     ItemList,
     ListedItem,
     ListedUser,
     ListItems,
     ListUsers,
+    TagSizes,
     UserList,
 )
 from service.engine.state.history import History
@@ -84,13 +86,26 @@ class CatalogLookups:
             int(history.table.item_counts[row]),
         )
 
+    def tag_sizes(self, query: GetTagSizes, as_of: str) -> TagSizes:
+        """How many values of tags each of some items has."""
+        del as_of
+        return TagSizes([self._tag_sizes(item) for item in query.items])
+
+    def _tag_sizes(self, item: str) -> dict[str, int] | None:
+        catalog, row = self._history.catalog, self._history.items.row(item)
+        if row is None:
+            return {}
+        if catalog.is_deleted(row):
+            return None
+        return {name: len(values) for name, values in catalog.features(row)[0].items()}
+
     def item(self, query: GetItem, as_of: str) -> ItemDetails:
         """One item, with its attributes if it has any."""
         history, row = self._history, self._history.items.row(query.item)
         if row is None:
             raise UnknownItem(f"item {query.item!r} has neither ratings nor attributes")
         if history.catalog.is_deleted(row):
-            raise DeletedItem(f"item {query.item!r} was deleted; POST /items brings it back")
+            raise DeletedItem.of(query.item)
         embedding = (history.catalog.attributes(row) or NOTHING).embedding
         return ItemDetails(
             **asdict(self._listed(row)),

@@ -26,7 +26,7 @@ from service.engine.queries import (
     UserRatings,
 )
 from service.engine.queries.batches import AnswerTo, count_of
-from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, ListItems, ListUsers
+from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, GetTagSizes, ListItems, ListUsers
 from service.engine.queries.document_queries import GetDocument, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
 from service.engine.state.history import History
@@ -62,6 +62,7 @@ class Lookups:
             FindUser: ratings.found,
             AllRatings: ratings.all,
             GetItem: catalog.item,
+            GetTagSizes: catalog.tag_sizes,
             ListItems: catalog.items,
             ListUsers: catalog.users,
             GetCatalogNames: catalog.names,

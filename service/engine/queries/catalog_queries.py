@@ -14,11 +14,22 @@ Kind = Literal["tag", "number"]
 class DeletedItem(UnknownItem):
     """The item was deleted, and not put again."""
 
+    @classmethod
+    def of(cls, item: str) -> DeletedItem:
+        """The error for `item`, which only a put brings back."""
+        return cls(f"item {item!r} was deleted; POST /items brings it back")
+
 
 class GetItem(Struct, frozen=True, tag=True):
     """Asks for the attributes of `item`; the answer is `ItemDetails`, `UnknownItem` or `DeletedItem`."""
 
     item: str
+
+
+class GetTagSizes(Struct, frozen=True, tag=True):
+    """Asks for the `TagSizes` of `items`; it occupies the engine as long as the entry that changes as many."""
+
+    items: list[str]
 
 
 class GetCatalogNames(Struct, frozen=True, tag=True):
@@ -66,6 +77,12 @@ class ItemDetails(Struct):
     hidden: bool
     n_ratings: int
     as_of: str
+
+
+class TagSizes(Struct):
+    """How many values each tag has, by name, an element an item; None for one that is deleted."""
+
+    of_items: list[dict[str, int] | None]
 
 
 class ListedItem(Struct):
@@ -118,5 +135,5 @@ class CatalogNames(Struct):
     n_dimensions: int | None
 
 
-CatalogQuery = GetItem | ListItems | ListUsers | GetCatalogNames
-CatalogAnswer = ItemDetails | ItemList | UserList | CatalogNames
+CatalogQuery = GetItem | GetTagSizes | ListItems | ListUsers | GetCatalogNames
+CatalogAnswer = ItemDetails | TagSizes | ItemList | UserList | CatalogNames

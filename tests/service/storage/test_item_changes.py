@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import astuple
 
-from service.storage.item_changes import Attributes, ItemChange, check, merged
+from service.storage.item_changes import Attributes, ItemChange, check, merged, sizes_after
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,14 @@ OLD = Attributes({"a": ["x"], "b": ["y"]}, {"n": 1.0, "m": 2.0}, False, 5.0, 6.0
 )
 def test_a_put_replaces_and_a_patch_merges(given: dict[str, Any], new: Attributes) -> None:
     assert merged(OLD, ItemChange("i", **given)) == new
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [UNSET, None, {}, {"a": None}, {"a": []}, {"a": ["x", "x"], "b": ["y"]}, {"b": None, "c": ["z", "z", "z"]}],
+)
+def test_the_number_of_values_after_a_patch_is_that_of_the_values(tags: Any) -> None:
+    old = Attributes(tags={"a": ["x", "y"], "b": ["z"]})
+    change = ItemChange("i", tags=tags, op="patch")
+    sizes = {name: len(values) for name, values in old.tags.items()}
+    assert sizes_after(sizes, change) == {name: len(values) for name, values in merged(old, change).tags.items()}

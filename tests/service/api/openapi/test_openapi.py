@@ -27,6 +27,7 @@ OPERATIONS = {
     "delete /ratings/{user}/{item}": "delete_rating",
     "post /events": "post_events",
     "post /items": "post_items",
+    "patch /items": "patch_items",
     "get /items": "list_items",
     "get /users": "list_users",
     "get /items/{item}": "get_item",

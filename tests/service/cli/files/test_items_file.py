@@ -133,7 +133,11 @@ def test_the_movies_that_there_are() -> None:
         ("a.csv", "", "expected one column item, got 0 among"),
         ("a.csv", "item,tags.a,tags.a\n1,x,y\n", "expected one column tags.a, got 2"),
         ("a.csv", "item,genres,tags.genre\n1,x,y\n", "expected one column tags.genre, got 2"),
-        ("a.csv", 'item,title\n1,"two\nlines"\n', "Invalid line 2 of .*: expected a closing quote in the same line"),
+        (
+            "a.csv",
+            'item,tags.title\n1,"two\nlines"\n',
+            "Invalid line 2 of .*: expected a closing quote in the same line",
+        ),
         (
             "a.csv",
             "item,numbers.n\na,1\nb,x\n",
@@ -163,6 +167,104 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, name: str, content: str | 
         items_file.read(written(tmp_path, name, content))
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ITEM_ID,Tags.genre,NUMBERS.price,Available,Until",
+        "Item Id,TAGS.genre,Numbers.price,AVAILABLE,UNTIL",
+        "itemId, tags.genre, numbers.price, available, until ",
+    ],
+)
+def test_columns_are_named_in_any_capitals(tmp_path: Path, header: str) -> None:
+    element = {
+        "item": "a",
+        "tags": {"genre": ["x", "y"]},
+        "numbers": {"price": 2.0},
+        "available": False,
+        "until": 1.8e9,
+    }
+    file = items_file.read(written(tmp_path, "a.csv", f"{header}\na,x|y,2,FALSE,1800000000\n"))
+    assert file.elements == [element]
+    assert "not used" not in file.columns
+    file = items_file.read(written(tmp_path, "a.tsv", f"{header}\na,x|y,2,FALSE,1800000000\n".replace(",", "\t")))
+    assert file.elements == [element]
+    pq.write_table(
+        pa.table(dict(zip(header.split(","), (["a"], ["x|y"], [2], [False], [1800000000]), strict=True))),
+        tmp_path / "a.parquet",
+    )
+    assert items_file.read(tmp_path / "a.parquet").elements == [element]
+
+
+def test_what_a_file_hides_is_not_available(tmp_path: Path) -> None:
+    content = "item_id,is_hidden,categories\na,1,x\nb,0,y\nc,True,\nd,,\n"
+    file = items_file.read(written(tmp_path, "a.csv", content))
+    assert file.elements == [
+        {"item": "a", "available": False},
+        {"item": "b", "available": True},
+        {"item": "c", "available": False},
+        {"item": "d"},
+    ]
+    assert file.columns == "columns: item = item_id, is_hidden = is_hidden; not used: categories"
+    lines = '{"ItemId": "a", "IsHidden": true}\n{"ITEM": "b", "Available": false, "Tags": {"Genre": ["x"]}}\n'
+    assert items_file.read(written(tmp_path, "a.jsonl", lines)).elements == [
+        {"item": "a", "available": False},
+        {"item": "b", "available": False, "tags": {"Genre": ["x"]}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place", "byte"),
+    [
+        (
+            "a.csv",
+            b"item,tags.author\nb\xc3\xbccher-1,M\xc3\xbcller\n2,M\xfcller\n",
+            "3: tags.author",
+            "0xfc after 'M'",
+        ),
+        ("a.csv", b"item,tags.author\nb\xfccher,x\n", "2: item", "0xfc after 'b'"),
+        ("a.csv", b"item,tags.\xfc\na,x\n", "1: line", "0xfc after 'item,tags.'"),
+        ("a.tsv", b"item\ttags.x\n\na\tx\r\nb\t\xe9\r\n", "4: tags.x", "0xe9 after ''"),
+        ("a.csv.gz", gzip.compress(b"item,tags.x\na,\x80\n"), "2: tags.x", "0x80 after ''"),
+        ("a.jsonl", b'{"item": "a", "tags": {}}\n{"item": "\xfc"}\n', "2: line", '0xfc after \'{"item": "\''),
+        ("movies.dat", b"1::A::Drama\n2\xe9::B::War\n", "2: item", "0xe9 after '2'"),
+        ("a.csv", "item,tags.x\na,y\n".encode("utf-16"), "1: line", "0xff after ''"),
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_refused_with_its_line(
+    tmp_path: Path, name: str, content: bytes, place: str, byte: str
+) -> None:
+    line, where = place.split(": ")
+    with pytest.raises(
+        InvalidRatingsFile, match=f"Invalid line {line} of .*: Invalid {where}: expected UTF-8, got the byte {byte}"
+    ):
+        items_file.read(written(tmp_path, name, content))
+
+
+def test_bad_bytes_leave_other_lines_and_other_columns_as_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", b"item,title,tags.x\nb\xc3\xbc,\xe9,y\nc,d,\xe9\n")
+    file = items_file.read(path, skip_bad=True)
+    assert file.elements == [{"item": "b\u00fc", "tags": {"x": ["y"]}}]
+    assert [line.number for line in file.bad] == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "got"),
+    [
+        ("a.csv", "item,title\na,x\n", "got item, title"),
+        ("a.csv", "item\na\n", "got item"),
+        ("a.csv", "item,price,tags.\na,1,2\n", "got item, price, tags."),
+        ("a.jsonl", '{"item": "a"}\n{"item": "b", "price": 3}\n', "got item, price"),
+    ],
+)
+def test_a_file_without_an_attribute_is_refused(tmp_path: Path, name: str, content: str, got: str) -> None:
+    expected = r"expected an attribute \(tags.NAME, numbers.NAME, genres, available, .*\) beside item, "
+    with pytest.raises(InvalidRatingsFile, match=f"{expected}{got}$"):
+        items_file.read(written(tmp_path, name, content))
+    pq.write_table(pa.table({"item": ["a"], "title": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidRatingsFile, match=f"{expected}got item, title$"):
+        items_file.read(tmp_path / "a.parquet")
+
+
 def test_bad_lines_can_be_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "a.csv", "item,numbers.n\na,1\nb,x\nc,2\n")
     file = items_file.read(path, skip_bad=True)
@@ -179,7 +281,18 @@ def test_a_file_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert out == "3 items accepted, 1 rejected\n"
         assert "item 4 of" in err
         assert "Invalid numbers.price: expected a finite number up to 3.4e+38, got 1e+39" in err
+        assert "nearfield: replaces 4 items' attributes" in err
         service.api.wait_for(service.api.put_items([{"item": "z"}])["stream_id"])
         assert service.api.get("/items/a")["tags"] == {"genre": ["action", "war"]}
+        prices = written(tmp_path, "prices.csv", "item,numbers.price\na,7\nd,\nnew,1\n")
+        for options, tags in ((["--patch"], {"genre": ["action", "war"]}), (["--items"], {})):
+            assert run(["import", *options, str(prices), "--url", str(service.client.base_url)]) == 0
+            out, err = capsys.readouterr()
+            assert out == "3 items accepted, 0 rejected\n"
+            assert ("replaces 3 items' attributes" in err) == (options == ["--items"])
+            service.api.wait_for(service.api.put_items([{"item": "z"}])["stream_id"])
+            found = service.api.get("/items/a")
+            assert (found["tags"], found["numbers"]) == (tags, {"price": 7.0})
+            assert service.api.get("/items/d")["numbers"] == ({"price": -1.0} if tags else {})
     finally:
         service.kill()

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from service.errors import InvalidSetting, ServiceError
+from service.proxies import Proxy, proxy_of
 
 TIMEOUT_S = 60.0  # seconds to connect, and seconds to get an answer
 EXPORT_TIMEOUT_S = 600.0  # seconds without a byte; a large log is read first
@@ -58,6 +59,7 @@ class Client:
 
     Attributes:
         http: the connections, for requests that have no method here.
+        proxy: of the environment, through which they go; None: they go direct, as always to this machine.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -68,13 +70,28 @@ class Client:
             key: is sent with every request.
 
         Raises:
-            InvalidSetting: not a URL. The message does not repeat it, because it may have a password.
+            InvalidSetting: not a URL, whose message does not repeat it, because it may have a password; or a proxy of
+                the environment that this installation cannot use.
         """
         headers = {} if key is None else {"X-API-Key": key}
         try:
-            self.http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S)
+            address = httpx.URL(url)
         except httpx.InvalidURL:
             raise InvalidSetting("Invalid url: expected http://HOST:PORT or https://HOST:PORT") from None
+        self.proxy = proxy_of(address)
+        try:
+            self.http = httpx.Client(
+                base_url=address,
+                headers=headers,
+                timeout=TIMEOUT_S,
+                proxy=self.proxy and self.proxy.url,
+                verify=httpx.create_ssl_context(),  # by SSL_CERT_FILE, which `trust_env` would else read too
+                trust_env=False,
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            if self.proxy is None:
+                raise
+            raise _unusable(self.proxy, address.host, error) from None
 
     def __enter__(self) -> Client:
         return self
@@ -90,6 +107,11 @@ class Client:
     def address(self) -> str:
         """The address of the service, without a password."""
         return f"{self.http.base_url.scheme}://{self.http.base_url.netloc.decode()}"
+
+    @property
+    def way(self) -> str:
+        """The proxy to the service in words, for errors; empty without one."""
+        return "" if self.proxy is None else f" through {self.proxy}"
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """The JSON object at `path`; parameters that are None are left out."""
@@ -197,7 +219,7 @@ class Client:
                 return response.headers["X-As-Of"]
         except httpx.RequestError as error:
             problem = f"{type(error).__name__}: {error}"
-            raise RequestFailed(f"the export from {self.address} broke off: {problem}", problem) from None
+            raise RequestFailed(f"the export from {self.address}{self.way} broke off: {problem}", problem) from None
 
     # --- trainings
 
@@ -247,12 +269,21 @@ class Client:
             response = self.http.request(method, path, **content)
         except httpx.RequestError as error:
             problem = f"{type(error).__name__}: {error}"
-            raise RequestFailed(f"no service answers at {self.address}: {error}", problem) from None
+            raise RequestFailed(f"no service answers at {self.address}{self.way}: {error}", problem) from None
         document = _object(response)
         if not response.is_success or document is None:
-            problem = _problem(response)
+            problem = _problem(response) + (self.way if document is None else "")
             raise RequestFailed(f"{method} {response.request.url.path}: {problem}", problem, response)
         return document
+
+
+def _unusable(proxy: Proxy, host: str, error: Exception) -> InvalidSetting:
+    if isinstance(error, ImportError):
+        return InvalidSetting(
+            f"Invalid {proxy.variable}: expected a proxy that this installation can use, got {proxy}, which needs the"
+            f" package socksio: pip install 'httpx[socks]', or name {host} in NO_PROXY"
+        )
+    return InvalidSetting(f"Invalid {proxy.variable}: expected the URL of a proxy, got {proxy}")
 
 
 def _segment(name: str) -> str:

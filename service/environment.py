@@ -11,7 +11,8 @@ from service.errors import InvalidSetting
 
 PREFIX = "NEARFIELD_"
 REDIS_SCHEMES = ("redis", "rediss", "unix")
-OWN = ("GPUS", "TEST_DATA", "FAULT_AT")  # of docker-compose.gpu.yml, of the tests, of `service.storage.files`
+# Of the commands that ask a service, of docker-compose.gpu.yml, of the tests, of `service.storage.files`.
+OWN = ("URL", "GPUS", "TEST_DATA", "FAULT_AT")
 CLOSE = 0.65  # difflib's ratio; REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
 # Variables that Docker and Kubernetes set in containers linked to a service called nearfield (or nearfield-redis, …).
 _INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|PORT\w*)|\w+_PORT_\d+_\w+")

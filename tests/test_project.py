@@ -335,6 +335,20 @@ def test_every_dependency_is_pinned():
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if not line.startswith("#"))
 
 
+def test_no_text_installs_what_is_not_published():
+    """Whoever publishes a package of this name could run code on the machine of each reader."""
+    told = re.compile(r"\b(?:pipx?|uv|uvx|npm|yarn|pnpm) (?:install|add|run) [^\n`;|&]*(?<![\w/.-])@?nearfield")
+    for hint in ("pip install nearfield[gpu]", "pip install -U 'nearfield-client'", "npm install nearfield"):
+        assert told.search(hint)
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    texts = [path for path in listed if path.endswith((".py", ".md", ".yml", ".yaml", ".ts", ".html", ".toml", "file"))]
+    assert len(texts) > 500
+    there = [ROOT / path for path in texts if (ROOT / path).exists() and ROOT / path != Path(__file__)]
+    assert [name_of(path) for path in there if told.search(path.read_text("utf-8"))] == []
+
+
 def test_make_lists_its_commands():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert {"demo", "test", "lint", "format", "bench", "loadtest"} <= set(re.findall(r"make (\w+)", done.stdout))

@@ -7,12 +7,18 @@ import importlib
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import ModuleType
 
 from gpu.errors import BackendUnavailable
 
 OLDEST = 70  # compute capability times ten, at least; a newer CUDA may only compile for later ones
 TENSOR_CORES = 80  # from here on kernels use `mma` of 16 x 8 x 16 and asynchronous copies
+
+NO_DEVICE = "there is no CUDA device"
+INSTALL = "pip install '.[gpu]' in a checkout of Nearfield"
+# What drivers of NVIDIA make on Linux, in containers and under WSL, whether CUDA's libraries are installed or not.
+DRIVER_FILES = ("dev/nvidia[0-9]*", "proc/driver/nvidia/gpus/*", "usr/lib/wsl/lib/libcuda.so*")
 
 
 @functools.cache
@@ -24,10 +30,15 @@ def obstacle() -> str | None:
             cupy = importlib.import_module("cupy")
     except ModuleNotFoundError as error:
         missing = "CuPy is not installed" if error.name == "cupy" else f"CuPy lacks {error.name}"
-        return f"{missing}: pip install nearfield[gpu]"
+        return f"{missing}: {INSTALL}" if _has_nvidia() else NO_DEVICE
     except Exception as error:  # CuPy loads libraries on import, which may fail in ways of their own
         return f"CuPy does not load: {_line(error)}"
     return _obstacle_of_driver(cupy) or _obstacle_of_compiler(cupy)
+
+
+def _has_nvidia(root: Path = Path("/")) -> bool:
+    """Whether a driver shows a device of NVIDIA; works without CUDA."""
+    return any(True for pattern in DRIVER_FILES for _ in root.glob(pattern))
 
 
 def n_devices() -> int:
@@ -146,7 +157,7 @@ def _obstacle_of_compiler(cupy: ModuleType) -> str | None:
     try:
         oldest = max(OLDEST, min(cupy.cuda.nvrtc.getSupportedArchs()))
     except Exception as error:  # the loader of the library has exceptions of its own
-        return f"CUDA's run-time compiler NVRTC is missing: pip install nearfield[gpu] ({_line(error)})"
+        return f"CUDA's run-time compiler NVRTC is missing: {INSTALL} ({_line(error)})"
     capability = int(cupy.cuda.Device().compute_capability)
     if capability < oldest:
         return f"the device has compute capability {capability / 10:.1f}, {oldest / 10:.1f} or more is needed"

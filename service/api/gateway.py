@@ -38,6 +38,7 @@ from service.telemetry.metrics import Metrics
 from service.telemetry.trace_context import Trace
 
 NO_CONTENT = 204
+NOT_READY, HEALTH = 503, b"/health/"
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
 PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which the gateway answers
 REFUSED = "refused"  # counted as the route of requests that were refused before routing
@@ -257,7 +258,9 @@ class Gateway:
 
     def _log(self, record: RequestRecord, status: int, seconds: float) -> None:
         further: dict[str, int] = {}
-        if status < 400:
+        if status < 400 or (
+            status == NOT_READY and record.path.startswith(HEALTH)
+        ):  # who probes hears it, and asks again
             log = _log.debug
         else:
             log, budget = (_log.info, self._refused_lines) if status < 500 else (_log.warning, self._failed_lines)

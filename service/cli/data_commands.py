@@ -12,7 +12,7 @@ import typer
 
 from service.cli import arguments
 from service.cli.console import Printer, progress
-from service.cli.options import Backend, Data, DataSet, Redis, Url
+from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Redis, Url
 from service.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
@@ -91,7 +91,9 @@ def restore(
 def deploy(
     model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
     data: Data = None,
-    url: Annotated[str | None, typer.Option(help="Address of the service. Default: live.json is written.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address of the service. Default: live.json is written.", envvar=URL_VARIABLE)
+    ] = None,
     data_set: DataSet = None,
 ) -> None:
     """Copy a model into the data folder of a service and make it live, with NEARFIELD_ADMIN_KEY if set."""

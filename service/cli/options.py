@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+URL_VARIABLE = "NEARFIELD_URL"
+
 Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
 Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
 BackendOption = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
@@ -35,4 +37,4 @@ Patch = Annotated[
 DataSet = Annotated[
     str | None, typer.Option(help="Data set of the service; default: the one without a name.", metavar="NAME")
 ]
-Url = Annotated[str, typer.Option(help="Address of the service.")]
+Url = Annotated[str, typer.Option(help="Address of the service.", envvar=URL_VARIABLE)]

@@ -88,7 +88,7 @@ def check(settings: Settings) -> None:
         if not _is_there(package):
             raise InvalidSetting(
                 f"Invalid traces: expected the package {package}, got none; install nearfield with the extra traces"
-                " (pip install 'nearfield[traces]')"
+                " (pip install '.[traces]' in a checkout)"
             )
     variables = otel_variables()
     Sampling.of(variables)

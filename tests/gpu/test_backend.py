@@ -94,7 +94,23 @@ def test_cupy_is_missing(monkeypatch):
 
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.setattr(importlib, "import_module", without_cupy)
-    assert device.obstacle() == "CuPy is not installed: pip install nearfield[gpu]"
+    monkeypatch.setattr(device, "_has_nvidia", lambda: True)
+    assert device.obstacle() == "CuPy is not installed: pip install '.[gpu]' in a checkout of Nearfield"
+    device.obstacle.cache_clear()
+    monkeypatch.setattr(device, "_has_nvidia", lambda: False)
+    assert device.obstacle() == "there is no CUDA device"
+
+
+@pytest.mark.parametrize(
+    "path", ["dev/nvidia0", "proc/driver/nvidia/gpus/0000:01:00.0", "usr/lib/wsl/lib/libcuda.so.1"]
+)
+def test_what_shows_a_device_of_nvidia(tmp_path, path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+    assert not device._has_nvidia(tmp_path)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    assert device._has_nvidia(tmp_path)
 
 
 def test_cupy_does_not_load(monkeypatch):
@@ -112,7 +128,10 @@ def test_cupy_does_not_load(monkeypatch):
         ),
         (fake_cupy(count=raises(RuntimeError("cudaErrorNoDevice")), driver=lambda: 0), r"\(none found\)"),
         (fake_cupy(count=raises(RuntimeError("")), driver=raises(RuntimeError("no"))), r"\(none found\).*RuntimeError"),
-        (fake_cupy(archs=raises(RuntimeError("libnvrtc.so.13 not found"))), r"NVRTC is missing.*nearfield\[gpu\]"),
+        (
+            fake_cupy(archs=raises(RuntimeError("libnvrtc.so.13 not found"))),
+            r"NVRTC is missing: pip install '\.\[gpu\]'",
+        ),
         (fake_cupy("61", archs=lambda: [50, 61]), "compute capability 6.1, 7.0 or more"),
         (fake_cupy("70"), "compute capability 7.0, 7.5 or more"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from nearfield_client import proxies
 from nearfield_client.positions import Position
 from nearfield_client.retries import Attempts, is_refusal
 
@@ -22,7 +23,8 @@ class Connections(httpx.Client):
     """The connections of a `Nearfield`. Further arguments are those of `httpx.Client`."""
 
     def __init__(self, patience_s: float, position: Position, **arguments: Any) -> None:
-        super().__init__(**arguments)
+        routed, self._proxy = proxies.routed(arguments)
+        super().__init__(**routed)
         self._patience_s, self._position = patience_s, position
 
     def build_request(self, method: str, url: httpx.URL | str, **content: Any) -> httpx.Request:
@@ -39,12 +41,13 @@ class Connections(httpx.Client):
             except httpx.TransportError as error:
                 pause_s = attempts.pause_after(error)
                 if pause_s is None:
-                    raise
+                    raise proxies.named(error, self._proxy) from error.__cause__
             else:
                 if is_refusal(response):
                     response.read()
                 pause_s = attempts.pause_after(response)
                 if pause_s is None:
+                    proxies.check(response, self._proxy)
                     if not stream:
                         self._position.note_answer(response)
                     return response
@@ -55,7 +58,8 @@ class AsyncConnections(httpx.AsyncClient):
     """`Connections` for the `asyncio` functions."""
 
     def __init__(self, patience_s: float, position: Position, **arguments: Any) -> None:
-        super().__init__(**arguments)
+        routed, self._proxy = proxies.routed(arguments)
+        super().__init__(**routed)
         self._patience_s, self._position = patience_s, position
 
     def build_request(self, method: str, url: httpx.URL | str, **content: Any) -> httpx.Request:
@@ -72,12 +76,13 @@ class AsyncConnections(httpx.AsyncClient):
             except httpx.TransportError as error:
                 pause_s = attempts.pause_after(error)
                 if pause_s is None:
-                    raise
+                    raise proxies.named(error, self._proxy) from error.__cause__
             else:
                 if is_refusal(response):
                     await response.aread()
                 pause_s = attempts.pause_after(response)
                 if pause_s is None:
+                    proxies.check(response, self._proxy)
                     if not stream:
                         self._position.note_answer(response)
                     return response

@@ -25,7 +25,7 @@ from gpu.errors import BackendUnavailable
 from gpu.exchange import Exchange
 
 OLDEST_NCCL = 22_707  # 2.27.7
-INSTALL = "pip install nearfield[multi]"
+INSTALL = "pip install '.[multi]' in a checkout of Nearfield"
 ID_BYTES, HANDLE_BYTES = 128, 64
 PROBE_BYTES = 2**20  # sent by every rank to all others before the link is trusted
 

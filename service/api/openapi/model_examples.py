@@ -43,7 +43,7 @@ _job = {
     "trials": [],
     "promoted": True,
     "version": VERSION,
-    "backend": "host: there is no CuPy: pip install nearfield[gpu]",
+    "backend": "host: there is no CUDA device",
     "reason": None,
     "error": None,
     "created_ms": 1795232220712,

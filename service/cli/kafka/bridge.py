@@ -94,5 +94,6 @@ def _library() -> Any:
         return importlib.import_module("confluent_kafka")
     except ImportError:
         raise InvalidSetting(
-            "Invalid installation: expected the extra kafka for this command, got none: pip install nearfield[kafka]"
+            "Invalid installation: expected the extra kafka for this command, got none: pip install '.[kafka]' in a"
+            " checkout of Nearfield"
         ) from None

@@ -258,7 +258,7 @@ def require_dask() -> None:
     if util.find_spec("distributed") is None:
         raise ClusterUnavailable(
             "Invalid cluster: expected the package distributed, got none; install nearfield with the extra cluster"
-            " (pip install 'nearfield[cluster]')"
+            " (pip install '.[cluster]' in a checkout)"
         )
 
 

@@ -267,5 +267,5 @@ def _library(name: str) -> Any:
     except ImportError:
         raise InvalidSetting(
             "Invalid installation: expected the extra registry for s3://, gs://, az://, file:// and http://, got none:"
-            " pip install nearfield[registry]"
+            " pip install '.[registry]' in a checkout of Nearfield"
         ) from None

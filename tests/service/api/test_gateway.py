@@ -8,11 +8,12 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse
+from structlog.testing import capture_logs
 
 from service.api import problems
 from service.api.gateway import FastRoute, Gateway
 from service.api.rate_limit import RateLimit
-from service.errors import Overloaded, ServiceError
+from service.errors import NotReady, Overloaded, ServiceError
 from service.settings import Settings
 from service.telemetry.logs import BURST_LINES
 from service.telemetry.metrics import Metrics
@@ -35,6 +36,11 @@ def inner() -> FastAPI:
     @app.post("/length")
     async def length(request: Request):
         return PlainTextResponse(str(len(await request.body())))
+
+    @app.get("/health/ready")
+    @app.get("/busy")
+    def ready():
+        raise NotReady("the log is being read")
 
     @app.get("/crash")
     def crash():
@@ -319,3 +325,12 @@ def test_a_question_that_is_no_preflight_takes_the_usual_path():
     call = Caller(api_key=KEY, cors_origins="https://shop.example")
     assert call("OPTIONS", "/echo/a", headers=SHOP).status_code == 401
     assert call("OPTIONS", "/echo/a", headers=PREFLIGHT).status_code == 401
+
+
+def test_a_probe_that_is_told_to_wait_is_no_warning():
+    call = Caller()
+    with capture_logs() as lines:
+        for path, status in (("/health/ready", 503), ("/health/nothing", 404), ("/busy", 503)):
+            assert call("GET", path).status_code == status
+    of_requests = [(line["path"], line["log_level"]) for line in lines if line["event"] == "request"]
+    assert of_requests == [("/health/ready", "debug"), ("/health/nothing", "info"), ("/busy", "warning")]

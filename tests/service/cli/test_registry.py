@@ -208,7 +208,7 @@ def test_stores_that_refuse(server: ObjectServer, model: Path, tmp_path: Path, c
     assert "cannot read it (credentials come from the environment, such as AWS_ACCESS" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "obstore", None)
     assert run(["push", str(model), "s3://bucket/models"]) == 2
-    assert "pip install nearfield[registry]" in capsys.readouterr().err
+    assert "pip install '.[registry]' in a checkout" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_nothing(server: ObjectServer, model: Path, tmp_path: Path, capsys, monkeypatch) -> None:

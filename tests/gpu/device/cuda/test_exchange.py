@@ -322,6 +322,6 @@ def test_nccl_that_is_missing_or_too_old_is_refused(available, version, found, m
 
     monkeypatch.setattr(library, "available", available)
     monkeypatch.setattr(library, "get_version", lambda: version, raising=False)
-    expected = rf"Invalid NCCL: expected 2\.27\.7 or newer, got {found}; pip install nearfield\[multi\]"
+    expected = rf"Invalid NCCL: expected 2\.27\.7 or newer, got {found}; pip install '\.\[multi\]' in a checkout"
     with pytest.raises(BackendUnavailable, match=expected):
         nccl.__wrapped__()

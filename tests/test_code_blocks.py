@@ -285,7 +285,7 @@ def test_what_is_not_run_is_there():
 
 def test_commands_that_are_not_run_have_options_that_exist(capsys):
     helps: dict[str, str] = {}
-    asked = defaultdict(set)
+    asked = defaultdict[str, set[str]](set)
     for block in BLOCKS:
         for command in commands(block) if block.language in SHELL and home_of(block) is None else ():
             words = [word for word in shlex.split(PROGRAM.sub("", command)) if not ASSIGNMENT.match(word)]

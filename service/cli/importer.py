@@ -110,7 +110,7 @@ def replaces(items: Iterable[Element]) -> str:
     """What putting `items` does to attributes that the service has, in words."""
     n = len({str(item.get("item")) for item in items})
     whose = "1 item's" if n == 1 else f"{n:,} items'"
-    return f"replaces {whose} attributes: an item keeps none that the file does not name; --patch merges instead"
+    return f"replaces {whose} attributes: what an item has and the file does not name is gone; --patch merges instead"
 
 
 def _send(

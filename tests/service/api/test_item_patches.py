@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,11 @@ def app(request, tmp_path_factory):
         yield local
 
 
-def put(app: Local, *items: dict[str, object]) -> None:
+def put(app: Local, *items: dict[str, Any]) -> None:
     app.get("/popular", wait_for=app.post("/items", list(items)).json()["stream_id"])
 
 
-def patched(app: Local, body: object) -> dict[str, object]:
+def patched(app: Local, body: object) -> dict[str, Any]:
     answer = app.request("PATCH", "/items", json=body)
     assert answer.status_code == 202, answer.text
     return answer.json()
@@ -46,7 +47,11 @@ def test_a_new_price_keeps_the_tags(app):
 
 
 def test_patches_of_one_item_count_in_their_order(app):
-    patches = [{"tags": {"genre": ["x"]}, "available": False}, {"tags": {"genre": ["y"], "mood": ["z"]}}, {"tags": {}}]
+    patches: list[dict[str, Any]] = [
+        {"tags": {"genre": ["x"]}, "available": False},
+        {"tags": {"genre": ["y"], "mood": ["z"]}},
+        {"tags": {}},
+    ]
     answer = patched(app, [{"item": "twice"} | patch for patch in patches])
     assert shown(app, "twice", answer["stream_id"])[0] == {"genre": ["y"], "mood": ["z"]}
 

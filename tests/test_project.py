@@ -337,7 +337,7 @@ def test_every_dependency_is_pinned():
 
 def test_no_text_installs_what_is_not_published():
     """Whoever publishes a package of this name could run code on the machine of each reader."""
-    told = re.compile(r"\b(?:pipx?|uv|uvx|npm|yarn|pnpm) (?:install|add|run) [^\n`;|&]*(?<![\w/.-])@?nearfield")
+    told = re.compile(r"\b(?:pipx?|uv|uvx|npm|yarn|pnpm) (?:install|add|run) [^\n`;|&,]*(?<![\w/.-])@?nearfield")
     for hint in ("pip install nearfield[gpu]", "pip install -U 'nearfield-client'", "npm install nearfield"):
         assert told.search(hint)
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(

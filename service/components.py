@@ -19,11 +19,11 @@ from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.settings import Settings
-from service.storage import files, sealed_file
+from service.storage import files, key_uses, sealed_file, session_folder
 from service.storage.archiver import Archiver
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
-from service.storage.signing_key import KEY_FILE
+from service.storage.signing_key import KEY_FILE, ROTATE_FILE
 from service.storage.snapshots import live_versions
 from service.storage.stores.publisher import OWNER_FILE, Publisher
 from service.storage.stores.store_head import HEAD_FILE, store_of
@@ -36,9 +36,10 @@ from service.webhooks.webhooks import Webhooks
 
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
-    "ratings", "redis", "snapshots", "work", "exports", ".lock",
-    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, HEAD_FILE, OWNER_FILE,
+    "ratings", "redis", "snapshots", "work", "exports", ".lock", session_folder.FOLDER, key_uses.FOLDER,
+    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE, HEAD_FILE, OWNER_FILE,
 ))  # fmt: skip
+SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds
 RETRY_S = 2.0  # seconds between two attempts to reach the store at the start of a worker
@@ -99,6 +100,12 @@ class Components:
     def _prepare_data(self) -> None:
         """Prepare DATA before any part opens it. Call it on the event loop."""
         self._loop = asyncio.get_running_loop()
+        for path in files.open_to_others(self.settings.data, SECRETS):
+            _log.warning(
+                "others could read a file of secrets, which is closed to them now; if they may have done so, replace"
+                " what is in it: docs/operations.md says how",
+                file=str(path),
+            )
         files.close_to_others(self.settings.data, OURS)
 
     def _run_part(self, part: _Part) -> None:

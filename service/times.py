@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 
@@ -28,3 +29,8 @@ def unix_seconds(text: str) -> float:
             f"expected Unix seconds, or a date or datetime such as 2023-11-14T22:13:20Z, got {text[:MAX_SHOWN]!r}"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def iso_of(seconds: float) -> str:
+    """Unix seconds as a datetime of ISO 8601 in UTC, to the second below."""
+    return datetime.fromtimestamp(math.floor(seconds), UTC).isoformat().replace("+00:00", "Z")

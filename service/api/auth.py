@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterator
 from time import monotonic
 
 from service import data_sets
@@ -13,6 +14,7 @@ from service.api.made_keys import MadeKeys
 from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
 from service.storage.key_file import digest_of
+from service.times import iso_of
 
 OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json", b"/console"})
 OPEN_PREFIXES = b"/health/", b"/docs/", b"/console/static/"
@@ -45,11 +47,9 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
-        scopes = {key.encode(): scope for name, scope in KEY_SCOPES.items() for key in settings.keys(name)}
-        if settings.admin_key is None:
-            scopes |= {key.encode(): ALL for key in settings.keys("api_key")}
-        self._grants = {self._hashed(key): Grant(scope) for key, scope in scopes.items()}
-        self._admin_digests = [digest_of(key) for key, scope in scopes.items() if Scope.ADMIN in scope]
+        granted = dict(_granted(settings))
+        self._grants = {self._hashed(key): grant for key, grant in granted.items()}
+        self._admin_digests = [digest_of(key) for key, grant in granted.items() if Scope.ADMIN in grant.scope]
         self._guarded = Scope.ADMIN if self._grants else Scope(0)
         if settings.has_client_key:
             self._guarded |= READ_WRITE
@@ -88,6 +88,9 @@ class Keys:
         if grant is None:
             got = "another" if key else "none"
             raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {got}")
+        if grant.expires_s is not None and grant.has_expired:
+            ended = iso_of(grant.expires_s)
+            raise NotAuthorized(f"Invalid X-API-Key: expected a key that is valid, got one that expired at {ended}")
         scope = scope_of(method, path)
         if scope not in grant.scope:
             may = " and ".join(str(one.name).lower() for one in grant.scope)
@@ -105,6 +108,15 @@ class Keys:
         """
         return [*self._admin_digests, *(self.made.admin_digests(self._data_set) if self.made.exist else ())]
 
+    def id_of(self, key: bytes | None) -> str | None:
+        """The id of a key: that of a made one, or the name of its setting; None for a wrong one.
+
+        Raises:
+            CorruptFile: no key of the settings, and those that were made cannot be known.
+        """
+        grant = self._grant(key)
+        return None if grant is None else grant.key
+
     def _grant(self, key: bytes | None) -> Grant | None:
         """The rights of `key`; None for a wrong key."""
         if not key:
@@ -117,6 +129,14 @@ class Keys:
 
     def _hashed(self, key: bytes) -> bytes:
         return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
+
+
+def _granted(settings: Settings) -> Iterator[tuple[bytes, Grant]]:
+    """The keys of the settings and their rights; the second key of a setting has the id `admin_key:2`."""
+    for name, scope in KEY_SCOPES.items():
+        opens_all = name == "api_key" and settings.admin_key is None
+        for number, key in enumerate(settings.keys(name), 1):
+            yield key.encode(), Grant(ALL if opens_all else scope, key=name if number == 1 else f"{name}:{number}")
 
 
 def is_open(path: bytes) -> bool:

@@ -11,6 +11,7 @@ import structlog
 from service.api.grants import ALL, READ_WRITE, Grant, Scope
 from service.storage import key_file
 from service.storage.key_file import KeyScope
+from service.storage.key_uses import KeyUses
 from service.storage.sealed_file import CorruptFile
 
 # Seconds that a revoked key may still open what it is for, in every process that shares DATA. A look takes 20 µs.
@@ -31,6 +32,7 @@ class MadeKeys:
         exist: whether a key was ever made: the file exists, or existed since this process started. A file that goes
             meanwhile takes its keys with it and opens nothing.
         fault: why the keys cannot be known now; None if they are.
+        uses: when these keys were used.
         due_s: when the next look is due, as `time.monotonic()` tells it.
     """
 
@@ -39,6 +41,7 @@ class MadeKeys:
         self._seen: tuple[int, int, int] | None = None
         self._is_young = False
         self._grants: dict[bytes, Grant] = {}
+        self.uses = KeyUses(data)
         self.exist = False
         self.fault: CorruptFile | None = None
         self.due_s = 0.0
@@ -71,13 +74,20 @@ class MadeKeys:
         """
         if self.fault is not None:
             raise self.fault
-        return self._grants.get(key_file.digest_of(key))
+        grant = self._grants.get(key_file.digest_of(key))
+        if grant is not None and not grant.has_expired:
+            self.uses.note(grant.key)
+        return grant
 
     def admin_digests(self, data_set: str) -> list[bytes]:
         """The digest of each key that opens /admin/* of `data_set`. Raises what `grant_of` raises."""
         if self.fault is not None:
             raise self.fault
-        return [one for one, grant in self._grants.items() if Scope.ADMIN in grant.scope and grant.may_use(data_set)]
+        return [
+            digest
+            for digest, grant in self._grants.items()
+            if Scope.ADMIN in grant.scope and grant.may_use(data_set) and not grant.has_expired
+        ]
 
     def _read(self) -> None:
         fault = None
@@ -95,7 +105,10 @@ class MadeKeys:
         self.exist = self.exist or keys is not None
         self._grants = {
             bytes.fromhex(key.sha256): Grant(
-                SCOPES[key.scope], None if key.data_sets is None else frozenset(key.data_sets)
+                SCOPES[key.scope],
+                None if key.data_sets is None else frozenset(key.data_sets),
+                key.id,
+                key.expires_s,
             )
             for key in keys or ()
         }

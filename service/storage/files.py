@@ -15,7 +15,7 @@ import signal
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
@@ -187,6 +187,15 @@ def _fault_point(kind: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if f"{kind}:{_reached[kind]}:ENOSPC" == _FAULT_AT:
         raise OSError(errno.ENOSPC, "No space left on device (NEARFIELD_FAULT_AT)")
+
+
+def open_to_others(data: Path, names: Iterable[str]) -> list[Path]:
+    """The files of `names` in `data` that other users can read, if they know the way to it."""
+    found = []
+    for path in (data / name for name in names):
+        with contextlib.suppress(OSError):
+            found += [path] if path.stat().st_mode & 0o077 else []
+    return found
 
 
 def close_to_others(data: Path, ours: frozenset[str]) -> None:

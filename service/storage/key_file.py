@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from service.errors import Conflict, NotFound
 from service.storage import sealed_file
+from service.times import iso_of
 
 KEYS_FILE = sealed_file.KEYS_FILE
 MAX_KEYS = 1000
@@ -56,6 +56,8 @@ class ListedKey(Struct):
         data_sets: the only data sets that it opens; None: all of them.
         created_ms: Unix milliseconds at which it was made.
         ends_with: its last characters.
+        expires: when it ends by itself, of ISO 8601 in UTC; None: never.
+        last_used: when it was used last, give or take an hour; None: never since it was made, or restored.
     """
 
     id: str
@@ -64,17 +66,32 @@ class ListedKey(Struct):
     data_sets: list[str] | None
     created_ms: int
     ends_with: str
+    expires: str | None = None
+    last_used: str | None = None
 
 
-class StoredKey(ListedKey, forbid_unknown_fields=True):
-    """A key as it is stored: `sha256` is its hash in hexadecimal digits."""
+class StoredKey(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A key as it is stored.
 
+    Attributes:
+        id, name, scope, data_sets, created_ms, ends_with: as of `ListedKey`.
+        sha256: its hash in hexadecimal digits.
+        expires_s: Unix seconds; left out if it does not expire, so that older versions can read the file.
+    """
+
+    id: str
+    name: str
+    scope: KeyScope
+    data_sets: list[str] | None
+    created_ms: int
+    ends_with: str
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    expires_s: float | None = None
 
     @property
     def is_full_admin(self) -> bool:
-        """Whether it opens everything, including the routes for keys."""
-        return self.scope == "admin" and self.data_sets is None
+        """Whether it opens everything for good, including the routes for keys."""
+        return self.scope == "admin" and self.data_sets is None and self.expires_s is None
 
 
 def digest_of(key: bytes) -> bytes:
@@ -91,8 +108,10 @@ def read(data: Path) -> list[StoredKey] | None:
     return sealed_file.read(data / KEYS_FILE, list[StoredKey])
 
 
-def make(data: Path, name: str, scope: KeyScope, data_sets: list[str] | None) -> tuple[ListedKey, str]:
-    """Make a key; it is on disk on return.
+def make(
+    data: Path, name: str, scope: KeyScope, data_sets: list[str] | None, expires_s: float | None = None
+) -> tuple[ListedKey, str]:
+    """Make a key, which expires at `expires_s` (Unix seconds) if that is given; it is on disk on return.
 
     Returns:
         The key as it is listed, and the key itself, which exists nowhere else.
@@ -103,16 +122,14 @@ def make(data: Path, name: str, scope: KeyScope, data_sets: list[str] | None) ->
         LockTimeout: another process holds the lock of the file.
     """
     key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
-    listed = ListedKey(
-        secrets.token_hex(_ID_BYTES), name, scope, data_sets, int(time.time() * 1000), ends_with=key[-N_SHOWN:]
-    )
-    stored = StoredKey(**msgspec.structs.asdict(listed), sha256=digest_of(key.encode()).hex())
+    key_id, now_ms, digest = secrets.token_hex(_ID_BYTES), int(time.time() * 1000), digest_of(key.encode()).hex()
+    stored = StoredKey(key_id, name, scope, data_sets, now_ms, key[-N_SHOWN:], digest, expires_s)
     with sealed_file.locked(data / KEYS_FILE):
         keys = read(data) or []
         if len(keys) >= MAX_KEYS:
             raise TooManyKeys(f"Invalid key: expected at most {MAX_KEYS:,} keys, got one more; revoke one first")
         sealed_file.write(data / KEYS_FILE, [*keys, stored])
-    return listed, key
+    return listed(stored), key
 
 
 def revoke(data: Path, key_id: str, *, others_are_admins: bool) -> ListedKey:
@@ -137,12 +154,14 @@ def revoke(data: Path, key_id: str, *, others_are_admins: bool) -> ListedKey:
         if revoked.is_full_admin and not others_are_admins and not any(key.is_full_admin for key in left):
             raise LastAdminKey(
                 f"Invalid key: expected one that others can do without, got {key_id!r}, the last that may manage keys;"
-                " make another admin key first, or set NEARFIELD_ADMIN_KEY"
+                " make another admin key first, one that does not expire, or set NEARFIELD_ADMIN_KEY"
             )
         sealed_file.write(data / KEYS_FILE, left)
     return listed(revoked)
 
 
-def listed(key: StoredKey) -> ListedKey:
-    """The key without its hash."""
-    return ListedKey(**{name: getattr(key, name) for name in ListedKey.__struct_fields__})
+def listed(key: StoredKey, used_s: float | None = None) -> ListedKey:
+    """The key without its hash; `used_s`: its last use in Unix seconds."""
+    expires, last_used = (None if seconds is None else iso_of(seconds) for seconds in (key.expires_s, used_s))
+    ours = key.id, key.name, key.scope, key.data_sets, key.created_ms, key.ends_with
+    return ListedKey(*ours, expires, last_used)

@@ -1,7 +1,8 @@
 """The key of `service.signing`, which is in Redis, and its copy `DATA/signing.key`.
 
 All replicas of a stream share a Redis, so its key counts. The copy is what front processes read and what a backup
-holds. A Redis without a key, such as a new one after a restore, gets that of the copy.
+holds. A Redis without a key, such as a new one after a restore, gets that of the copy. Cursors and recommendation ids
+last as long as the key, so the log says by name when it changes, and a damaged copy is never replaced by a new key.
 """
 
 from __future__ import annotations
@@ -9,26 +10,70 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from service.errors import NotReady
+import structlog
+
+from service.errors import NotReady, ServiceError
 from service.signing import KEY_BYTES
 from service.storage import files
 from service.storage.streams.stream import Stream
 
 KEY_FILE = "signing.key"
+ROTATE_FILE = "signing.key.rotate"
+VOID = "cursors and recommendation ids that clients have from before are refused"
+VALID = "cursors and recommendation ids stay valid"
+_log = structlog.get_logger(__name__)
+
+
+class DamagedSigningKey(ServiceError):
+    """The copy is damaged, and Redis has no key that could replace it."""
+
+    slug, title = "damaged-signing-key", "Damaged signing key"
 
 
 def agree(data: Path, stream: Stream) -> bytes:
     """The key of all processes with this Redis; the first of them makes it. The copy has it on return.
 
+    With a file `signing.key.rotate` in DATA it is a new key, and the file is removed.
+
     Raises:
+        DamagedSigningKey: the copy has no key, and Redis has none either.
         StreamUnavailable: Redis is gone.
         OSError: the folder cannot be written or read.
     """
-    own = _copy(data)
-    key = stream.signing_key(own or secrets.token_bytes(KEY_BYTES))
+    _rotate(data, stream)
+    path = data / KEY_FILE
+    content = _content(data)
+    own = content if content is not None and len(content) == KEY_BYTES else None
+    proposed = secrets.token_bytes(KEY_BYTES) if content is None else own
+    key = stream.signing_key(proposed)
+    if key is None or len(key) != KEY_BYTES:
+        raise DamagedSigningKey(
+            f"Invalid {path}: expected {KEY_BYTES} bytes, got {len(content or b'')}, and Redis has no such key either;"
+            f" put the file of a backup in its place, or remove it: then {VOID}"
+        )
+    if content is not None and own is None:
+        _log.error(
+            f"the signing key on the disk was damaged and is written anew from Redis; {VALID}",
+            file=str(path),
+            bytes=len(content),
+        )
+    elif own is not None and key != own:
+        _log.warning(f"the signing key on the disk is not that of Redis, which replaces it; {VOID}", file=str(path))
+    elif content is None and key == proposed and (data / "ratings").is_dir() and any((data / "ratings").iterdir()):
+        _log.warning(f"neither the disk nor Redis had the signing key, so there is a new one; {VOID}", file=str(path))
     if key != own:
         _write(data, key)
     return key
+
+
+def _rotate(data: Path, stream: Stream) -> None:
+    """Replace the key if the operator has asked for it, by a file of this name."""
+    if not (data / ROTATE_FILE).exists():
+        return
+    stream.signing_key(secrets.token_bytes(KEY_BYTES), replace=True)
+    (data / KEY_FILE).unlink(missing_ok=True)
+    (data / ROTATE_FILE).unlink(missing_ok=True)
+    _log.warning(f"the signing key is replaced, as {ROTATE_FILE} asks; {VOID}", file=str(data / KEY_FILE))
 
 
 def read(data: Path) -> bytes:
@@ -37,18 +82,17 @@ def read(data: Path) -> bytes:
     Raises:
         NotReady: no process on this folder has agreed on a key yet.
     """
-    if (key := _copy(data)) is None:
+    key = _content(data)
+    if key is None or len(key) != KEY_BYTES:
         raise NotReady(f"{data / KEY_FILE} is missing or torn: the service writes it when it starts")
     return key
 
 
-def _copy(data: Path) -> bytes | None:
-    """The copy; None if there is none, or a torn one."""
+def _content(data: Path) -> bytes | None:
     try:
-        key = files.read_regular(data / KEY_FILE)
+        return files.read_regular(data / KEY_FILE)
     except FileNotFoundError:
         return None
-    return key if len(key) == KEY_BYTES else None
 
 
 def _write(data: Path, key: bytes) -> None:

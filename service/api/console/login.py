@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,13 +61,13 @@ async def log_in(request: Request, keys: TheKeys) -> Response:
             failed.count(address)
         return refused
     response = to(START)
-    visit.begin(request, response, request.app.state.sessions.begin(key))
+    visit.begin(request, response, await asyncio.to_thread(request.app.state.sessions.begin, key))
     return response
 
 
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
-    """End the session in this browser."""
+    """End the session."""
     response = to("login")
-    visit.end(request, response)
+    await visit.end(request, response)
     return response

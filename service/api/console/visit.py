@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -18,9 +19,10 @@ from starlette.responses import Response
 from gpu.errors import InvalidInput
 from service.api import problems
 from service.api.console import pages
-from service.api.console.session import COOKIE, SESSION_S, VISITOR_COOKIE, Session, Sessions
+from service.api.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.api.schemas.common_schemas import ProblemDocument
 from service.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
+from service.storage.session_folder import SESSION_S
 
 LOGIN = "/console/login"
 MAX_FIELDS = 200  # of a form; the longest has fewer than 40
@@ -69,11 +71,14 @@ def begin(request: Request, response: Response, session: Session) -> None:
     because a cookie without one belongs to the folder of the address that sets it.
     """
     name = VISITOR_COOKIE if session.is_visitor else COOKIE
-    _set(request, response, name, _sessions(request).text(session), SESSION_S)
+    _set(request, response, name, session.text, SESSION_S)
 
 
-def end(request: Request, response: Response) -> None:
-    """Let the browser forget its session."""
+async def end(request: Request, response: Response) -> None:
+    """End the session of a request, for whoever has its cookie, and let the browser forget it."""
+    session: Session | None = request.state.session
+    if session is not None and not session.is_visitor:
+        await asyncio.to_thread(_sessions(request).end, session)
     _set(request, response, COOKIE, "", 0)
 
 
@@ -98,9 +103,10 @@ async def _visited(request: Request, handler: Handler) -> Response:
     """The page, after the session and the token of a form were checked."""
     sessions = _sessions(request)
     known = sessions.of_cookies(request.cookies)
-    session = sessions.begin() if known is None and request.method == "GET" else known
+    session = of_visitor() if known is None and request.method == "GET" else known
+    request.state.session = session
     if session is not None:
-        request.state.token, request.state.has_key = sessions.token(session), not session.is_visitor
+        request.state.token, request.state.has_key = session.token, not session.is_visitor
     if request.scope["path"] != LOGIN and not sessions.may_enter(session):
         return _sent_to_login(request)
     if request.method == "POST":

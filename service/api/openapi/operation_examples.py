@@ -10,6 +10,7 @@ WEBHOOK_ID = "0c4b7d8e21fa"
 BODIES: dict[str, dict[str, Any]] = {
     "make_key": {
         "a key that may read": {"name": "shop front", "scope": "read"},
+        "a key that expires": {"name": "audit", "scope": "admin", "expires": "2030-01-01T00:00:00Z"},
         "a key for one data set": {"name": "import", "scope": "write", "data_sets": ["default"]},
     },
     "make_webhook": {
@@ -24,6 +25,8 @@ _key = {
     "data_sets": None,
     "created_ms": 1795232220635,
     "ends_with": "x7Qa",
+    "expires": None,
+    "last_used": "2026-11-21T03:37:17Z",
 }
 _webhook = {"id": WEBHOOK_ID, **BODIES["make_webhook"]["trainings"], "created_ms": 1795232220635}
 _attempt = {

@@ -50,7 +50,7 @@ async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: The
     _check_data_sets(body.data_sets or (), serving.settings)
     note = CLOSED if keys.is_open(b"/") else None
     data_sets = None if body.data_sets is None else sorted(set(body.data_sets))
-    made = await asyncio.to_thread(key_file.make, serving.settings.root, body.name, body.scope, data_sets)
+    made = await asyncio.to_thread(key_file.make, serving.settings.root, body.name, body.scope, data_sets, body.expires)
     keys.made.refresh()
     answer = reply(msgspec.json.encode(MadeKey(**msgspec.structs.asdict(made[0]), key=made[1], note=note)), 201)
     answer.headers["cache-control"] = "no-store"
@@ -58,10 +58,11 @@ async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: The
 
 
 @router.get("", responses=answers(KeyList))
-async def list_keys(query: NoQuery, serving: TheService) -> Response:
-    """All keys that were made and not revoked, without the keys themselves."""
-    keys = await asyncio.to_thread(key_file.read, serving.settings.root)
-    return reply(msgspec.json.encode(KeyList([key_file.listed(key) for key in keys or ()])))
+async def list_keys(query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
+    """All keys that were made and not revoked, those that have expired too, without the keys themselves."""
+    made = await asyncio.to_thread(key_file.read, serving.settings.root)
+    listed = [key_file.listed(key, keys.made.uses.last(key.id)) for key in made or ()]
+    return reply(msgspec.json.encode(KeyList(listed)))
 
 
 @router.delete(
@@ -74,6 +75,7 @@ async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: T
         key_file.revoke, serving.settings.root, key, others_are_admins=keys.admin_of_settings
     )
     keys.made.refresh()
+    keys.made.uses.forget(key)
     return reply(msgspec.json.encode(revoked))
 
 

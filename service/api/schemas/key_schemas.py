@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from typing import Annotated, Any
+
 from msgspec import Struct
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from service.api.schemas.common_schemas import Id, Strict
+from service.api.schemas.list_schemas import Time
 from service.storage.key_file import KeyScope, ListedKey
+from service.times import iso_of
 
+DATES: list[dict[str, Any]] = [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]
 MAX_DATA_SETS = 100  # of one key
+
+
+def _in_future(seconds: float) -> float:
+    if seconds <= time.time():
+        raise ValueError(f"expected a time in the future, got {iso_of(max(seconds, 0.0))}")
+    return seconds
 
 
 class KeyBody(Strict):
@@ -16,6 +28,11 @@ class KeyBody(Strict):
 
     name: Id = Field(description="Any name, to tell keys apart.")
     scope: KeyScope = Field(description="What the key may do.")
+    expires: Annotated[Time, AfterValidator(_in_future)] | None = Field(
+        None,
+        description="When the key ends by itself: Unix seconds, or a date or datetime of ISO 8601. Default: never.",
+        json_schema_extra={"anyOf": [{"type": "number"}, *DATES, {"type": "null"}]},
+    )
     data_sets: list[str] | None = Field(
         None, min_length=1, max_length=MAX_DATA_SETS, description="The only data sets that it opens. Default: all."
     )

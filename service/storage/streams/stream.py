@@ -87,7 +87,6 @@ class Stream:
         self._warned = threading.Event()
 
     # --- appending
-
     @property
     def n_appending(self) -> int:
         """Calls that wait for a connection or for the server."""
@@ -124,11 +123,12 @@ class Stream:
         self._check_durability()
         self._raise_last_id(self._floor())
 
-    def signing_key(self, proposed: bytes) -> bytes:
-        """The key of all processes with this Redis: `proposed`, if it has none yet. Raises `StreamUnavailable`."""
+    def signing_key(self, proposed: bytes | None = None, *, replace: bool = False) -> bytes | None:
+        """The key that signs: `proposed`, if Redis has none or with `replace`. Raises `StreamUnavailable`."""
         with translated():
-            self._client.set(self._keys.signing, proposed, nx=True)
-            key: bytes = self._client.get(self._keys.signing)
+            if proposed is not None:
+                self._client.set(self._keys.signing, proposed, nx=not replace)
+            key: bytes | None = self._client.get(self._keys.signing)
             return key
 
     def publisher(self, proposed: str | None = None, *, replace: bool = False) -> str | None:

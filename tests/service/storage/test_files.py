@@ -79,6 +79,14 @@ def test_a_folder_of_ours_is_closed_to_others(tmp_path: Path) -> None:
     assert [mode(path) for path in (data, data / "redis", data / "live.json")] == [0o700, 0o700, 0o600]
 
 
+def test_secrets_that_others_can_read_are_named(tmp_path: Path) -> None:
+    for name, bits in (("signing.key", 0o644), ("keys.json", 0o600), ("webhooks.json", 0o640)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(bits)
+    found = files.open_to_others(tmp_path, ("keys.json", "signing.key", "webhooks.json", "missing"))
+    assert [path.name for path in found] == ["signing.key", "webhooks.json"]
+
+
 def test_a_folder_that_others_use_too_stays_open_but_for_our_part(tmp_path: Path) -> None:
     data = tmp_path / "home"
     data.mkdir(mode=0o755)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from service.errors import NotReady
 from service.keyspace import Keyspace
 from service.storage import signing_key
-from service.storage.signing_key import KEY_FILE
+from service.storage.signing_key import KEY_FILE, ROTATE_FILE, DamagedSigningKey
 from service.storage.streams.stream import Stream
 
 
@@ -39,6 +40,60 @@ def test_the_key_of_redis_counts_and_a_new_redis_takes_the_copy(stream: Stream, 
         assert signing_key.agree(folders[1], stream) == signing_key.read(folders[1]) == key
     redis.Redis.from_url(stream.url).delete(Keyspace().signing)
     assert signing_key.agree(folders[0], stream) == signing_key.agree(folders[1], stream) == key
+
+
+@pytest.mark.parametrize("damage", [b"", b"torn", b"k" * 31, b"k" * 33, b"k" * 1000])
+def test_a_damaged_copy_is_never_replaced_by_a_new_key(
+    stream: Stream, folders: tuple[Path, Path], damage: bytes
+) -> None:
+    path = folders[0] / KEY_FILE
+    path.write_bytes(damage)
+    with pytest.raises(DamagedSigningKey, match=f"{path}: expected 32 bytes, got {len(damage)}, .*backup"):
+        signing_key.agree(folders[0], stream)
+    assert path.read_bytes() == damage
+    assert stream.signing_key() is None
+    key = signing_key.agree(folders[1], stream)
+    with capture_logs() as lines:
+        assert signing_key.agree(folders[0], stream) == key
+    assert "was damaged and is written anew from Redis; cursors" in lines[0]["event"]
+    assert (lines[0]["log_level"], lines[0]["file"], lines[0]["bytes"]) == ("error", str(path), len(damage))
+
+
+def test_each_change_of_the_key_is_said_by_name(stream: Stream, folders: tuple[Path, Path]) -> None:
+    with capture_logs() as lines:
+        key = signing_key.agree(folders[0], stream)
+        signing_key.agree(folders[0], stream)
+        signing_key.agree(folders[1], stream)
+    assert lines == [], "a first start and a further replica change nothing"
+    (folders[1] / KEY_FILE).write_bytes(bytes([key[0] ^ 1]) + key[1:])
+    with capture_logs() as lines:
+        assert signing_key.agree(folders[1], stream) == key
+    assert "is not that of Redis" in lines[0]["event"]
+    assert lines[0]["file"] == str(folders[1] / KEY_FILE)
+    redis.Redis.from_url(stream.url).delete(Keyspace().signing)
+    (folders[1] / KEY_FILE).unlink()
+    (folders[1] / "ratings").mkdir()
+    (folders[1] / "ratings" / "1-0_2-0.parquet").touch()
+    with capture_logs() as lines:
+        assert signing_key.agree(folders[1], stream) != key
+    assert (
+        "there is a new one; cursors and recommendation ids that clients have from before are refused"
+        in (lines[0]["event"])
+    )
+
+
+def test_a_key_is_rotated_once_when_the_operator_asks(stream: Stream, folders: tuple[Path, Path]) -> None:
+    old = signing_key.agree(folders[0], stream)
+    (folders[0] / ROTATE_FILE).touch()
+    with capture_logs() as lines:
+        new = signing_key.agree(folders[0], stream)
+    assert new != old
+    assert [line["event"] for line in lines] == [
+        "the signing key is replaced, as signing.key.rotate asks; cursors and recommendation ids that clients have from"
+        " before are refused"
+    ]
+    assert signing_key.agree(folders[0], stream) == signing_key.agree(folders[1], stream) == new
+    assert [path.name for path in folders[0].iterdir()] == [KEY_FILE]
 
 
 def test_a_key_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:

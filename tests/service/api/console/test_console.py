@@ -106,6 +106,19 @@ def test_the_cookie_is_for_this_console_alone(stranger):
     assert stranger.open("overview").headers["location"] == "login"
 
 
+def test_who_signs_out_ends_the_session_for_whoever_has_its_cookie(service, stranger, admin):
+    stranger.sign_in()
+    kept = {"cookie": f"nearfield_console={stranger.cookies['nearfield_console']}"}
+    with Visitor(str(service.client.base_url)) as thief:
+        assert thief.get("/console/overview", headers=kept).status_code == 200
+        assert stranger.submit("logout").headers["location"] == "login"
+        for page in ("overview", "jobs-now"):
+            assert thief.get(f"/console/{page}", headers=kept).headers["location"] == "login"
+        refused = thief.get("/console/counts", headers=kept | {"accept": "application/json"})
+        assert refused.status_code == 401
+    assert admin.open("overview").status_code == 200, "another session of the same key"
+
+
 @pytest.mark.parametrize("key", ["", "key-of-the-admin", ADMIN_KEY + "\x00", "é" * 20])
 def test_a_wrong_key_is_refused_as_text(stranger, key):
     refused = stranger.sign_in(key)

@@ -19,7 +19,7 @@ from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.settings import Settings
-from service.storage import files, key_uses, sealed_file, session_folder
+from service.storage import audit_log, files, key_uses, sealed_file, session_folder
 from service.storage.archiver import Archiver
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
@@ -37,6 +37,7 @@ from service.webhooks.webhooks import Webhooks
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
     "ratings", "redis", "snapshots", "work", "exports", ".lock", session_folder.FOLDER, key_uses.FOLDER,
+    audit_log.FOLDER,
     live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE, HEAD_FILE, OWNER_FILE,
 ))  # fmt: skip
 SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read

@@ -16,12 +16,24 @@ OWN = ("URL", "GPUS", "TEST_DATA", "FAULT_AT")
 CLOSE = 0.65  # difflib's ratio; REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
 # Variables that Docker and Kubernetes set in containers linked to a service called nearfield (or nearfield-redis, …).
 _INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|PORT\w*)|\w+_PORT_\d+_\w+")
+# Variables that hold secrets, of other programs too: by their names, or by a password in a URL.
+_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|_SAS|HEADERS|REDIS", re.IGNORECASE)
+_WITH_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s]*@")
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 def own_prefix(data_set: str) -> str:
     """The beginning of the names of a data set's own variables, after `PREFIX`."""
     return f"{data_set.replace('-', '_').upper()}__"
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a process that needs no secret: whoever may look into one process finds no key of another."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not _SECRET.search(name) and not _WITH_PASSWORD.search(value)
+    }
 
 
 def is_address(value: object) -> bool:

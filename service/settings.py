@@ -19,11 +19,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from gpu.backend import BackendName
 from gpu.params import Values
-from service import data_sets, environment
+from service import data_sets, environment, secret_files
 from service.addresses import check_networks, check_origins, check_redis, is_loopback
 from service.data_sets import check_names, parse_names
 from service.environment import is_address
@@ -169,6 +170,10 @@ class Settings(BaseSettings):
     max_ratings: PositiveInt = Field(1000, description="Most ratings or events in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
+    audit_max_bytes: int = Field(
+        256 << 20, ge=1 << 20, description="Most bytes of the audit log of a data set; the oldest entries go first."
+    )
+
     max_batch: PositiveInt = Field(256, description="Most requests that are scored in one batch.")
     max_waiting: PositiveInt = Field(
         1024,
@@ -197,6 +202,13 @@ class Settings(BaseSettings):
     )
 
     _data_set: tuple[str, Path | None] = PrivateAttr(("", None))  # name and root of one that `each` has made
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: Source, env_settings: Source, *_: Any, **__: Any
+    ) -> tuple[Source, ...]:
+        """Called by pydantic: arguments count first, then variables, then files of secrets."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, secret_files.values(os.environ))
 
     @field_validator("port", mode="before")
     @classmethod
@@ -307,21 +319,9 @@ def unknown_variables(names: Collection[str] = ()) -> list[str]:
     Raises:
         InvalidSetting: a name is close to the name of a setting.
     """
-    return environment.unknown_variables(os.environ, Settings.model_fields, names)
+    return environment.unknown_variables(os.environ, [*Settings.model_fields, *secret_files.names()], names)
 
 
 def otel_variables() -> dict[str, str]:
     """The variables of OpenTelemetry that have a value; an empty one counts as unset, as its specification demands."""
     return {name: value for name, value in os.environ.items() if name.startswith("OTEL_") and value}
-
-
-def secret(variable: str) -> str:
-    """The value of an environment variable that an option names; `InvalidSetting` if it is unset or empty."""
-    if value := os.environ.get(variable):
-        return value
-    raise InvalidSetting(f"Invalid variable {variable}: expected a key, got none")
-
-
-def variable_of_others(name: str) -> str | None:
-    """The value of an environment variable of another program that we keep to; None if it is unset or empty."""
-    return os.environ.get(name) or None

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpu.errors import InvalidInput
 from service import data_sets
 from service.api import problems
+from service.api.audit import Audit
 from service.api.client_address import ClientAddresses
 from service.api.connections.connection_guard import ConnectionGuard
 from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
@@ -30,6 +31,7 @@ from service.api.openapi import document as openapi
 from service.api.rate_limit import Limits
 from service.api.routes import (
     admin,
+    audit,
     docs,
     experiments,
     exports,
@@ -60,6 +62,7 @@ ROUTES = (
     scenarios,
     experiments,
     webhooks,
+    audit,
     health,
     docs,
     home,
@@ -80,6 +83,8 @@ class Application(FastAPI):
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
         self.state.sessions = Sessions(serving.settings, lambda: self.gateway.keys)
+        routes = [route for module in (*ROUTES, keys) for route in module.router.routes]
+        self.audit = Audit(serving.settings, lambda: self.gateway.keys, routes)
         self.state.is_stopping = False
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
@@ -147,7 +152,10 @@ class Application(FastAPI):
                 return
         scope["app"] = self
         try:
-            await self.gateway(scope, receive, send)
+            if self.audit.concerns(scope["raw_path"]):
+                await self.audit.watch(self.gateway, scope, receive, send)
+            else:
+                await self.gateway(scope, receive, send)
         finally:
             note_answer()
 

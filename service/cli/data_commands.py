@@ -35,12 +35,14 @@ def export(
 ) -> None:
     """Export from a service, with NEARFIELD_ADMIN_KEY or NEARFIELD_API_KEY if set, or from its folder."""
     from service.cli import exporter
+    from service.cli.audited import audited
 
     kind, chosen = exporter.check_what(what), exporter.format_of(out, format_)
     with progress(f"Exporting {kind}", None) as bar:
         if data is not None:
-            folder = arguments.settings({"data": data}, data_set).data
-            as_of = exporter.from_folder(folder, kind, chosen, out, bar.advance_of)
+            settings = arguments.settings({"data": data}, data_set)
+            with audited(settings, "export", f"{kind} to {out}"):
+                as_of = exporter.from_folder(settings.data, kind, chosen, out, bar.advance_of)
         else:
             from service.client import Client
             from service.data_sets import address_of
@@ -58,12 +60,13 @@ def backup(
     data_set: DataSet = None,
 ) -> None:
     """Back up the data folder of a service, which may run or not, at one position."""
+    from service.cli.audited import audited
     from service.storage.backups import backup as backups
 
     settings = arguments.settings({"data": data, "redis": redis}, data_set)
     os.umask(PRIVATE)
-    backups.complete_log(settings)
-    with progress("Copying", None) as bar:
+    with audited(settings, "backup", f"to {out}"), progress("Copying", None) as bar:
+        backups.complete_log(settings)
         made = backups.back_up(settings.data, out, bar.expect, bar.advance)
     line = {"backup": out, "as_of": made.position, "files": len(made.files), "bytes": made.n_bytes}
     if others := folders_in(settings.data):
@@ -78,11 +81,12 @@ def restore(
     data_set: DataSet = None,
 ) -> None:
     """Make a data folder from a backup, after checking every file of it. The folder must be empty or missing."""
+    from service.cli.audited import audited
     from service.storage.backups import backup as backups
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
-    with progress("Checking and copying", None) as bar:
+    with audited(settings, "restore", f"from {backup}"), progress("Checking and copying", None) as bar:
         made = backups.restore(backup, settings.data, bar.expect, bar.advance)
     Printer(as_json=False).line({"restored": settings.data, "as_of": made.position, "files": len(made.files)})
 
@@ -98,13 +102,15 @@ def deploy(
 ) -> None:
     """Copy a model into the data folder of a service and make it live, with NEARFIELD_ADMIN_KEY if set."""
     from service.cli import deploy as deployment
+    from service.cli.audited import audited
     from service.client import Client
     from service.data_sets import address_of
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
     if url is None:
-        version = deployment.deploy(model, settings.data, None)
+        with audited(settings, "deploy", f"model {model}"):
+            version = deployment.deploy(model, settings.data, None)
     else:
         with Client(address_of(url, data_set), settings.own_key("admin_key")) as client:
             version = deployment.deploy(model, settings.data, client)
@@ -147,10 +153,11 @@ def pull(
     Stores need the extra registry. models:/NAME@ALIAS or models:/NAME/NUMBER is a model of MLFLOW_TRACKING_URI.
     """
     from service.cli import registry
+    from service.cli.audited import audited, shown
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
-    with progress("Fetching", None) as bar:
+    with progress("Fetching", None) as bar, audited(settings, "pull", f"from {shown(source)}"):
         path = registry.pull(source, settings.data, bar.advance_bytes)
     following = shlex.join(["nearfield", "deploy", str(path), "--data", str(settings.data)])
     Printer(as_json=False).line({"pulled": path, "next": following})

@@ -7,7 +7,7 @@ from pathlib import Path
 from service.cli.deploy import folder_of, locked
 from service.jobs.exports.export_rows import log_of
 from service.jobs.forget import without_forgotten
-from service.settings import variable_of_others
+from service.secret_files import variable_of_others
 from service.storage.stores import mlflow_registry, snapshot_transfer
 from service.storage.stores.mlflow_registry import Address, Credentials, Server
 from service.storage.stores.object_store import ObjectStore, OnBytes

@@ -23,6 +23,7 @@ from gpu.online import drift
 from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshParams
 from service.engine.rehearsal import rehearse_model
+from service.environment import without_secrets
 from service.threads import helper
 
 MAX_PROCESSES = 4  # processes; more would compile the same kernels, because most kernels depend on shared ones
@@ -219,7 +220,12 @@ def _start(
 ) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "service.cli.warm", str(turn), backend.name, *algorithms]
     process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+        env=without_secrets(os.environ),
     )
     with contextlib.suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)

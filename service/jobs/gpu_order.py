@@ -46,5 +46,5 @@ def _count() -> int:
     """
     command = [sys.executable, "-c", COUNT]
     with contextlib.suppress(subprocess.SubprocessError):
-        return int(subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=COUNT_S))  # noqa: S603 (our code)
+        return int(subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=COUNT_S, env=inherited()))  # noqa: S603
     return 0

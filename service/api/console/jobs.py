@@ -6,6 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.audit import concern
 from service.api.console.pages import page, to
 from service.api.console.visit import console_router
 from service.api.dependencies import TheService
@@ -61,6 +62,7 @@ async def get_state(request: Request, serving: TheService, id: str) -> Response:
 async def cancel(request: Request, serving: TheService) -> Response:
     """Stop a job."""
     job = request.state.form.get("job", "")
+    concern(f"job {job}")
     await serving.operate(CancelJob(job))
     return to("job", id=job)
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.params import PARAMETERS
+from service.api.audit import concern
 from service.api.console import training_form
 from service.api.console.jobs import Job, jobs_of
 from service.api.console.pages import Part, page, part, to
@@ -61,13 +62,17 @@ async def get_parameters(request: Request, algorithm: str) -> Response:
 async def retrain(request: Request, serving: TheService) -> Response:
     """Queue a training, and go to its job."""
     answer = await serving.operate(training_form.training_of(request.state.form))
-    return to("job", id=msgspec.json.decode(answer, type=Job).id)
+    job = msgspec.json.decode(answer, type=Job).id
+    concern(f"job {job}")
+    return to("job", id=job)
 
 
 @router.post("/activate")
 async def activate(request: Request, serving: TheService) -> Response:
     """Make a snapshot live."""
-    await serving.operate(ActivateModel(request.state.form.get("version", "")))
+    version = request.state.form.get("version", "")
+    concern(f"version {version}")
+    await serving.operate(ActivateModel(version))
     return to("models")
 
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.errors import InvalidInput
-from service.api import problems
+from service.api import audit, problems
 from service.api.console import pages
 from service.api.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.api.schemas.common_schemas import ProblemDocument
@@ -119,6 +119,7 @@ async def _visited(request: Request, handler: Handler) -> Response:
 
 def _sent_to_login(request: Request) -> Response:
     """Where scripts ask, they are told; a person is brought there."""
+    audit.refuse()
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={"hx-redirect": "login"})
     if request.headers.get("accept", "").startswith("application/json"):

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service import operations
+from service.api.audit import made
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.engine.models.model_info import ModelInfo
@@ -39,7 +40,7 @@ async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Respons
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
     how = body.activate, body.force, body.tune, body.name, body.shadow
     training = operations.SubmitTraining(body.algorithm, json.dumps(body.params), *how)
-    return reply(await serving.operate(training), 202)
+    return reply(made("job", await serving.operate(training)), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))
@@ -109,7 +110,7 @@ async def show_item(item: ItemId, query: NoQuery, serving: TheService) -> Respon
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
 async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> Response:
     """Forget a user: at once in all answers, and on disk when the job is done."""
-    return reply(await serving.operate(operations.ForgetUser(user)), 202)
+    return reply(made("job", await serving.operate(operations.ForgetUser(user)), "job"), 202)
 
 
 @router.post(

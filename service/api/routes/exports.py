@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from service.api.audit import concern, made
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.export_response import ExportResponse
 from service.api.schemas.common_schemas import NoParameters
@@ -41,6 +42,7 @@ NoQuery = Annotated[NoParameters, Query()]
 @router.get("/export", response_class=Response, responses=_ANSWERS)
 async def export(query: Annotated[ExportQuery, Query()], request: Request, serving: TheService) -> Response:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back."""
+    concern(f"{query.what} as {query.format}")
     done = msgspec.json.decode(await serving.operate(ArchiveAll(), query.position), type=Archived)
     name = f"{query.what}-{done.as_of}.{query.format}"
     headers = {AS_OF: done.as_of, "Content-Disposition": f'attachment; filename="{name}"'}
@@ -59,7 +61,7 @@ async def make_lists(body: ListsBody, query: NoQuery, request: Request, serving:
     if body.filter is not None:
         await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
     given = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
-    return reply(await serving.operate(SubmitLists(body.n, body.filter, body.model, given)), 202)
+    return reply(made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, given))), 202)
 
 
 @router.get("/exports", responses=answers(ListFiles))

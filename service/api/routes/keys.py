@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service import data_sets
+from service.api.audit import concern
 from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
 from service.api.schemas.common_schemas import NoParameters
@@ -52,6 +53,7 @@ async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: The
     data_sets = None if body.data_sets is None else sorted(set(body.data_sets))
     made = await asyncio.to_thread(key_file.make, serving.settings.root, body.name, body.scope, data_sets, body.expires)
     keys.made.refresh()
+    concern(f"key {made[0].id}")
     answer = reply(msgspec.json.encode(MadeKey(**msgspec.structs.asdict(made[0]), key=made[1], note=note)), 201)
     answer.headers["cache-control"] = "no-store"
     return answer

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service import operations
+from service.api.audit import made
 from service.api.dependencies import PathName, TheService, answers, reply
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.webhook_schemas import WebhookBody
@@ -26,7 +27,7 @@ NoQuery = Annotated[NoParameters, Query()]
 async def make_webhook(body: WebhookBody, query: NoQuery, serving: TheService) -> Response:
     """Send a signed request to a URL whenever a job ends, and again until it is accepted."""
     events = list(dict.fromkeys(body.events))
-    answer = reply(await serving.operate(operations.MakeWebhook(body.url, events)), 201)
+    answer = reply(made("webhook", await serving.operate(operations.MakeWebhook(body.url, events))), 201)
     answer.headers["cache-control"] = "no-store"
     return answer
 

@@ -18,7 +18,7 @@ from service.cli.options import DataSet, Url
 from service.client import Client
 from service.data_sets import address_of
 from service.errors import InvalidSetting
-from service.settings import secret
+from service.secret_files import secret
 
 LONGEST_POLL_MS = 86_400_000  # the most that Kafka allows: a batch waits as long as the service is away
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from service.environment import without_secrets
 from service.errors import Conflict, ServiceError
 from service.jobs.exports.export_formats import Format
 from service.jobs.exports.export_rows import What
@@ -56,6 +58,7 @@ class ExportProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=(lock.descriptor,),
+                env=without_secrets(os.environ),
                 start_new_session=True,  # see `tuning.go_after_others`
             )
         return self

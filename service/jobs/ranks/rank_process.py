@@ -15,6 +15,7 @@ from pathlib import Path
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.errors import BackendUnavailable
+from service.environment import without_secrets
 from service.jobs.last_words import LastWords
 from service.jobs.ranks.launcher import Ended
 
@@ -158,8 +159,8 @@ class Here:
 
 
 def inherited(without: Collection[str] = ()) -> dict[str, str]:
-    """The environment of this process, without some variables."""
-    return {name: value for name, value in os.environ.items() if name not in without}
+    """The environment of this process, without secrets and some other variables."""
+    return {name: value for name, value in without_secrets(os.environ).items() if name not in without}
 
 
 def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Backend) -> dict[str, str]:

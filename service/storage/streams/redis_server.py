@@ -22,6 +22,7 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from service.environment import without_secrets
 from service.errors import ServerFailed
 from service.settings import AppendFsync, Settings
 from service.threads import PartThread, unheard
@@ -117,7 +118,12 @@ class RedisServer:
             # Its own process group: Ctrl-C in the terminal must not end the server before the service has flushed. Not
             # a session, for the reason in `service.jobs.trainer_process`.
             self._process = subprocess.Popen(  # noqa: S603 (the command is ours)
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                env=without_secrets(os.environ),
             )
         self._await_loaded()
         _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))

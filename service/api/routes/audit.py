@@ -1,0 +1,25 @@
+"""The audit log: what was done with the rights of an admin."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import TheService, answers, check_n, reply
+from service.api.schemas.audit_schemas import AuditQuery
+from service.storage.audit_log import AuditPage
+
+router = APIRouter(prefix="/admin", tags=["admin"])
+
+
+@router.get("/audit", responses=answers(AuditPage))
+async def list_audit(query: Annotated[AuditQuery, Query()], request: Request, serving: TheService) -> Response:
+    """What was done with the rights of an admin, and what of it was refused, newest first."""
+    check_n(serving, query.n)
+    page = await asyncio.to_thread(request.app.audit.log.page, query.n, query.cursor)
+    return reply(msgspec.json.encode(page))

@@ -1,0 +1,203 @@
+"""`AuditLog`: what was done with the rights of an admin, in `DATA/audit/`, for every process that shares DATA.
+
+A line of JSON for each action, and the oldest first. A file holds the entries of a month, `2026-11-0001.ndjson`, and a
+long month has several. Lines are only appended, under a lock. Beyond a bound the oldest file is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import structlog
+
+from service.errors import InvalidRequest
+from service.storage import files
+from service.storage.files import FileLock
+
+FOLDER, SUFFIX = "audit", ".ndjson"
+N_FILES = 8  # that the bound is divided into, at least; the oldest entries go by a file
+MAX_TEXT = 200  # characters of each field; the service keeps no long text that a client chooses
+MAX_LINE = 1 << 13  # bytes; JSON escapes a character of five such fields with at most six
+_LOCK = ".lock"
+_CURSOR = re.compile(r"(\d{4}-\d\d-\d{4}):(\d{1,12})", re.ASCII)
+_log = structlog.get_logger(__name__)
+
+
+class AuditEntry(msgspec.Struct):
+    """One action.
+
+    Attributes:
+        at: when it ended, of ISO 8601 in UTC.
+        action: id of the operation of the API, `sign_in`, `sign_out`, or the command.
+        outcome: done; refused (no key, a wrong one, one without the right, or too many requests); or failed.
+        via: api, console or cli.
+        status: of the HTTP answer; null for a command.
+        object: what the action was on, such as `job 7008c696f6c7`; null: the service, or a user, whom no entry names.
+        key: id of the key: that of a made one, or the name of its setting; null: none, or a wrong one.
+        account: of the system, that has run a command; else null.
+        address: of the client; null for a command.
+        request_id: as in the answer and in the other log lines; null for a command.
+        data_set: on which it was.
+        left_out: refusals since the entry before that are in no entry, because there were too many.
+    """
+
+    at: str
+    action: str
+    outcome: Literal["done", "refused", "failed"]
+    via: Literal["api", "console", "cli"]
+    status: int | None = None
+    object: str | None = None
+    key: str | None = None
+    account: str | None = None
+    address: str | None = None
+    request_id: str | None = None
+    data_set: str = "default"
+    left_out: int = 0
+
+
+class AuditPage(msgspec.Struct):
+    """A page of the audit log.
+
+    Attributes:
+        entries: newest first.
+        next: cursor of the page of older ones; null: there are none.
+    """
+
+    entries: list[AuditEntry]
+    next: str | None
+
+
+def now() -> str:
+    """The present time, as entries have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class AuditLog:
+    """The audit log of a data set.
+
+    Args:
+        data: its folder.
+        max_bytes: of all files.
+    """
+
+    def __init__(self, data: Path, max_bytes: int) -> None:
+        self._folder, self._max_bytes = data / FOLDER, max_bytes
+
+    def append(self, entry: AuditEntry) -> None:
+        """Append an entry; it is on disk on return.
+
+        Raises:
+            LockTimeout: another process holds the lock for too long.
+            OSError: the disk is full or broken.
+        """
+        texts = ("object", "key", "account", "address", "request_id")
+        shortened = {name: _short(getattr(entry, name)) for name in texts}
+        line = msgspec.json.encode(msgspec.structs.replace(entry, **shortened)) + b"\n"
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock.take(self._folder / _LOCK):
+            path = self._file_for(len(line))
+            is_new = not path.exists()
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                size = os.fstat(descriptor).st_size
+                if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a crash has torn the last line
+                    line = b"\n" + line
+                if os.write(descriptor, line) < len(line):
+                    raise OSError(f"{path}: the disk has taken only a part of a line")
+                files.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if is_new:
+                files.sync(self._folder)
+                self._remove_oldest()
+
+    def page(self, n: int, cursor: str | None = None) -> AuditPage:
+        """The newest `n` entries, or those before a cursor.
+
+        Raises:
+            InvalidRequest: it is no cursor of this log.
+        """
+        name, end = _parsed(cursor)
+        entries: list[AuditEntry] = []
+        for path in reversed(self._files()):
+            if name is not None and path.stem > name:
+                continue
+            for start, line in _lines(path, end if path.stem == name else None, n - len(entries)):
+                entries.append(_decoded(line))
+                last = f"{path.stem}:{start}"
+            if len(entries) == n:
+                return AuditPage(entries, last)
+        return AuditPage(entries, None)
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{SUFFIX}"))
+
+    def _file_for(self, n_bytes: int) -> Path:
+        """The newest file, or the next one, if there is a new month or the file has its share of the bound."""
+        month = time.strftime("%Y-%m", time.gmtime())
+        if not (present := self._files()):
+            return self._folder / f"{month}-0001{SUFFIX}"
+        newest, number = present[-1], int(present[-1].stem[8:])
+        if newest.stem[:7] < month:
+            return self._folder / f"{month}-0001{SUFFIX}"
+        if newest.stat().st_size + n_bytes <= self._max_bytes // N_FILES:
+            return newest
+        return self._folder / f"{newest.stem[:7]}-{number + 1:04}{SUFFIX}"
+
+    def _remove_oldest(self) -> None:
+        """Keep the bound, with a file that may still grow to its share."""
+        *older, _ = self._files()
+        sizes = {path: path.stat().st_size for path in older}
+        for path in older:
+            if sum(sizes.values()) + self._max_bytes // N_FILES <= self._max_bytes:
+                return
+            path.unlink()
+            _log.warning("the oldest entries of the audit log are removed", file=str(path), bytes=sizes.pop(path))
+
+
+def _short(text: str | None) -> str | None:
+    """At most `MAX_TEXT` characters; those that UTF-8 has not, as in names of files, become question marks."""
+    return None if text is None else text[:MAX_TEXT].encode("utf-8", "replace").decode()
+
+
+def _parsed(cursor: str | None) -> tuple[str | None, int | None]:
+    if not cursor:
+        return None, None
+    if (found := _CURSOR.fullmatch(cursor)) is None:
+        raise InvalidRequest(f"Invalid cursor: expected `next` of a page of the audit log, got {cursor[:64]!r}")
+    return found[1], int(found[2])
+
+
+def _lines(path: Path, end: int | None, n: int) -> Iterator[tuple[int, bytes]]:
+    """The last `n` lines of a file before the byte `end`, the last one first, each with the byte at which it begins."""
+    try:
+        opened = files.open_regular(path)
+    except FileNotFoundError:  # it was the oldest
+        return
+    with opened as file:
+        size = os.fstat(file.fileno()).st_size
+        end = size if end is None else min(end, size)
+        begin = max(0, end - (n + 1) * MAX_LINE)
+        file.seek(begin)
+        text = file.read(end - begin)
+    stop = text.rfind(b"\n") + 1  # without a line that is just being written
+    for _ in range(n):
+        start = text.rfind(b"\n", 0, max(stop - 1, 0)) + 1
+        if stop == 0 or (start == 0 and begin > 0):
+            return
+        yield begin + start, text[start:stop]
+        stop = start
+
+
+def _decoded(line: bytes) -> AuditEntry:
+    try:
+        return msgspec.json.decode(line, type=AuditEntry)
+    except msgspec.MsgspecError:  # a crash has torn it, or somebody has altered it: an auditor has to see that
+        return AuditEntry(at="", action="unreadable line", outcome="failed", via="api")

@@ -1,0 +1,119 @@
+"""The audit log: whole lines, of all processes, in bounded files."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.errors import InvalidRequest
+from service.storage import audit_log
+from service.storage.audit_log import MAX_LINE, AuditEntry, AuditLog
+
+MAX_BYTES = 1 << 20
+
+
+def entry(number: int, about: str = "") -> AuditEntry:
+    return AuditEntry(audit_log.now(), "retrain", "done", "api", 202, f"job {number}{about}", "admin_key")
+
+
+def objects(log: AuditLog, n: int) -> list[str | None]:
+    """What all entries are about, newest first, read by pages of `n`."""
+    found, cursor = list[str | None](), None
+    while True:
+        page = log.page(n, cursor)
+        assert len(page.entries) == n or page.next is None
+        found += [one.object for one in page.entries]
+        if (cursor := page.next) is None:
+            return found
+
+
+def append_many(data: Path, first: int) -> None:
+    for number in range(first, first + 50):
+        AuditLog(data, MAX_BYTES).append(entry(number))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 1000])
+def test_pages_have_all_entries_newest_first(tmp_path: Path, n: int) -> None:
+    log = AuditLog(tmp_path, MAX_BYTES)
+    assert objects(log, n) == []
+    for number in range(7):
+        log.append(entry(number))
+    assert objects(log, n) == [f"job {number}" for number in reversed(range(7))]
+    page = log.page(2)
+    log.append(entry(7))
+    assert [one.object for one in log.page(2, page.next).entries] == ["job 4", "job 3"], "new entries move no page"
+
+
+def test_processes_append_whole_lines(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=append_many, args=(tmp_path, first)) for first in (0, 50, 100)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(objects(AuditLog(tmp_path, MAX_BYTES), 33)) == sorted(f"job {number}" for number in range(150))
+    (path,) = (tmp_path / audit_log.FOLDER).glob("*.ndjson")
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 150
+    assert {one.stat().st_mode & 0o077 for one in (path, path.parent)} == {0}
+
+
+def test_the_oldest_file_goes_when_the_bound_is_reached(tmp_path: Path) -> None:
+    log, folder = AuditLog(tmp_path, 16_000), tmp_path / audit_log.FOLDER
+    with capture_logs() as lines:
+        for number in range(300):
+            log.append(entry(number, " " + "x" * 100))
+            assert sum(path.stat().st_size for path in folder.iterdir()) <= 16_000
+    found = objects(log, 10)
+    assert [str(one).split()[1] for one in found] == [str(number) for number in range(299, 299 - len(found), -1)]
+    assert sum(path.stat().st_size for path in folder.iterdir()) > 16_000 * 0.7
+    assert {line["event"] for line in lines} == {"the oldest entries of the audit log are removed"}
+
+
+def test_a_new_month_begins_a_file_and_a_clock_that_goes_back_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(tmp_path, MAX_BYTES)
+    for number, month in enumerate(("2026-11", "2026-12", "2026-11", "2027-01")):
+        monkeypatch.setattr(audit_log.time, "strftime", lambda *_, month=month: month)
+        log.append(entry(number))
+    names = [path.stem for path in sorted((tmp_path / audit_log.FOLDER).glob("*.ndjson"))]
+    assert names == ["2026-11-0001", "2026-12-0001", "2027-01-0001"]
+    assert objects(log, 1) == objects(log, 3) == ["job 3", "job 2", "job 1", "job 0"]
+
+
+def test_a_torn_or_altered_line_is_shown_and_loses_no_other(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, MAX_BYTES)
+    log.append(entry(0))
+    (path,) = (tmp_path / audit_log.FOLDER).glob("*.ndjson")
+    with path.open("ab") as file:
+        file.write(b'{"at": "2026')
+    assert [one.action for one in log.page(9).entries] == ["retrain"], "perhaps it is just being written"
+    log.append(entry(1))
+    assert [one.action for one in log.page(9).entries] == ["retrain", "unreadable line", "retrain"]
+    for at in range(len(path.read_bytes()) + 2):
+        assert len(log.page(9, f"{path.stem}:{at}").entries) <= 3
+
+
+def test_a_line_is_bounded_whatever_a_client_sends(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, MAX_BYTES)
+    texts = dict.fromkeys(("object", "key", "account", "address", "request_id"), "\x01" * 10_000)
+    log.append(AuditEntry(at=audit_log.now(), action="a", outcome="done", via="api", **texts))
+    (path,) = (tmp_path / audit_log.FOLDER).glob("*.ndjson")
+    assert path.stat().st_size < MAX_LINE
+    assert len(log.page(1).entries) == 1
+
+
+@pytest.mark.parametrize("cursor", ["x", "2026-11-0001", "2026-11-0001:-1", "../../2026-11-0001:1", "2026-11-0001:1\n"])
+def test_what_is_no_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
+    with pytest.raises(InvalidRequest, match="expected `next` of a page of the audit log"):
+        AuditLog(tmp_path, MAX_BYTES).page(1, cursor)
+
+
+def test_a_cursor_of_a_file_that_was_removed_has_nothing_before_it(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, MAX_BYTES)
+    log.append(entry(0))
+    assert log.page(1, "2020-01-0001:500") == audit_log.AuditPage([], None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 from service.api import made_keys
 from service.api.auth import Keys
 from service.api.grants import Grant, Scope
-from service.errors import ServiceError
+from service.errors import NotAuthorized, ServiceError
 from service.settings import Settings
 from service.storage import key_file
 from service.storage.key_file import KeyScope
@@ -67,6 +70,62 @@ def test_a_made_key_opens_what_it_is_for_until_it_is_revoked(
     key_file.revoke(tmp_path, listed.id, others_are_admins=True)
     assert outcomes(keys, key) == [401] * 4
     assert outcomes(keys, ADMIN_KEY) == [200] * 4
+
+
+@pytest.mark.parametrize("scope", ["read", "write", "read-write", "admin"])
+def test_a_key_ends_when_it_expires_and_the_refusal_says_so(
+    tmp_path: Path, scope: KeyScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    keys = keys_of(tmp_path, admin_key=ADMIN_KEY)
+    _, key = key_file.make(tmp_path, "any", scope, None, now + 60)
+    before = outcomes(keys, key)
+    assert 200 in before
+    monkeypatch.setattr("time.time", lambda: now + 59)
+    assert outcomes(keys, key) == before
+    monkeypatch.setattr("time.time", lambda: now + 60)
+    assert outcomes(keys, key) == [401] * 4
+    with pytest.raises(NotAuthorized, match=r"got one that expired at 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$"):
+        keys.check(*READ, key.encode())
+    assert outcomes(keys, ADMIN_KEY) == [200] * 4
+    assert outcomes(keys_of(tmp_path, admin_key=ADMIN_KEY), key) == [401] * 4, "after a restart"
+
+
+def test_keys_that_expire_are_no_reason_to_revoke_the_last_admin_key(tmp_path: Path) -> None:
+    lasting, _ = key_file.make(tmp_path, "any", "admin", None)
+    expiring, _ = key_file.make(tmp_path, "any", "admin", None, time.time() + 60)
+    with pytest.raises(key_file.LastAdminKey, match="one that does not expire"):
+        key_file.revoke(tmp_path, lasting.id, others_are_admins=False)
+    key_file.revoke(tmp_path, expiring.id, others_are_admins=False)
+    key_file.revoke(tmp_path, lasting.id, others_are_admins=True)
+
+
+def test_the_last_use_is_kept_to_the_hour_over_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, writes, utime = time.time(), list[Path](), os.utime
+    monkeypatch.setattr("os.utime", lambda path: (writes.append(path), utime(path, (time.time(), time.time()))))
+    one, other = keys_of(tmp_path, admin_key=ADMIN_KEY), keys_of(tmp_path, admin_key=ADMIN_KEY)
+    listed, key = key_file.make(tmp_path, "any", "read", None)
+    expired, old_key = key_file.make(tmp_path, "old", "read", None, now - 1)
+    assert one.made.uses.last(listed.id) is None
+    for minutes, n_writes in ((0, 1), (1, 1), (59, 1), (60, 2), (119, 2), (600, 3)):
+        monkeypatch.setattr("time.time", lambda minutes=minutes: now + 60 * minutes)
+        for keys in (one, other, one):
+            assert outcomes(keys, key)[0] == 200
+            assert outcomes(keys, old_key)[0] == outcomes(keys, "nf_wrong")[0] == 401
+        assert len(writes) == n_writes
+        assert now + 60 * minutes - 3600 < (one.made.uses.last(listed.id) or 0) <= now + 60 * minutes
+    assert one.made.uses.last(expired.id) is None
+    assert [path.name for path in (tmp_path / "key-uses").iterdir()] == [listed.id]
+
+
+def test_a_file_of_an_older_version_is_read_and_one_without_expiry_is_the_same(tmp_path: Path) -> None:
+    _, key = key_file.make(tmp_path, "any", "read", ["default"])
+    text = (tmp_path / key_file.KEYS_FILE).read_text()
+    assert "expires" not in text
+    names = ("id", "name", "scope", "data_sets", "created_ms", "ends_with", "sha256")
+    (stored,) = json.loads(text)["content"]
+    assert tuple(stored) == names, "what older versions read, in their order"
+    assert outcomes(keys_of(tmp_path), key)[0] == 200
 
 
 def test_the_first_key_closes_all_paths_for_good(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 import gpu
 from service.cli.__main__ import run
 from service.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.storage import key_file, signing_key, webhook_file
+from service.storage import audit_log, key_file, signing_key, webhook_file
+from service.storage.audit_log import AuditLog
 from service.storage.backups.backup import InvalidFolder, back_up, restore
 from service.storage.backups.backup_files import source
 from service.storage.backups.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
@@ -47,7 +48,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
+    """All files but locks and the audit log, which each folder has for itself."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("lock"))
+    paths = [path for path in paths if path.parent.name != audit_log.FOLDER]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
@@ -165,3 +168,33 @@ def test_what_is_no_backup_is_refused(data: Path, tmp_path: Path) -> None:
     assert run(["restore", str(tmp_path / "none"), "--data", str(tmp_path / "restored")]) == 2
     assert run(["restore", str(tmp_path / "text"), "--data", str(tmp_path / "restored")]) == 1
     assert run(["backup", "--data", str(tmp_path), "--out", str(tmp_path / "b")]) == 1
+
+
+def test_commands_on_a_folder_are_noted_in_its_audit_log(data: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(data, tmp_path / "copy", ignore=shutil.ignore_patterns(audit_log.FOLDER))
+    backup, restored = tmp_path / "b.tar", tmp_path / "restored"
+    model = next((copy / "snapshots").iterdir())
+    commands = [
+        (["backup", "--data", str(copy), "--out", str(backup)], 0),
+        (["backup", "--data", str(copy), "--out", str(backup)], 1),
+        (["export", "--data", str(copy), "--out", str(tmp_path / "r.ndjson")], 0),
+        (["deploy", str(model), "--data", str(copy)], 0),
+        (["restore", str(backup), "--data", str(restored)], 0),
+        (["restore", str(backup), "--data", str(restored)], 1),
+    ]
+    assert [bool(run(command)) for command, _ in commands] == [bool(status) for _, status in commands]
+
+    def noted(folder: Path) -> list[tuple[str, str, str | None]]:
+        found = AuditLog(folder, 1 << 20).page(9).entries
+        assert {(one.via, one.key, one.address, one.account is None) for one in found} == {("cli", None, None, False)}
+        return [(one.action, one.outcome, one.object) for one in reversed(found)]
+
+    assert noted(copy) == [
+        ("backup", "done", f"to {backup}"),
+        ("backup", "failed", f"to {backup}"),
+        ("export", "done", f"ratings to {tmp_path / 'r.ndjson'}"),
+        ("deploy", "done", f"model {model}"),
+    ]
+    assert noted(restored) == [("restore", "done", f"from {backup}"), ("restore", "failed", f"from {backup}")]
+    assert run(["backup", "--data", str(tmp_path / "typo"), "--out", str(tmp_path / "none")]) == 1
+    assert not (tmp_path / "typo").exists(), "a folder that is none of a service gets no audit log"

@@ -108,6 +108,11 @@ class Keys:
         """
         return [*self._admin_digests, *(self.made.admin_digests(self._data_set) if self.made.exist else ())]
 
+    def may_manage_keys(self, key: str) -> bool:
+        """Whether the key with this id opens the routes for keys: it is for admins, and for all data sets."""
+        grants = [*self._grants.values(), *self.made.grants()]
+        return any(one.key == key and Scope.ADMIN in one.scope and one.data_sets is None for one in grants)
+
     def id_of(self, key: bytes | None) -> str | None:
         """The id of a key: that of a made one, or the name of its setting; None for a wrong one.
 

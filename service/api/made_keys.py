@@ -79,6 +79,10 @@ class MadeKeys:
             self.uses.note(grant.key)
         return grant
 
+    def grants(self) -> list[Grant]:
+        """The rights of all keys; of none while they cannot be known."""
+        return list(self._grants.values())
+
     def admin_digests(self, data_set: str) -> list[bytes]:
         """The digest of each key that opens /admin/* of `data_set`. Raises what `grant_of` raises."""
         if self.fault is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from service.api.console import experiments, items, jobs, login, models, overview, static_files, users
+from service.api.console import access, experiments, items, jobs, login, models, overview, static_files, users
 from service.api.console.visit import console_router
 from service.errors import NotFound
 
@@ -18,7 +18,7 @@ async def refuse(rest: str) -> None:
     raise NotFound(f"Invalid path: expected a page of the console, got {rest[:64]!r}")
 
 
-for _one in (static_files, overview, models, jobs, users, items, experiments):
+for _one in (static_files, overview, models, jobs, users, items, experiments, access):
     router.include_router(_one.router)
 router.include_router(login.entry)
 router.include_router(login.router)

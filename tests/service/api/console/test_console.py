@@ -25,7 +25,16 @@ from tests.service.process import Service
 from tests.service.waiting import eventually
 
 HOSTILE = "<script>alert('1')</script>/../\"&?id=x#y%2F"
-PAGES = ("overview", "models", "jobs", "experiments", "user?id=u3&without=i4", "item?id=i1", "search?id=nobody")
+PAGES = (
+    "overview",
+    "models",
+    "jobs",
+    "experiments",
+    "access",
+    "user?id=u3&without=i4",
+    "item?id=i1",
+    "search?id=nobody",
+)
 TRAINING = {"algorithm": "esgd", "activate": "on", "force": "on", "param.n_factors": "4", "param.n_epochs": "3"}
 
 N_POINTS = 7  # of the curves in a picture
@@ -148,6 +157,28 @@ def test_made_keys_of_admins_open_it_until_they_are_revoked(stranger, api):
     assert stranger.open("models").status_code == 200
     assert api.http.delete(f"/admin/keys/{maker['id']}").status_code == 200
     eventually(lambda: stranger.open("models").status_code == 303)
+
+
+def test_the_page_of_access_has_keys_and_the_audit_log(stranger, api, service):
+    hostile = "<b onload=x>shop & front</b>"
+    body = {"name": hostile, "scope": "admin", "data_sets": ["default"], "expires": "2099-12-31"}
+    made = api.post("/admin/keys", body)
+    eventually(lambda: stranger.sign_in(made["key"]).status_code == 303)
+    assert "shop" not in text_of(stranger.open("access")), "a key for some data sets does not see the keys"
+    assert stranger.sign_in().status_code == 303
+    answer = stranger.open("access")
+    for shown in (hostile, made["id"], "2099-12-31T00:00:00Z", "make_key", f"key {made['id']}", "sign_in", "admin_key"):
+        assert shown in text_of(answer)
+    assert made["key"] not in answer.text
+    assert re.search(r"20\d\d-\d\d-\d\dT[\d:]+Z", text_of(answer).partition("2099-12-31T00:00:00Z")[2]), "last use"
+    for number in range(60):
+        api.http.put(f"/admin/items/i{number}/hidden")
+        api.http.delete(f"/admin/items/i{number}/hidden")
+    older = re.search(r'href="access\?cursor=([^"]+)"', stranger.open("access").text)
+    assert older is not None
+    assert "item i34" in text_of(stranger.get(f"/console/access?cursor={older[1]}"))
+    assert "Invalid cursor" in text_of(stranger.open("access", cursor="x"))
+    assert api.http.delete(f"/admin/keys/{made['id']}").status_code == 200
 
 
 @pytest.mark.parametrize("action", ["login", "logout", "retrain", "activate", "cancel"])

@@ -102,7 +102,12 @@ def test_keys_that_expire_are_no_reason_to_revoke_the_last_admin_key(tmp_path: P
 
 def test_the_last_use_is_kept_to_the_hour_over_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, writes, utime = time.time(), list[Path](), os.utime
-    monkeypatch.setattr("os.utime", lambda path: (writes.append(path), utime(path, (time.time(), time.time()))))
+
+    def write(path: Path) -> None:
+        writes.append(path)
+        utime(path, (time.time(), time.time()))
+
+    monkeypatch.setattr("os.utime", write)
     one, other = keys_of(tmp_path, admin_key=ADMIN_KEY), keys_of(tmp_path, admin_key=ADMIN_KEY)
     listed, key = key_file.make(tmp_path, "any", "read", None)
     expired, old_key = key_file.make(tmp_path, "old", "read", None, now - 1)

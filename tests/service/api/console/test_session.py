@@ -143,18 +143,20 @@ def test_neither_cookie_nor_file_holds_a_key_or_its_hash_and_no_file_is_a_cookie
     session = pair[0].begin(ADMIN_KEY.encode())
     (path,) = (tmp_path / session_folder.FOLDER).iterdir()
     digest = key_file.digest_of(ADMIN_KEY.encode())
+    stored = session_folder.find(tmp_path, session.secret)
+    assert stored is not None
     for content in (
         session.secret,
         path.read_bytes(),
-        bytes.fromhex(session_folder.find(tmp_path, session.secret).mark),
+        bytes.fromhex(stored.mark),
     ):
         assert ADMIN_KEY.encode() not in content
         assert digest.hex().encode() not in content
         assert not any(digest[place : place + 4] in content for place in range(28))
-    stored = path.name.encode() + path.read_bytes()
-    assert session.secret not in stored
-    assert session.secret.hex().encode() not in stored
-    assert session.text.encode() not in stored
-    for part in (path.name, session_folder.find(tmp_path, session.secret).mark):
+    on_disk = path.name.encode() + path.read_bytes()
+    assert session.secret not in on_disk
+    assert session.secret.hex().encode() not in on_disk
+    assert session.text.encode() not in on_disk
+    for part in (path.name, stored.mark):
         assert len(bytes.fromhex(part)) == SECRET_BYTES
         assert pair[0].of_cookies({COOKIE: base64.urlsafe_b64encode(bytes.fromhex(part)).decode()}) is None

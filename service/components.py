@@ -103,7 +103,7 @@ class Components:
         self._loop = asyncio.get_running_loop()
         for path in files.open_to_others(self.settings.data, SECRETS):
             _log.warning(
-                "others could read a file of secrets, which is closed to them now; if they may have done so, replace"
+                "others could read a file of secrets, which the service closes if it may; if they have done so, replace"
                 " what is in it: docs/operations.md says how",
                 file=str(path),
             )

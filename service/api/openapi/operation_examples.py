@@ -44,7 +44,23 @@ _listed = {
     "given_up": 0,
     "last": _attempt,
 }
+_entry = {
+    "at": "2026-11-21T03:37:17.042Z",
+    "action": "revoke_key",
+    "outcome": "done",
+    "via": "api",
+    "status": 200,
+    "object": f"key {KEY_ID}",
+    "key": "admin_key",
+    "account": None,
+    "address": "127.0.0.1",
+    "request_id": "e4497f540c68-a",
+    "data_set": "default",
+    "left_out": 0,
+}
 COMPONENTS: dict[str, Any] = {
+    "AuditEntry": _entry,
+    "AuditPage": {"entries": [_entry], "next": "2026-11-0001:1042"},
     "KeyBody": BODIES["make_key"]["a key that may read"],
     "KeyList": {"keys": [_key]},
     "ListedKey": _key,

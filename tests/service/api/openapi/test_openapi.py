@@ -47,6 +47,7 @@ OPERATIONS = {
     "get /admin/stats": "get_stats",
     "get /admin/ratings": "list_ratings",
     "get /admin/items": "list_hidden_items",
+    "get /admin/audit": "list_audit",
     "get /admin/export": "export",
     "post /admin/lists": "make_lists",
     "get /admin/exports": "list_exports",

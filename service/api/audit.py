@@ -30,7 +30,8 @@ from service.telemetry.logs import LineBudget
 
 REFUSED = (401, 403, 429)
 LOGIN = CONSOLE_PREFIX + b"login"
-EXPORTS = (b"/admin/export", b"/admin/exports/")  # reads that are noted: all others only if they are refused
+# Reads that are noted: an export, and the files of lists. All others only if they are refused.
+EXPORT, EXPORTED = b"/admin/export", b"/admin/exports/"
 # Refusals that are noted: a burst, and one a minute afterward; with 400 bytes an entry at most .6 MB a day.
 BURST, PER_S = 300, 1 / 60
 CLIENT_GONE = 499
@@ -108,7 +109,9 @@ class Audit:
         path: bytes = scope["raw_path"].partition(b"?")[0]
         is_admin = path.startswith(ADMIN_PREFIX)
         is_refused = noted.is_refused or status in REFUSED
-        if scope["method"] in READING_METHODS and not (is_admin and (is_refused or path.startswith(EXPORTS))):
+        if scope["method"] in READING_METHODS and not (
+            is_admin and (is_refused or path == EXPORT or path.startswith(EXPORTED))
+        ):
             return
         n_left_out = self._refusals.take() if is_refused else 0
         if n_left_out is None:

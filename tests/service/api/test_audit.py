@@ -104,7 +104,15 @@ def test_refusals_are_noted_with_the_key_if_it_is_ours(admin: httpx.Client) -> N
 
 def test_reads_are_not_noted(admin: httpx.Client) -> None:
     before = entries(admin, 5)
-    for path in ("/admin/jobs", "/admin/keys", "/admin/stats", "/admin/audit", "/recommend/u", "/console/overview"):
+    for path in (
+        "/admin/jobs",
+        "/admin/exports",
+        "/admin/keys",
+        "/admin/stats",
+        "/admin/audit",
+        "/recommend/u",
+        "/console/overview",
+    ):
         admin.get(path)
     assert entries(admin, 5) == before
 

@@ -20,7 +20,6 @@ from benchmarks.ranking import per_user_split
 from gpu.params import NmfParams
 from service.cli import offline
 from service.cli.files import ratings_file
-from service.cli.files.ratings_file import RatingsFile
 
 SEED = 42  # seed of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
@@ -105,14 +104,14 @@ def load(data: Path, name: str) -> Dataset:
 
 def estimates_fold(path: Path) -> Fold:
     """A random tenth of the file's ratings held out."""
-    data = offline.Data.split(read(path), TEST_SHARE, SEED)
+    data = offline.Data.split(ratings_file.read(path), TEST_SHARE, SEED)
     assert data.test is not None  # noqa: S101 - a tenth of a set is never empty; narrows the type
     return Fold(data.train, data.test)
 
 
 def lists_fold(path: Path, is_ones: bool = False) -> Fold:
     """A fifth of each user's pairs held out."""
-    ratings = offline.Data.split(read(path), 0.0, SEED).train
+    ratings = offline.Data.split(ratings_file.read(path), 0.0, SEED).train
     return Fold(*per_user_split(as_ones(ratings) if is_ones else ratings, TEST_SHARE_OF_A_USER, SEED))
 
 
@@ -129,15 +128,6 @@ def of_some_users(ratings: gpu.Ratings, n_users: int = VALIDATION_USERS) -> gpu.
     is_chosen = np.zeros(ratings.n_users, dtype=np.bool_)
     is_chosen[chosen] = True
     return ratings.where(is_chosen[ratings.coo()[0]])
-
-
-def read(path: Path) -> RatingsFile:
-    """Read a file of ratings, or of pairs without values, which become ones."""
-    if path.name != "pairs.csv":
-        return ratings_file.read(path)
-    pairs = [line.split(",") for line in path.read_text("utf-8").splitlines()[1:]]
-    users, items = ([pair[column] for pair in pairs] for column in (0, 1))
-    return RatingsFile(users, items, np.ones(len(pairs), dtype=np.float32), None, [])
 
 
 def facts_of(ratings: gpu.Ratings) -> Facts:

@@ -22,6 +22,7 @@ from gpu.online import prepare_online
 from gpu.params import params_for
 from gpu.ranking import topn
 from service.cli import offline
+from service.cli.files import ratings_file
 from service.engine.lists.exploration import Exploration, Lists, bonus, leveling
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
@@ -77,7 +78,7 @@ class Split:
 def run(data: Path, sets: Sequence[str], algorithms: Sequence[str], seed: int) -> Iterator[Row]:
     """Rows for each set and algorithm; the first one of a set is an item drawn at random."""
     for name in sets:
-        file = offline.Data.split(datasets.read(data / datasets.SOURCES[name].file), 0.0, seed)
+        file = offline.Data.split(ratings_file.read(data / datasets.SOURCES[name].file), 0.0, seed)
         split = Split.drawn(file.train, SETS[name], seed)
         with_any = np.flatnonzero(split.relevant.by_user.lengths)
         users = np.sort(np.random.default_rng(seed).permutation(with_any)[:N_USERS])

@@ -27,6 +27,7 @@ from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from gpu.ranking import topn
 from service.cli import offline
+from service.cli.files import ratings_file
 from service.jobs.content import Described, fitted
 from service.storage.snapshots.content_map import ContentMap
 
@@ -107,7 +108,7 @@ class Fixed:
 
 def run(data: Path, algorithms: Sequence[str], seed: int) -> Iterator[Row]:
     """Rows for each algorithm: at random, without content and with content, for each k."""
-    file = offline.Data.split(datasets.read(data / datasets.SOURCES["ml-1m"].file), 0.0, seed)
+    file = offline.Data.split(ratings_file.read(data / datasets.SOURCES["ml-1m"].file), 0.0, seed)
     described = films(data / "ml-1m" / "movies.dat", file.ids()[1])
     split = Split.drawn(file.train, seed)
     for algorithm in algorithms:

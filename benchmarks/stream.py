@@ -29,6 +29,7 @@ from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from service.cli import offline
 from service.cli.console import progress
+from service.cli.files import ratings_file
 
 STAGE = "stream"
 SET = "ml-1m"
@@ -55,7 +56,7 @@ def run(data: Path, algorithms: Sequence[str], backend: gpu.Backend, store: Stor
     """Put a row for each algorithm into `store`."""
     if not datasets.available(data, [SET]):
         return
-    file = datasets.read(data / datasets.SOURCES[SET].file)
+    file = ratings_file.read(data / datasets.SOURCES[SET].file)
     parts = parts_of(offline.Data.split(file, 0.0, datasets.SEED).train)
     fold = Fold(parts.first, parts.test)
     dataset = Dataset(SET, ESTIMATES, fold, fold, datasets.facts_of(parts.first))

@@ -77,20 +77,21 @@ class Ratings:
 
         Args:
             users, items: rows from 0, any integer dtype, (N,).
-            values: ratings, any float dtype, (N,), finite; kept as float32.
+            values: ratings, any float dtype, (N,), finite as float32, in which they are kept.
             shape: (U, I). Default: one more than the largest rows.
             user_keys, item_keys: see the class.
 
         The last entry of a repeated (user, item) wins.
 
         Raises:
-            InvalidRatings: unequal lengths, a row outside `shape`, or a rating that is not finite (the first
+            InvalidRatings: unequal lengths, a row outside `shape`, or a rating that is not finite as float32 (the first
                 offending position is named).
         """
         users, items, values = np.asarray(users), np.asarray(items), np.asarray(values)
         n_users, n_items = _checked_shape(users, items, values, shape)
+        values = _float32(values)
         keep = _last_of_each_pair(users, items, n_items)
-        users, items, values = users[keep], items[keep], values[keep].astype(np.float32)
+        users, items, values = users[keep], items[keep], values[keep]
         by_user = _compress(users, items, values, n_users)
         order = np.argsort(items, kind="stable")  # `users` ascends already, so each column ascends by user
         by_item = _compress(items[order], users[order], values[order], n_items)
@@ -168,14 +169,22 @@ def _checked_shape(
             "Invalid shapes of users, items, values: expected three equal (N,), "
             f"got {users.shape}, {items.shape}, {values.shape}"
         )
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise InvalidRatings(f"Invalid rating at position {bad[0]}: expected a finite number, got {values[bad[0]]}")
     if shape is None:
         shape = (int(users.max()) + 1, int(items.max()) + 1) if len(users) else (0, 0)
     _check_range(users, shape[0], "users")
     _check_range(items, shape[1], "items")
     return shape
+
+
+def _float32(values: NDArray[np.floating]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        kept = values.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(kept))
+    if len(bad):
+        value = values[bad[0]]
+        wanted = f"at most {np.finfo(np.float32).max:.7g}" if np.isfinite(value) else "a finite number"
+        raise InvalidRatings(f"Invalid rating at position {bad[0]}: expected {wanted}, got {value}")
+    return kept
 
 
 def _check_range(rows: NDArray[np.integer], n: int, name: str) -> None:

@@ -21,8 +21,10 @@ from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (  # fmt: skip
     Backend,
     BackendOption,
+    Columns,
     Data,
     DataSet,
+    Delimiter,
     FileToImport,
     Format,
     Items,
@@ -137,6 +139,8 @@ def import_(
     data_set: DataSet = None,
     key: Key = None,
     skip_bad: SkipBad = False,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
     items: Items = False,
     patch: Patch = False,
     format_: Format = None,
@@ -146,10 +150,17 @@ def import_(
     from service.cli.files import items_file, ratings_file, standard_input
     from service.client import Client
     from service.data_sets import address_of
+    from service.limits import MAX_RATING
 
     items = items or patch
+    if items and (delimiter or columns):
+        raise typer.BadParameter("expected --delimiter and --columns with a file of ratings, got --items")
     with standard_input.opened(file, format_) as path:
-        sent: Any = items_file.read(path, skip_bad) if items else ratings_file.read(path, key, skip_bad)
+        sent: Any = (
+            items_file.read(path, skip_bad)
+            if items
+            else ratings_file.read(path, key, skip_bad, delimiter, columns, MAX_RATING)
+        )
     name = standard_input.name_of(file)
     describe(name, sent.columns, sent.bad)
     with Client(address_of(url, data_set), arguments.settings({}).own_key("write_key")) as client:
@@ -193,6 +204,8 @@ def train(
     memory: Memory = None,
     key: Key = None,
     skip_bad: SkipBad = False,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
     json: Json = False,
 ) -> None:
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
@@ -212,8 +225,10 @@ def train(
     if cluster is not None and address is None:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
     chosen = arguments.backend(backend, memory)
-    held_out = None if test is None else arguments.ratings(test, key, skip_bad)
-    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad), held_out, test_fraction or 0.0, seed)
+    held_out = None if test is None else arguments.ratings(test, key, skip_bad, delimiter, columns)
+    data = offline.Data.of(
+        arguments.ratings(ratings, key, skip_bad, delimiter, columns), held_out, test_fraction or 0.0, seed
+    )
     printer = Printer(json)
     if plan:
         return printer.report(*shown(data.train, params, gpus, memory))
@@ -243,6 +258,8 @@ def tune(
     backend: Backend = "auto",
     key: Key = None,
     skip_bad: SkipBad = False,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
     json: Json = False,
 ) -> None:
     """Search for the best parameters for a file, with a line per training and a closing line with the best."""
@@ -251,8 +268,8 @@ def tune(
     from service.cli.tune import on_file
 
     chosen = arguments.backend(backend)
-    held_out = None if test is None else arguments.ratings(test, key, skip_bad)
-    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad), held_out, test_fraction, seed)
+    held_out = None if test is None else arguments.ratings(test, key, skip_bad, delimiter, columns)
+    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad, delimiter, columns), held_out, test_fraction, seed)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -274,6 +291,8 @@ def evaluate(
     backend: Backend = "auto",
     key: Key = None,
     skip_bad: SkipBad = False,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
     json: Json = False,
 ) -> None:
     """Measure a model on a file: RMSE, MAE and the ranks of the held-out items."""
@@ -281,7 +300,13 @@ def evaluate(
 
     lists = None if negatives is None else offline.read_negatives(negatives)
     Printer(json).line(
-        offline.evaluate(model, arguments.ratings(test, key, skip_bad), lists, relevant, arguments.backend(backend))
+        offline.evaluate(
+            model,
+            arguments.ratings(test, key, skip_bad, delimiter, columns),
+            lists,
+            relevant,
+            arguments.backend(backend),
+        )
     )
 
 

@@ -41,11 +41,11 @@ def cluster(options: dict[str, Any]) -> ClusterAddress | None:
     return ClusterAddress.of(settings(options))
 
 
-def ratings(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
-    """The ratings of a file; shows what its columns mean, and the bad lines that were left out."""
+def ratings(path: Path, key: str | None, skip_bad: bool, delimiter: str | None, columns: str | None) -> RatingsFile:
+    """The ratings of a file; shows what was understood, and the bad lines that were left out."""
     from service.cli.files import ratings_file
 
-    file = ratings_file.read(path, key=key, skip_bad=skip_bad)
+    file = ratings_file.read(path, key, skip_bad, delimiter, columns)
     describe(str(path), file.columns, file.bad)
     return file
 

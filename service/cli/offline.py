@@ -55,7 +55,6 @@ class Data:
     def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
         """Hold out the first `round(test_fraction · n)` of a seeded permutation of the file's n ratings."""
         users, items, rows = numbered(file)
-        rows = _last_of_each_pair(rows)
         order = np.random.default_rng(seed).permutation(len(rows.values))
         n_test = round(test_fraction * len(order))
         data = cls(users, items, _ratings(users, items, rows.at(order[n_test:])), None)
@@ -67,7 +66,6 @@ class Data:
     def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
         """Split a seeded permutation of the ratings into `n_folds` even parts, and hold out each in turn."""
         users, items, rows = numbered(file)
-        rows = _last_of_each_pair(rows)
         parts = np.array_split(np.random.default_rng(seed).permutation(len(rows.values)), n_folds)
         for held_out, part in enumerate(parts):
             rest = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
@@ -212,13 +210,6 @@ def numbered(
     values = np.asarray(file.values, dtype=np.float32)
     rows = RowsOfFile(users.rows_or_new(file.users), items.rows_or_new(file.items), values)
     return users, items, rows
-
-
-def _last_of_each_pair(rows: RowsOfFile) -> RowsOfFile:
-    """Keep the last rating of each (user, item) in the order of the file, so that a split holds out whole pairs."""
-    pair = rows.users.astype(np.int64) * (int(rows.items.max(initial=0)) + 1) + rows.items
-    _, last_from_end = np.unique(pair[::-1], return_index=True)
-    return rows.at(np.sort(len(pair) - 1 - last_from_end))
 
 
 def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:

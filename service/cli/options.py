@@ -15,6 +15,11 @@ BackendOption = Annotated[str | None, typer.Option("--backend", help="auto, host
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
+Delimiter = Annotated[str | None, typer.Option(help="What separates columns: a character, tab or ::.", metavar="TEXT")]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="user=NAME,item=NAME,… of a header; or all in order: user,item,-,rating.", metavar="LIST"),
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
 Memory = Annotated[float | None, typer.Option(help="GB to take, of each GPU.", min=0.001, max=1_000_000, metavar="GB")]
 Scheduler = Annotated[

@@ -1,63 +1,206 @@
-"""Finds the columns of user, item, rating and timestamp in a file, by name if it has a header, else by position."""
+"""Finds the columns of user, item, rating and timestamp: as the caller chose, by name, or by position without a header."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from service.errors import InvalidSetting
 
 NAMES = ("user", "item", "rating", "timestamp")
 N_NEEDED = 2  # without ratings every pair counts 1; the timestamp may be missing too
+MATRIX = "items"  # as choice of columns: every column of a matrix is an item
+_NOT_USED = "-"
 _N_SHOWN = 10
 
-_ITEMS = ("item", "movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")
-# Names in published data sets, in lower-case letters and digits only; an earlier alias takes precedence.
+_USERS = ("customer", "visitor", "member", "reviewer")
+_ITEMS = ("movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")
+# Names in published data sets, in lower-case letters and digits only. An earlier group takes precedence: the id of
+# something is unique, its name may be that of another one too.
 _ALIASES = {
-    "user": tuple(f"{who}{id_}" for who in ("user", "customer", "visitor", "member", "reviewer") for id_ in ("", "id")),
-    "item": (*(f"{what}{id_}" for what in _ITEMS for id_ in ("", "id")), "businessid", "asin", "parentasin", "isbn"),
-    "rating": ("rating", "ratings", "score", "stars", "overall", "bookrating", "value", "weight", "count", "plays"),
-    "timestamp": ("timestamp", "time", "unixtime", "unixreviewtime", "date"),
-}
+    "user": (("userid",), ("user",), tuple(f"{who}id" for who in _USERS), _USERS),
+    "item": (
+        ("itemid",),
+        ("item",),
+        tuple(f"{what}id" for what in _ITEMS),
+        ("businessid", "asin", "parentasin", "isbn"),
+        _ITEMS,
+    ),
+    "rating": (("rating", "ratings"), ("score", "stars", "overall", "bookrating"), ("value", "weight", "count", "plays")),
+    "timestamp": (("timestamp", "unixtime", "unixreviewtime"), ("time", "datetime", "date", "createdat", "ratedat", "ts")),
+}  # fmt: skip
+_ALL_ALIASES = frozenset(alias for groups in _ALIASES.values() for group in groups for alias in group)
+_EVENTS = ("event", "feedback", "action", "interaction", "activity", "behavior", "behaviour", "reaction", "signal")
+# Columns that tell what a user did: a dislike is no rating of 1.
+_TYPES = frozenset(
+    ("type", "verb", *(f"{what}{end}" for what in _EVENTS for end in ("", "s", "type", "types", "name", "kind")))
+)
+
+
+class Choice(NamedTuple):
+    """The columns that the caller chose.
+
+    Attributes:
+        places: meaning → name in the header, or position; empty: every column is an item (`MATRIX`).
+        n_columns: of each line, if the columns are chosen by position.
+    """
+
+    places: dict[str, str | int]
+    n_columns: int | None = None
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the columns are chosen by their names in a header."""
+        return self.n_columns is None and bool(self.places)
+
+    @classmethod
+    def of(cls, text: str) -> Choice:
+        """The choice in `user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]`, `user,item,-,rating` or `items`.
+
+        Raises:
+            InvalidSetting: it is none of these.
+        """
+        parts = [part.strip() for part in text.split(",")]
+        if parts == [MATRIX]:
+            return cls({})
+        pairs = [part.partition("=") for part in parts]
+        names = [("timestamp" if name.strip() == "time" else name.strip()) for name, _, _ in pairs]
+        given = [name for name in names if name != _NOT_USED]
+        has_names = all(column.strip() for _, _, column in pairs) and _NOT_USED not in names
+        is_usable = set(NAMES[:N_NEEDED]) <= set(given) <= set(NAMES) and len(set(given)) == len(given)
+        if not is_usable or not (has_names or not any(equals for _, equals, _ in pairs)):
+            raise InvalidSetting(
+                "Invalid columns: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME] for names in a header;"
+                " or all columns in their order, such as user,item,-,rating, with - for one that is not used;"
+                f" or {MATRIX} for a matrix, got {text!r}"
+            )
+        if has_names:
+            return cls({name: column.strip() for name, (_, _, column) in zip(names, pairs, strict=True)})
+        return cls({name: place for place, name in enumerate(names) if name != _NOT_USED}, len(names))
+
+
+def plain(name: str) -> str:
+    """A name of a column in lower-case letters and digits only, without a type behind a colon (`user_id:token`)."""
+    return re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0])
+
+
+def is_alias(text: str) -> bool:
+    """Whether a header may have this as the name of a column with a meaning."""
+    return plain(text) in _ALL_ALIASES
 
 
 def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
-    """Positions of user, item, rating and timestamp among columns named `names`; missing ones are left out."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0]) for name in names]  # also user_id:token
+    """Positions of user, item, rating and timestamp among columns named `names`; missing ones are left out.
+
+    Several positions: the names do not tell which of these columns is meant.
+    """
+    given = [plain(name) for name in names]
     positions = {}
-    for name, aliases in _ALIASES.items():
-        alias = next((alias for alias in aliases if alias in plain), None)
-        if alias is not None:
-            positions[name] = [position for position, one in enumerate(plain) if one == alias]
+    for name, groups in _ALIASES.items():
+        found = ([place for place, one in enumerate(given) if one in group] for group in groups)
+        if places := next(filter(None, found), None):
+            positions[name] = places
     return positions
 
 
-def columns_of(given: Sequence[str]) -> dict[str, int]:
+def is_header(fields: Sequence[str]) -> bool:
+    """Whether a line has no number and names at least two columns: a single name may be an id."""
+    return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
+
+
+def columns_of(given: Sequence[str], choice: Choice | None = None) -> dict[str, int]:
     """Positions of user, item and, if present, rating and timestamp among columns named `given`.
 
     Raises:
         ValueError: user or item is missing; or rating, though another column may be the rating under a name of its
-            own; or one of the four occurs twice.
+            own; or the names do not tell which column is meant; or a column holds types of events.
     """
+    if choice is not None:
+        return _chosen(given, choice)
     found = columns_named(given)
-    shown = ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
+    if types := types_among(given):
+        raise ValueError(
+            f"expected ratings, got events: the column {given[types[0]].strip()} tells their type. Post them to /events, which"
+            f" weighs each type; if the column says nothing about the ratings, name the others by {_option(given, found)}"
+        )
     needed = NAMES[:N_NEEDED] if _n_named(given) == sum(map(len, found.values())) else NAMES[: N_NEEDED + 1]
     if missing := [name for name in needed if name not in found]:
         hint = "; without such columns every pair counts 1" if missing == ["rating"] else ""
         raise ValueError(
-            f"expected columns user, item and rating, found no {' and no '.join(missing)} among {shown}{hint}"
+            f"expected columns user, item and rating, found no {' and no '.join(missing)} among {_shown(given)}{hint};"
+            f" name the columns by {_option(given, found)}"
         )
-    if twice := [name for name, places in found.items() if len(places) > 1]:
-        raise ValueError(f"expected one column {twice[0]}, got several among {shown}")
+    for name, places in [*found.items(), *_ids_beside_names(given, found)]:
+        if len(places) > 1:
+            several = " and ".join(given[place].strip() for place in places)
+            raise ValueError(
+                f"expected one column {name}, got several among {_shown(given)}: {several};"
+                f" choose one by {_option(given, found | {name: places})}"
+            )
     return {name: places[0] for name, places in found.items()}
 
 
-def described(columns: Mapping[str, int], given: Sequence[str] | None) -> str:
+def described(columns: Mapping[str, int], given: Sequence[str] | None, n_columns: int | None = None) -> str:
     """The meaning of the columns in one line; `given` are the names in the file, None if it has no header."""
-    names = [f"column {position + 1}" for position in range(len(columns))] if given is None else given
-    text = "columns: " + ", ".join(f"{name} = {names[position].strip()}" for name, position in columns.items())
-    unused = [name.strip() for position, name in enumerate(names) if position not in columns.values() and name.strip()]
+    names = [f"column {place + 1}" for place in range(n_columns or len(columns))] if given is None else given
+    text = "columns: " + ", ".join(f"{name} = {names[place].strip()}" for name, place in columns.items())
+    unused = [name.strip() for place, name in enumerate(names) if place not in columns.values() and name.strip()]
     text += f"; not used: {', '.join(unused[:_N_SHOWN])}" if unused else ""
     return text + ("" if "rating" in columns else "; no ratings: every pair counts 1")
 
 
+def types_among(names: Sequence[str]) -> list[int]:
+    """Positions of the columns that hold types of events."""
+    return [place for place, name in enumerate(names) if plain(name) in _TYPES]
+
+
+def option_for(given: Sequence[str]) -> str:
+    """The option that says what columns of these names mean, with the likeliest names filled in."""
+    return _option(given, columns_named(given))
+
+
+def _chosen(given: Sequence[str], choice: Choice) -> dict[str, int]:
+    if not choice.has_names:
+        if choice.n_columns != len(given):
+            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
+            raise ValueError(f"expected {wanted}, got the {len(given)} columns {_shown(given)}")
+        return {name: int(place) for name, place in choice.places.items()}
+    names = [name.strip() for name in given]
+    for name, wanted in choice.places.items():
+        if names.count(str(wanted)) != 1:
+            raise ValueError(f"expected one column {wanted} ({name}, as chosen) among {_shown(given)}")
+    return {name: names.index(str(wanted)) for name, wanted in choice.places.items()}
+
+
+def _ids_beside_names(given: Sequence[str], found: Mapping[str, list[int]]) -> Iterator[tuple[str, list[int]]]:
+    """Columns of names that were taken for users and items, each with columns of other ids that stand beside it."""
+    for name in NAMES[:N_NEEDED]:
+        ids = {alias for group in _ALIASES[name] for alias in group if alias.endswith("id")}
+        if plain(given[found[name][0]]) not in ids:
+            yield name, found[name] + [place for place, one in enumerate(given) if plain(one) in ids]
+
+
+def _option(given: Sequence[str], found: Mapping[str, list[int]]) -> str:
+    used = {place for places in found.values() for place in places} | set(types_among(given))
+    free = iter([name.strip() for place, name in enumerate(given) if place not in used and name.strip()])
+    wanted = NAMES[: N_NEEDED + (_n_named(given) > N_NEEDED)]
+    columns = {name: given[found[name][0]].strip() if name in found else next(free, "…") for name in wanted}
+    return "--columns " + ",".join(f"{name}={column}" for name, column in columns.items())
+
+
+def _shown(given: Sequence[str]) -> str:
+    return ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
+
+
 def _n_named(given: Sequence[str]) -> int:
     return sum(1 for name in given if name.strip())
+
+
+def _stands_for_a_number(text: str) -> bool:
+    """Whether this parses as a number, NaN included, which no name in a header does."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

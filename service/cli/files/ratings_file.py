@@ -4,12 +4,15 @@ Text files have a header that names the columns (`service.cli.files.ratings_colu
 user,item[,rating[,timestamp]] in this order. Without ratings every pair counts 1. Timestamps are Unix seconds, or dates
 and datetimes of ISO 8601. Text and JSONL are UTF-8, with or without a byte order mark, and may be compressed by gzip.
 Fields of JSONL and columns of Parquet are found by name.
+
+A reader tells in words what it understood, and refuses what it could understand in several ways.
 """
 
 from __future__ import annotations
 
 import gzip
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from service.cli.files.ratings_columns import NAMES, columns_of, described
+from service.cli.files.doubtful_ids import stand_for_nothing
+from service.cli.files.how import LARGEST_RATING, How
+from service.cli.files.newest import newest_of_each_pair
+from service.cli.files.ratings_columns import NAMES
 from service.cli.files.ratings_json import read_json
 from service.cli.files.ratings_matrix import read_matrix
-from service.cli.files.ratings_text import LARGEST, BadLine, TextRatings, read_text
-from service.cli.files.ratings_times import is_in_milliseconds, range_of, seconds_of_column, wrong_time
+from service.cli.files.ratings_parquet import read_parquet
+from service.cli.files.ratings_text import BadLine, TextRatings, read_text
+from service.cli.files.ratings_times import range_of
 from service.errors import InvalidRatingsFile
-from service.ids import MAX_ID_BYTES
 
 MATRIX_SUFFIXES = (".npz", ".mat")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -42,6 +48,7 @@ _OTHER_KINDS = {
     b"7z\xbc\xaf": "a 7z archive (unpack it)",
     b"\xff\xfe": "UTF-16 (save it as UTF-8)",
     b"\xfe\xff": "UTF-16 (save it as UTF-8)",
+    b"%%MatrixMarket": "a Matrix Market file (save it as .npz)",
 }
 _IRREGULAR = {
     stat.S_IFIFO: "a named pipe",
@@ -50,24 +57,17 @@ _IRREGULAR = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
-_ID = f"1 to {MAX_ID_BYTES} bytes"
-_EXPECTED = {
-    "user": _ID,
-    "item": _ID,
-    "rating": f"a finite number up to {LARGEST['rating']:.2g}",
-    "timestamp": "Unix seconds, a date or a datetime",
-}
 
 
 class RatingsFile(NamedTuple):
-    """The ratings of a file, in its order; all columns have N entries.
+    """The ratings of a file, each pair of a user and an item once, in the order of the file; all have N entries.
 
     Attributes:
         users, items: ids as strings.
         values: float32; ones if the file has none.
         timestamps: float64 Unix seconds; None if the file has none.
         bad: lines that were left out because of `skip_bad`.
-        columns: the meaning of the columns, in words.
+        columns: what was understood, in words: the meaning of the columns, the format, ranges, and the first rating.
     """
 
     users: list[str]
@@ -78,21 +78,35 @@ class RatingsFile(NamedTuple):
     columns: str = ""
 
 
-def read(path: Path, key: str | None = None, skip_bad: bool = False) -> RatingsFile:
-    """Read a file of ratings. Its suffix and its first line determine the format.
+def read(
+    path: Path,
+    key: str | None = None,
+    skip_bad: bool = False,
+    delimiter: str | None = None,
+    columns: str | None = None,
+    largest: float = LARGEST_RATING,
+) -> RatingsFile:
+    """Read a file of ratings. Its suffix and its lines determine the format.
+
+    Of several ratings of a pair the one with the newest time is kept, and of the same time, or without times, the last.
 
     Args:
         path: the file.
         key: variable of an .npz or .mat file. Default: `fea`, else its largest two-dimensional numeric one.
         skip_bad: leave out bad lines of a text file instead of refusing the file.
+        delimiter: the separator of a text file. Default: the one that fits alone.
+        columns: which column is what (`Choice.of`). Default: by the names, else by position.
+        largest: the largest absolute rating that is taken.
 
     Raises:
         InvalidRatingsFile: the file cannot be used, or has a bad line; the message has its number, from 1.
+        InvalidSetting: `delimiter` or `columns` cannot be understood.
         FileNotFoundError: there is no such file.
     """
+    how = How.of(key, skip_bad, delimiter, columns, largest)
     check_regular(path)
     try:
-        return _read(path, key, skip_bad)
+        return _read(path, how)
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
@@ -114,25 +128,22 @@ def check_regular(path: Path) -> None:
         pass  # raises errors of the file system here, so that they do not count as bad content
 
 
-def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
+def _read(path: Path, how: How) -> RatingsFile:
     suffix = path.suffix.lower()
     if suffix in MATRIX_SUFFIXES:
-        users, items, values = read_matrix(path, key)
-        return RatingsFile(users, items, values, None, [], "rows are users, columns are items")
-    found = _read_parquet(path) if suffix in PARQUET_SUFFIXES else _read_text(path, skip_bad)
+        entries = read_matrix(path, how)
+        users, items = (pa.array(ids, pa.string()).dictionary_encode() for ids in entries[:2])
+        columns = [(side.dictionary, side.indices.to_numpy()) for side in (users, items)]
+        return _distinct(columns, entries.values, entries.timestamps, entries.words, [])
+    found = read_parquet(path, how) if suffix in PARQUET_SUFFIXES else _read_text(path, how)
     table = found.table
     ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
-    return RatingsFile(
-        _strings(table.column("user")),
-        _strings(table.column("item")),
-        np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32),
-        times,
-        found.bad,
-        found.columns + range_of(times),
-    )
+    values = np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32)
+    columns = [_whole(table.column(name)) for name in NAMES[:2]]
+    return _distinct(columns, values, times, found.columns, found.bad)
 
 
-def _read_text(path: Path, skip_bad: bool) -> TextRatings:
+def _read_text(path: Path, how: How) -> TextRatings:
     data, suffix = path.read_bytes(), _inner_suffix(path)
     if suffix in (*MATRIX_SUFFIXES, *PARQUET_SUFFIXES):
         raise InvalidRatingsFile(f"Invalid {path}: expected text or JSONL in {GZIP_SUFFIX}, got {suffix}; unpack it")
@@ -143,7 +154,12 @@ def _read_text(path: Path, skip_bad: bool) -> TextRatings:
     for beginning, kind in _OTHER_KINDS.items():
         if data.startswith(beginning):
             raise InvalidRatingsFile(f"Invalid {path}: expected text, JSONL, Parquet, .npz or .mat, got {kind}")
-    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), skip_bad)
+    if b"\0" in data:
+        number = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise InvalidRatingsFile(
+            f"Invalid line {number} of {path}: expected text in UTF-8, got a zero byte, as in UTF-16 and in binary files"
+        )
+    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), how)
 
 
 def _inner_suffix(path: Path) -> str:
@@ -160,60 +176,58 @@ def _kind(path: Path) -> str:
     return "a Parquet file" if suffix in PARQUET_SUFFIXES else "text"
 
 
-def _strings(column: pa.ChunkedArray) -> list[str]:
-    """Ids of a dictionary-encoded column; equal ids share one string."""
-    if not len(column):
-        return []
-    whole = column.unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-    names = whole.dictionary.to_pylist()
-    return [names[code] for code in whole.indices.to_numpy().tolist()]
+def _distinct(
+    columns: Sequence[tuple[pa.StringArray, NDArray[np.int32]]],
+    values: NDArray[np.float32],
+    times: NDArray[np.float64] | None,
+    words: str,
+    bad: list[BadLine],
+) -> RatingsFile:
+    """The ratings that count, with words about all of them.
+
+    Args:
+        columns: of users and of items, the different ids and the place of each rating's id among them.
+        values, times, bad: see `RatingsFile`.
+        words: what was understood so far.
+    """
+    words += _range_of(values) + range_of(times) + "".join(_doubt(*column) for column in columns)
+    if len(values):
+        user, item = (ids[int(codes[0])] for ids, codes in columns)
+        words += f"; the first: user {user}, item {item}, rating {values[0]:g}"
+    (users, user_codes), (items, item_codes) = columns
+    kept = newest_of_each_pair(user_codes, item_codes, len(items), times)
+    if kept is not None:
+        which = "last" if times is None else "newest"
+        words += (
+            f"; {len(values) - len(kept):,} ratings left out: of each pair of a user and an item the {which} one counts"
+        )
+        user_codes, item_codes, values = user_codes[kept], item_codes[kept], values[kept]
+        times = None if times is None else times[kept]
+    return RatingsFile(_strings(users, user_codes), _strings(items, item_codes), values, times, bad, words)
 
 
-def _read_parquet(path: Path) -> TextRatings:
-    import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
-
-    with pq.ParquetFile(path) as file:
-        names = list(file.schema_arrow.names)
-        try:
-            places = columns_of(names)
-        except ValueError as error:
-            raise InvalidRatingsFile(f"Invalid {path}: {error}") from None
-        table = file.read(columns=[names[position] for position in places.values()])
-    columns = [_converted(path, table.column(names[position]), name) for name, position in places.items()]
-    table = pa.table(columns, names=list(places))
-    _check_columns(path, table)
-    return TextRatings(table, [], described(places, names))
+def _doubt(ids: pa.StringArray, codes: NDArray[np.int32]) -> str:
+    """How many ids of JSONL and Parquet, which have a null of their own, are words for it."""
+    doubtful = stand_for_nothing(ids)
+    if not pc.any(doubtful).as_py():
+        return ""
+    n = int(np.count_nonzero(doubtful.to_numpy(zero_copy_only=False)[codes]))
+    return f"; {n:,} ids are words for a missing value, such as {ids.filter(doubtful)[0]}"
 
 
-def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    is_id, is_time = name in ("user", "item"), name == "timestamp"
-    try:
-        converted = seconds_of_column(column) if is_time else column.cast(pa.string() if is_id else pa.float64())
-    except pa.ArrowNotImplementedError:
-        kind = "text or integers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
-        raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
-    except ValueError as error:
-        raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
-    converted.validate(full=True)  # finds text that is not UTF-8
-    return converted.dictionary_encode() if is_id else converted
+def _range_of(values: NDArray[np.float32]) -> str:
+    return f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
 
 
-def _check_columns(path: Path, table: pa.Table) -> None:
-    for name in table.column_names:
-        column = table.column(name)
-        if name in ("user", "item"):
-            n_bytes = pc.binary_length(column.cast(pa.string()))
-            usable = pc.and_(pc.greater(n_bytes, 0), pc.less_equal(n_bytes, MAX_ID_BYTES))
-        else:
-            usable = pc.less_equal(pc.abs(column), LARGEST[name])
-        unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
-        if len(unusable):
-            value = column[int(unusable[0])].as_py()
-            is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
-            reason = wrong_time(value) if is_time else f"expected {_EXPECTED[name]}, got {_shown(value)}"
-            raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")
+def _whole(column: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int32]]:
+    """The different ids of a column whose chunks share one dictionary, and the place of each row's id among them."""
+    if not column.num_chunks:
+        return pa.array([], pa.string()), np.zeros(0, np.int32)
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks])
+    return column.chunk(0).dictionary, codes
 
 
-def _shown(value: object) -> str:
-    return "nothing" if value is None else repr(str(value)[:80])
+def _strings(dictionary: pa.StringArray, codes: NDArray[np.int32]) -> list[str]:
+    """Ids in words; equal ids share one string."""
+    names = dictionary.to_pylist()
+    return [names[code] for code in codes.tolist()]

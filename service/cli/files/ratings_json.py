@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.cli.files.ratings_columns import NAMES, columns_named, columns_of, described
-from service.cli.files.ratings_text import LARGEST, BadLine, TextRatings
+from service.cli.files.how import How
+from service.cli.files.ratings_columns import NAMES, Choice, columns_named, columns_of, described, types_among
+from service.cli.files.ratings_text import BadLine, TextRatings, check_bad
 from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
 from service.errors import InvalidRatingsFile
 from service.ids import check_id
@@ -20,36 +21,41 @@ _EXCERPT = 80
 _Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field
 
 
-def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
+def read_json(path: Path, data: bytes, how: How) -> TextRatings:
     """The ratings in `data`, the content of the file `path`; the first line determines the names of the fields.
 
     Raises:
-        InvalidRatingsFile: the first line does not have the fields; or a line is bad and `skip_bad` is false.
+        InvalidRatingsFile: the first line does not have the fields; or a line is bad and `how.skip_bad` is false; or
+            most lines are bad.
     """
     lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
     if not lines:
         raise InvalidRatingsFile(f"Invalid {path}: expected a JSON object in line 1, got nothing")
-    fields, words = _fields(path, *lines[0])
+    if how.delimiter is not None or (how.choice is not None and not how.choice.has_names):
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected --columns with names of fields, such as user=NAME,item=NAME, and no --delimiter:"
+            " it is JSONL"
+        )
+    fields, words = _fields(path, how.choice, *lines[0])
     known = _object(lines[0][1]).keys()
     rows, bad = [], []
     for number, line in lines:
         try:
             found = _object(line)
             if not found.keys() <= known:
-                _check_further(found, fields)
-            rows.append(_row(found, fields))
+                _check_further(found, fields, how.choice)
+            rows.append(_row(found, fields, how.limits))
         except ValueError as error:
-            if not skip_bad:
-                raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
             bad.append(BadLine(number, str(error)))
-    return TextRatings(_table(rows, list(fields)), bad, words)
+    check_bad(path, bad, len(lines), how.skip_bad)
+    return TextRatings(_table(rows, list(fields)), bad, f"{words}; JSONL, {len(lines):,} lines")
 
 
-def _fields(path: Path, number: int, line: bytes) -> tuple[_Fields, str]:
+def _fields(path: Path, choice: Choice | None, number: int, line: bytes) -> tuple[_Fields, str]:
     """The fields by their meaning, and the same in words."""
     try:
         names = list(_object(line))
-        places = columns_of(names)
+        places = columns_of(names, choice)
         return {name: names[position] for name, position in places.items()}, described(places, names)
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
@@ -67,18 +73,21 @@ def _object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _row(found: dict[str, Any], fields: _Fields) -> tuple[Any, ...]:
+def _row(found: dict[str, Any], fields: _Fields, limits: dict[str, float]) -> tuple[Any, ...]:
     return tuple(
-        _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field))
+        _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field), limits[name])
         for name, field in fields.items()
     )
 
 
-def _check_further(found: dict[str, Any], fields: _Fields) -> None:
-    """Refuse a rating or a timestamp that would be lost because the first line has none."""
-    for name, places in columns_named(list(found)).items():
-        if name not in fields:
-            raise ValueError(f"expected the fields of the first line, got also {list(found)[places[0]]} ({name})")
+def _check_further(found: dict[str, Any], fields: _Fields, choice: Choice | None) -> None:
+    """Refuse a rating, a timestamp or a type of event that would be lost because the first line has none."""
+    if choice is not None:
+        return
+    names = list(found)
+    lost = [(name, places[0]) for name, places in columns_named(names).items() if name not in fields]
+    for name, place in lost + [("type of an event", place) for place in types_among(names)]:
+        raise ValueError(f"expected the fields of the first line, got also {names[place]} ({name})")
 
 
 def _id(name: str, value: object) -> str:
@@ -87,7 +96,7 @@ def _id(name: str, value: object) -> str:
     return check_id(str(value))
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, largest: float) -> float:
     if name == "timestamp" and isinstance(value, str):
         return unix_seconds(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)  # possibly too large for a float
@@ -95,8 +104,8 @@ def _number(name: str, value: Any) -> float:
         raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")
     if name == "timestamp" and is_in_milliseconds(value):
         raise ValueError(wrong_time(_shown(value)))
-    if abs(value) > LARGEST[name]:
-        raise ValueError(f"expected at most {LARGEST[name]:.2g} as {name}, got {_shown(value)}")
+    if abs(value) > largest:
+        raise ValueError(f"expected at most {largest:.2g} as {name}, got {_shown(value)}")
     return float(value)
 
 

@@ -1,4 +1,7 @@
-"""Reads matrices of ratings in .npz and .mat files: rows are users, columns items, non-zero entries ratings."""
+"""Reads matrices of ratings in .npz and .mat files: rows are users, columns items, non-zero entries ratings.
+
+A dense matrix of few columns may as well be a list of (user, item, rating); the caller has to say which.
+"""
 
 from __future__ import annotations
 
@@ -12,40 +15,49 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.cli.files.how import How
+from service.cli.files.ratings_columns import MATRIX, NAMES, Choice, described
 from service.errors import InvalidRatingsFile
+from service.limits import LATEST_S
 
 DEFAULT_KEY = "fea"
+LIST_COLUMNS = range(3, 6)  # columns of a list of user, item, rating, and perhaps time and one more
 
 
 class Entries(NamedTuple):
-    """The non-zero entries of a matrix, (N,) each.
+    """The non-zero entries of a matrix, or the lines of a list of ratings, (N,) each.
 
     Attributes:
-        users, items: row and column numbers from 0, as text.
+        users, items: row and column numbers from 0, or the ids in the list, as text.
         values: float32.
+        timestamps: float64 Unix seconds; None without any.
+        words: what was read, in words.
     """
 
     users: list[str]
     items: list[str]
     values: NDArray[np.float32]
+    timestamps: NDArray[np.float64] | None
+    words: str
 
 
-def read_matrix(path: Path, key: str | None) -> Entries:
-    """The entries of the variable `key`; default: `fea`, else the largest two-dimensional numeric one.
+def read_matrix(path: Path, how: How) -> Entries:
+    """The entries of the variable `how.key`; default: `fea`, else the largest two-dimensional numeric one.
 
     A separate process reads a .mat file, because SciPy's reader writes past its buffers for some damaged files.
 
     Raises:
-        InvalidRatingsFile: no such variable, entries too large for float32, or a file that crashed the process.
+        InvalidRatingsFile: no such variable, entries too large, a matrix that may be a list of ratings, or a file that
+            crashed the process.
         Exception: any error of the libraries for a damaged file.
     """
     if path.suffix.lower() == ".npz":
-        return _entries(path, key)
+        return _entries(path, how)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["scipy.io", "scipy.sparse"])
     with ProcessPoolExecutor(1, context) as pool:
         try:
-            return pool.submit(_entries, path, key).result()
+            return pool.submit(_entries, path, how).result()
         except BrokenProcessPool:
             raise InvalidRatingsFile(
                 f"Invalid {path}: expected a matrix that can be read, got one that ended the process which read it:"
@@ -53,25 +65,84 @@ def read_matrix(path: Path, key: str | None) -> Entries:
             ) from None
 
 
-def _entries(path: Path, key: str | None) -> Entries:
+def _entries(path: Path, how: How) -> Entries:
     from scipy import sparse  # noqa: PLC0415 (heavy, and only matrices need it)
 
+    choice = how.choice
+    if how.delimiter is not None or (choice is not None and choice.has_names):
+        wanted = f"--columns with positions, such as user,item,rating, or {MATRIX}, and no --delimiter"
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}: it is a matrix without a header")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the libraries warn about damaged parts, which are refused or read as they are
         with path.open("rb") as file:  # the libraries leave it open when they fail
-            loaded = (_load_npz if path.suffix.lower() == ".npz" else _load_mat)(path, file, key)
-    if sparse.issparse(loaded) and loaded.format in ("csr", "csc", "bsr"):
+            name, loaded = (_load_npz if path.suffix.lower() == ".npz" else _load_mat)(path, file, how.key)
+    name = f"the matrix {name} of {loaded.shape[0]:,} rows and {loaded.shape[1]:,} columns"
+    if not sparse.issparse(loaded):
+        if choice is None:
+            _check_is_no_list(path, name, loaded)
+        elif choice.places:
+            return _listed(path, name, loaded, choice, how.largest)
+    elif choice is not None and choice.places:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a dense matrix with --columns user,item, got a sparse one")
+    elif loaded.format in ("csr", "csc", "bsr"):
         loaded.check_format(full_check=True)  # the conversion below writes wherever damaged indices point
     matrix = sparse.coo_array(loaded)
     matrix.sum_duplicates()
     kept = matrix.data != 0
-    with np.errstate(over="ignore"):  # entries too large for float32 become infinite and are refused below
-        values = matrix.data[kept].astype(np.float32)
-    if not np.isfinite(values).all():
-        found = matrix.data[kept][~np.isfinite(values)][0]
-        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {found}")
+    values = _float32(path, matrix.data[kept], how.largest)
     users, items = (_row_names(axis[kept]) for axis in matrix.coords)
-    return Entries(users, items, values)
+    return Entries(users, items, values, None, f"{name}: rows are users, columns are items")
+
+
+def _float32(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # entries too large for float32 become infinite and are refused here
+        values: NDArray[np.float32] = numbers.astype(np.float32)
+    if not np.isfinite(values).all():
+        found = numbers[~np.isfinite(values)][0]
+        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {found}")
+    if (too_large := np.abs(numbers.astype(np.float64)) > largest).any():
+        found = numbers[too_large][0]
+        raise InvalidRatingsFile(f"Invalid {path}: expected entries of at most {largest:.2g}, got {found}")
+    return values
+
+
+def _check_is_no_list(path: Path, name: str, matrix: NDArray[Any]) -> None:
+    n_columns = matrix.shape[1]
+    if not len(matrix) or n_columns not in LIST_COLUMNS or matrix.dtype == np.bool_:
+        return
+    if all(_are_ids(matrix[:, column]) for column in range(2)):
+        listed = ",".join((*NAMES[:3], *"--")[:n_columns])
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of ratings: its first"
+            f" row is {', '.join(f'{value:g}' for value in matrix[0].tolist())}. Say which column is what, such as"
+            f" --columns {listed}; or --columns {MATRIX}, if each column is an item"
+        )
+
+
+def _are_ids(numbers: NDArray[Any]) -> bool:
+    return bool((np.isfinite(numbers) & (numbers >= 0) & (numbers < 2**53) & (numbers == np.floor(numbers))).all())
+
+
+def _listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, largest: float) -> Entries:
+    """The ratings of a matrix that has one in each row."""
+    if matrix.shape[1] != choice.n_columns:
+        wanted = f"{choice.n_columns} columns, as chosen"
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}, got {name}")
+    columns = {meaning: matrix[:, int(place)] for meaning, place in choice.places.items()}
+    for meaning in NAMES[:2]:
+        if not _are_ids(columns[meaning]):
+            raise InvalidRatingsFile(f"Invalid {meaning} of {path}: expected whole numbers from 0, got others")
+    times = columns.get("timestamp")
+    if times is not None and not (np.abs(times) <= LATEST_S).all():
+        raise InvalidRatingsFile(f"Invalid timestamp of {path}: expected Unix seconds, got others")
+    places = {meaning: int(place) for meaning, place in choice.places.items()}
+    return Entries(
+        _row_names(columns["user"].astype(np.int64)),
+        _row_names(columns["item"].astype(np.int64)),
+        _float32(path, columns.get("rating", np.ones(len(matrix))), largest),
+        None if times is None else times.astype(np.float64),
+        f"{described(places, None, choice.n_columns)}; {name} is a list of ratings",
+    )
 
 
 def _row_names(rows: NDArray[np.integer]) -> list[str]:
@@ -81,7 +152,7 @@ def _row_names(rows: NDArray[np.integer]) -> list[str]:
     return [names[position] for position in places.tolist()]
 
 
-def _load_npz(path: Path, file: BinaryIO, key: str | None) -> Any:
+def _load_npz(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
     from scipy import sparse  # noqa: PLC0415
 
     arrays = np.load(file, allow_pickle=False)
@@ -89,11 +160,11 @@ def _load_npz(path: Path, file: BinaryIO, key: str | None) -> Any:
     _check_key(path, key, names)
     if key is None and {"format", "shape", "data"} <= names:
         file.seek(0)
-        return sparse.load_npz(file)
+        return "of SciPy", sparse.load_npz(file)
     return _chosen(path, {name: arrays[name] for name in names if key in (None, name)}, key)
 
 
-def _load_mat(path: Path, file: BinaryIO, key: str | None) -> Any:
+def _load_mat(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
     from scipy import io  # noqa: PLC0415
 
     _check_key(path, key, {name for name, _, _ in io.whosmat(file)})
@@ -106,8 +177,8 @@ def _check_key(path: Path, key: str | None, names: set[str]) -> None:
         raise InvalidRatingsFile(f"Invalid {path}: expected a variable {key}, got {', '.join(sorted(names)) or 'none'}")
 
 
-def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> Any:
-    """The variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
+def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> tuple[str, Any]:
+    """Name and value of the variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
     matrices = {name: value for name, value in variables.items() if _is_matrix(value)}
     wanted = key or (
         DEFAULT_KEY if DEFAULT_KEY in matrices else max(matrices, key=lambda n: _size(matrices[n]), default=None)
@@ -116,7 +187,7 @@ def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> Any:
         found = ", ".join(f"{name} {_kind(value)}" for name, value in sorted(variables.items()) if name[:2] != "__")
         wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {found or 'nothing'}")
-    return matrices[wanted]
+    return wanted, matrices[wanted]
 
 
 def _is_matrix(value: Any) -> bool:

@@ -1,9 +1,10 @@
-"""Reads text files of ratings by columns. Only a file with a bad line is read again line by line, to name the line."""
+"""Reads text files of ratings by columns. Only a file in doubt is read again line by line, to name the lines."""
 
 from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,24 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from service.cli.files.ratings_columns import (
-    N_NEEDED,
-    NAMES,
-    columns_named,
-    columns_of,
-    described,
-)
+from service.cli.files.doubtful_ids import IS_MISSING, are_ids, checked_id
+from service.cli.files.encoding import is_utf8, utf8_fault
+from service.cli.files.how import How
+from service.cli.files.quotes import are_quotes
+from service.cli.files.ratings_columns import N_NEEDED, NAMES, described, is_alias, is_header
 from service.cli.files.ratings_times import NUMBER, seconds_of, seconds_of_column
+from service.cli.files.text_format import Format, recognized
 from service.errors import InvalidRatingsFile
-from service.ids import check_id
-from service.limits import LATEST_S
 
-LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": LATEST_S}
-_MOVIELENS = b"::"
-_OTHER_DELIMITERS = b";", b"|"
-_HEAD_BYTES = 1 << 16
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"
+_BLOCK_BYTES = 1 << 22
 
 
 class BadLine(NamedTuple):
@@ -48,9 +43,10 @@ class TextRatings(NamedTuple):
     """The content of a text file.
 
     Attributes:
-        table: columns user, item (dictionary-encoded), and rating and timestamp if there are any.
+        table: columns user, item (dictionary-encoded, all chunks with one dictionary), and rating and timestamp if there
+            are any.
         bad: the lines left out.
-        columns: the meaning of the columns, in words.
+        columns: the meaning of the columns and the format, in words.
     """
 
     table: pa.Table
@@ -58,101 +54,85 @@ class TextRatings(NamedTuple):
     columns: str
 
 
-class _Format(NamedTuple):
-    """The format of the lines.
-
-    Attributes:
-        delimiter: comma or tab.
-        columns: positions of user, item, and perhaps rating and timestamp.
-        n_columns: columns of each line.
-        n_header_lines: lines up to and including the header; 0 without one.
-        header: the names in the header.
-    """
-
-    delimiter: str
-    columns: dict[str, int]
-    n_columns: int
-    n_header_lines: int
-    header: list[str] | None
-
-
-def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
+def read_text(path: Path, data: bytes, how: How) -> TextRatings:
     """The ratings in `data`, the content of the file `path`.
 
     Raises:
-        InvalidRatingsFile: a line is bad and `skip_bad` is false; or no line is usable.
+        InvalidRatingsFile: a line is bad and `how.skip_bad` is false; or most lines are bad; or no format fits, or several.
     """
-    form, data = _recognized(path, data)
-    words = described(form.columns, form.header)
+    form, data = recognized(path, data, how.delimiter, how.choice)
+    n_lines = _n_lines(data)
+    words = f"{described(form.columns, form.header, form.n_columns)}; {_in_words(form, n_lines)}"
+    is_whole = False
     try:
-        table = _parsed(data, form)
-        if _is_clean(table) and len(table) == _n_lines(data) - (form.header is not None):
-            return TextRatings(table, [], words)
+        table, spaces = _without_spaces(_parsed(data, form))
+        is_whole = len(table) == n_lines - (form.header is not None)
+        if is_whole and _is_clean(table, how) and not _is_doubtful(data, table, form):
+            return TextRatings(table, [], words + spaces)
     except ValueError:  # pa.ArrowInvalid is one
         pass  # the code below finds the line
     lines = data.splitlines()
-    bad = _bad_lines(lines, form)
+    bad = _bad_lines(lines, form, how)
+    if not bad and is_whole:
+        return TextRatings(table, [], words + spaces)
     if not bad:
         raise InvalidRatingsFile(f"Invalid {path}: expected lines of user, item[, rating[, timestamp]]")
-    if not skip_bad:
-        hint = "" if form.header or bad[0].number > 1 else "; a header would name the columns user, item and rating"
-        raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}")
+    hint = "" if form.header or bad[0].number > 1 else "; a header would name the columns user, item and rating"
+    check_bad(path, bad, n_lines, how.skip_bad, hint)
+    _check_headers(path, lines, bad, form)
     for number, _ in bad:
         lines[number - 1] = b""
-    return TextRatings(_parsed(b"\n".join(lines) + b"\n", form), bad, words)
+    table, spaces = _without_spaces(_parsed(b"\n".join(lines) + b"\n", form))
+    return TextRatings(table, bad, words + spaces)
+
+
+def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, hint: str = "") -> None:
+    """Check that the bad lines of a file may be left out.
+
+    Raises:
+        InvalidRatingsFile: `skip_bad` is false, or most of the `n_lines` lines are bad.
+    """
+    n_other = sum(1 for line in bad if IS_MISSING not in line.reason)
+    is_other = 2 * n_other > n_lines
+    if bad and not skip_bad:
+        several = f"; {len(bad):,} of {n_lines:,} lines are bad, and --skip-bad leaves them out" if not is_other else ""
+        raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}{several}")
+    if is_other:
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected a file of ratings, got {n_other:,} bad lines of {n_lines:,}, too many to leave out:"
+            f" it has another format. Line {bad[0].number}: {bad[0].reason}"
+        )
+
+
+def _in_words(form: Format, n_lines: int) -> str:
+    header = "no header" if form.header is None else f"a header in line {form.n_header_lines}"
+    return f"text in UTF-8 with {form.separator}, {header}, {n_lines:,} lines"
 
 
 def _n_lines(data: bytes) -> int:
     """Number of lines that are not empty. An unclosed quote turns many lines into one row, which this count reveals."""
-    codes = np.frombuffer(data, dtype=np.uint8)
-    is_text = (codes != _LINE_ENDS[0]) & (codes != _LINE_ENDS[1])
-    return int(np.count_nonzero(is_text[1:] & ~is_text[:-1])) + int(is_text[:1].sum())
+    codes, n_lines, ends_in_text = np.frombuffer(data, dtype=np.uint8), 0, False
+    for start in range(0, len(codes), _BLOCK_BYTES):
+        block = codes[start : start + _BLOCK_BYTES]
+        is_text = (block != _LINE_ENDS[0]) & (block != _LINE_ENDS[1])
+        n_lines += int(np.count_nonzero(is_text[1:] & ~is_text[:-1])) + int(is_text[0] and not ends_in_text)
+        ends_in_text = bool(is_text[-1])
+    return n_lines
 
 
-def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
-    """The format of the first line, and the data with a delimiter of one character."""
-    lines = data[:_HEAD_BYTES].splitlines()
-    n_empty = next((n for n, line in enumerate(lines) if line), 0)
-    first = lines[n_empty] if lines else b""
-    if _MOVIELENS in first:
-        data, first = data.replace(_MOVIELENS, b"\t"), first.replace(_MOVIELENS, b"\t")
-    delimiter = "\t" if b"\t" in first else ","
-    try:
-        fields = _fields(first, delimiter, errors="replace")
-    except csv.Error:  # reported later, like other bad lines
-        fields = first.decode(errors="replace").split(delimiter)
-    if _is_header(fields):
-        try:
-            return _Format(delimiter, columns_of(fields), len(fields), n_empty + 1, fields), data
-        except ValueError as error:
-            raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
-    n_others = max(map(first.count, _OTHER_DELIMITERS))
-    if not N_NEEDED <= len(fields) <= len(NAMES) or n_others >= len(fields):
-        wanted = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
-        shown = first[:_EXCERPT].decode(errors="replace")
-        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} in line {n_empty + 1}, got {shown!r}")
-    columns = {name: position for position, name in enumerate(NAMES[: len(fields)])}
-    return _Format(delimiter, columns, len(fields), 0, None), data
-
-
-def _is_header(fields: list[str]) -> bool:
-    """Whether a line has no number and names at least two columns: a single name may be an id."""
-    return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
-
-
-def _parsed(data: bytes, form: _Format) -> pa.Table:
+def _parsed(data: bytes, form: Format) -> pa.Table:
     """The columns in `data`; ValueError if a number or a time cannot be read."""
     try:
-        return _table(data, form, pa.float64())
+        return _table(data, form, pa.float64()).unify_dictionaries()
     except pa.ArrowInvalid:
         if "timestamp" not in form.columns:
             raise
-    table = _table(data, form, pa.string())  # dates, perhaps among numbers
+    table = _table(data, form, pa.string()).unify_dictionaries()  # dates, perhaps among numbers
     place = table.column_names.index("timestamp")
     return table.set_column(place, "timestamp", seconds_of_column(table.column(place)))
 
 
-def _table(data: bytes, form: _Format, time: pa.DataType) -> pa.Table:
+def _table(data: bytes, form: Format, time: pa.DataType) -> pa.Table:
     ids, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
     name_at = {position: name for name, position in form.columns.items()}
     return arrow_csv.read_csv(
@@ -162,7 +142,7 @@ def _table(data: bytes, form: _Format, time: pa.DataType) -> pa.Table:
             skip_rows=form.n_header_lines,
             block_size=1 << 22,
         ),
-        arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.delimiter == "," else False),
+        arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.is_quoted else False),
         arrow_csv.ConvertOptions(
             column_types=dict(zip(NAMES, (ids, ids, number, time), strict=True)),
             include_columns=list(form.columns),
@@ -172,56 +152,112 @@ def _table(data: bytes, form: _Format, time: pa.DataType) -> pa.Table:
     )
 
 
-def _is_clean(table: pa.Table) -> bool:
+def _without_spaces(table: pa.Table) -> tuple[pa.Table, str]:
+    """The table without spaces around ids, and in words how many different ids had some."""
+    n_spaced = 0
+    for place, name in enumerate(NAMES[:N_NEEDED]):
+        texts = _texts(table, name)
+        trimmed = pc.utf8_trim_whitespace(texts)
+        if trimmed.equals(texts):
+            continue
+        n_spaced += pc.sum(pc.not_equal(trimmed, texts)).as_py()
+        ids = trimmed.dictionary_encode()
+        chunks = [
+            pa.DictionaryArray.from_arrays(ids.indices.take(chunk.indices), ids.dictionary)
+            for chunk in table.column(name).chunks
+        ]
+        table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks))
+    return table, f"; without the spaces around {n_spaced:,} different ids" if n_spaced else ""
+
+
+def _texts(table: pa.Table, name: str) -> pa.StringArray:
+    """The different ids of a column whose chunks share one dictionary."""
+    column = table.column(name)
+    return column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
+
+
+def _is_clean(table: pa.Table, how: How) -> bool:
     for name in table.column_names:
         column = table.column(name)
-        if name in ("user", "item"):
-            if not all(_are_ids(chunk.dictionary) for chunk in column.chunks):
+        if name in NAMES[:N_NEEDED]:
+            if not are_ids(_texts(table, name)):
                 return False
-        elif column.null_count or not pc.all(pc.less_equal(pc.abs(column), LARGEST[name]), min_count=0).as_py():
+        elif column.null_count or not pc.all(pc.less_equal(pc.abs(column), how.limits[name]), min_count=0).as_py():
             return False
     return True
 
 
-def _are_ids(names: pa.Array) -> bool:
-    try:
-        return all(map(check_id, names.to_pylist()))
-    except ValueError:
-        return False
+def _is_doubtful(data: bytes, table: pa.Table, form: Format) -> bool:
+    """Whether a line may be bad in a way that the columns do not show: its bytes, its quotes, or a header."""
+    if not is_utf8(data) or (form.is_quoted and b'"' in data and not are_quotes(data, form.delimiter)):
+        return True
+    has_numbers = len(form.columns) > N_NEEDED  # which no header has
+    return not has_numbers and all(_has_alias(_texts(table, name)) for name in NAMES[:N_NEEDED])
 
 
-def _bad_lines(lines: list[bytes], form: _Format) -> list[BadLine]:
+def _has_alias(texts: pa.StringArray) -> bool:
+    words = texts.filter(pc.invert(pc.match_substring_regex(texts, "[0-9]")))
+    return any(map(is_alias, words.to_pylist()))
+
+
+def _bad_lines(lines: list[bytes], form: Format, how: How) -> list[BadLine]:
     return [
         BadLine(number, reason)
         for number, line in enumerate(lines, start=1)
-        if number > form.n_header_lines and line and (reason := _fault(line, form))
+        if number > form.n_header_lines and line and (reason := _fault(line, form, how))
     ]
 
 
-def _fault(line: bytes, form: _Format) -> str | None:
+def _fault(line: bytes, form: Format, how: How) -> str | None:
     """The fault of a line, or None."""
+    if reason := utf8_fault(line):
+        return reason
     try:
-        fields = _fields(line, form.delimiter)
-        if len(fields) != form.n_columns:
-            shown = line[:_EXCERPT].decode(errors="replace")
-            return f"expected {form.n_columns} columns, got {len(fields)}: {shown!r}"
-        for name in NAMES[:2]:
-            check_id(fields[form.columns[name]])
+        fields = form.fields(line.decode())
     except csv.Error as error:
         return _of_csv(error)
-    except ValueError as error:  # UnicodeDecodeError is one
-        return str(error)
-    texts = {name: fields[position] for name, position in form.columns.items()}
-    return next((reason for name in NAMES[2:] if name in texts and (reason := _number_fault(name, texts[name]))), None)
+    user = form.columns["user"]
+    if (len(fields) != form.n_columns or is_alias(fields[user].strip())) and is_header(_plain(fields)):
+        return "expected a rating, got a header within the file: were files joined? Remove it"
+    if len(fields) != form.n_columns:
+        return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode(errors='replace')!r}"
+    for name in NAMES[:N_NEEDED]:
+        text = fields[form.columns[name]]
+        if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
+            return f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}"
+        try:
+            checked_id(text.strip())
+        except ValueError as error:
+            return str(error)
+    texts = {name: fields[place] for name, place in form.columns.items()}
+    limits = how.limits
+    faults = (_number_fault(name, texts[name], limits[name]) for name in NAMES[N_NEEDED:] if name in texts)
+    return next(filter(None, faults), None)
 
 
-def _number_fault(name: str, text: str) -> str | None:
+def _plain(fields: list[str]) -> list[str]:
+    """Fields without a byte order mark of a joined file."""
+    return [field.strip().removeprefix("\ufeff").strip('"') for field in fields]
+
+
+def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form: Format) -> None:
+    """Check that no header among the bad lines gives the lines behind it other columns."""
+    for number, _ in bad:
+        names = _plain(lines[number - 1].decode(errors="replace").split(form.delimiter))
+        if is_header(names) and (form.header is None or names != _plain(form.header)):
+            raise InvalidRatingsFile(
+                f"Invalid line {number} of {path}: expected no header with other columns than those of the lines before,"
+                f" got {', '.join(names)[:_EXCERPT]!r}; split the file there"
+            )
+
+
+def _number_fault(name: str, text: str, largest: float) -> str | None:
     if name == "timestamp":
         return _time_fault(text)
     if not _is_number(text):
         return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
-    if abs(float(text)) > LARGEST[name]:
-        return f"expected at most {LARGEST[name]:.2g} as {name}, got {text[:_EXCERPT]!r}"
+    if abs(float(text)) > largest:
+        return f"expected at most {largest:.2g} as {name}, got {text[:_EXCERPT]!r}"
     return None
 
 
@@ -238,19 +274,5 @@ def _of_csv(error: csv.Error) -> str:
     return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
 
 
-def _fields(line: bytes, delimiter: str, errors: str = "strict") -> list[str]:
-    text = line.decode(errors=errors)
-    return next(csv.reader([text], strict=True), []) if delimiter == "," else text.split(delimiter)
-
-
 def _is_number(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
-
-
-def _stands_for_a_number(text: str) -> bool:
-    """Whether this parses as a number, NaN included, which no name in a header does."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -92,4 +92,6 @@ def test_the_command_says_what_the_columns_mean(given: Callable[[bytes], None], 
     given(b"movieId,userId\n1,2\n")
     assert run(["import", "-", "--url", NOWHERE]) == 1
     first = capsys.readouterr().err.splitlines()[0]
-    assert first == "standard input: columns: user = userId, item = movieId; no ratings: every pair counts 1"
+    assert first.startswith(
+        "standard input: columns: user = userId, item = movieId; no ratings: every pair counts 1; text"
+    )

@@ -1,0 +1,128 @@
+"""Reads Parquet files of ratings. Ids are text or whole numbers; a number with a fraction is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.cli.files.how import How
+from service.cli.files.ratings_columns import N_NEEDED, NAMES, columns_of, described
+from service.cli.files.ratings_text import TextRatings
+from service.cli.files.ratings_times import is_in_milliseconds, seconds_of_column, wrong_time
+from service.errors import InvalidRatingsFile
+from service.ids import MAX_ID_BYTES
+
+EXACT = {pa.float16(): 2**11, pa.float32(): 2**24, pa.float64(): 2**53}  # below, each whole number is one of the type
+
+
+def read_parquet(path: Path, how: How) -> TextRatings:
+    """The ratings in the file `path`.
+
+    Raises:
+        InvalidRatingsFile: a column is missing, has another type, or has a value that cannot be used.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
+
+    if how.delimiter is not None or (how.choice is not None and not how.choice.has_names):
+        wanted = "--columns with names, such as user=NAME,item=NAME, and no --delimiter"
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}: it is Parquet")
+    with pq.ParquetFile(path) as file:
+        names = list(file.schema_arrow.names)
+        try:
+            places = columns_of(names, how.choice)
+        except ValueError as error:
+            raise InvalidRatingsFile(f"Invalid {path}: {error}") from None
+        table = file.read(columns=[names[place] for place in places.values()])
+    columns = {name: _converted(path, table.column(names[place]), name) for name, place in places.items()}
+    table = pa.table(columns)
+    _check_columns(path, table, how)
+    return TextRatings(table, [], f"{described(places, names)}; Parquet, {len(table):,} rows")
+
+
+def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    is_id, is_time = name in NAMES[:N_NEEDED], name == "timestamp"
+    try:
+        if is_id:
+            converted = _texts(column)
+        else:
+            converted = seconds_of_column(column) if is_time else column.cast(pa.float64())
+    except pa.ArrowNotImplementedError:
+        kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
+        raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
+    converted.validate(full=True)  # finds text that is not UTF-8
+    return converted.dictionary_encode().unify_dictionaries() if is_id else converted
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ids as text: whole numbers in digits alone, without a point or an exponent.
+
+    Raises:
+        ValueError: a number that is not whole, or too large for its type to tell it from the next one.
+        pa.ArrowNotImplementedError: values of a type that has no ids.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _texts(column.cast(kind.value_type))
+    if kind == pa.uuid():
+        return pa.chunked_array(
+            [pa.array([None if one is None else str(one) for one in column.to_pylist()], pa.string())]
+        )
+    if pa.types.is_floating(kind):
+        _check_all(column, pc.equal(column, pc.floor(column)), "expected whole numbers as ids")
+        limit = EXACT[kind]
+        _check_all(column, pc.less(pc.abs(column), limit), f"expected ids below {limit:,}, where {kind} is exact")
+        return column.cast(pa.int64()).cast(pa.string())
+    if pa.types.is_decimal(kind):
+        whole = pa.chunked_array([pa.array([one is None or one % 1 == 0 for one in column.to_pylist()], pa.bool_())])
+        _check_all(column, whole, "expected whole numbers as ids")
+        return column.cast(pa.decimal256(76, 0) if kind.bit_width > 128 else pa.decimal128(38, 0)).cast(pa.string())
+    is_text = any(is_kind(kind) for is_kind in _OF_TEXT)
+    if not (is_text or pa.types.is_integer(kind)):
+        raise pa.ArrowNotImplementedError(str(kind))
+    return column.cast(pa.string())
+
+
+_OF_TEXT = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
+
+def _check_all(column: pa.ChunkedArray, is_right: pa.ChunkedArray, expected: str) -> None:
+    wrong = np.flatnonzero(~is_right.fill_null(True).to_numpy())
+    if len(wrong):
+        raise ValueError(f"{expected}, got {column[int(wrong[0])].as_py()} in row {wrong[0] + 1}; write them as text")
+
+
+def _check_columns(path: Path, table: pa.Table, how: How) -> None:
+    expected: dict[str, Any] = {
+        "rating": f"a finite number up to {how.largest:.2g}",
+        "timestamp": "Unix seconds, a date or a datetime",
+    }
+    for name in table.column_names:
+        column = table.column(name)
+        if name in NAMES[:N_NEEDED]:
+            n_bytes = pc.binary_length(column.cast(pa.string()))
+            usable = pc.and_(pc.greater(n_bytes, 0), pc.less_equal(n_bytes, MAX_ID_BYTES))
+        else:
+            usable = pc.less_equal(pc.abs(column), how.limits[name])
+        unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
+        if len(unusable):
+            value = column[int(unusable[0])].as_py()
+            is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
+            wanted = expected.get(name, f"1 to {MAX_ID_BYTES} bytes")
+            reason = wrong_time(value) if is_time else f"expected {wanted}, got {_shown(value)}"
+            raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(str(value)[:80])

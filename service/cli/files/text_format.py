@@ -1,0 +1,291 @@
+"""Recognizes the format of a text file of ratings by its first lines and by lines throughout the file.
+
+The separator is the one that splits every line into equally many columns, of which those of ratings and times are
+numbers and times. What several readings fit is refused, with the option that decides.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from service.cli.files.quotes import are_quotes
+from service.cli.files.ratings_columns import (
+    N_NEEDED,
+    NAMES,
+    Choice,
+    columns_named,
+    columns_of,
+    is_alias,
+    is_header,
+    option_for,
+)
+from service.cli.files.ratings_times import NUMBER, seconds_of
+from service.errors import InvalidRatingsFile, InvalidSetting
+
+_MOVIELENS = "::"
+_TAB = "\t"
+_SEPARATORS = {",": "commas", _TAB: "tabs", _MOVIELENS: "::", ";": "semicolons", "|": "bars", " ": "spaces"}
+_RECOGNIZED = (",", _TAB, _MOVIELENS)  # the others need the option
+_N_SAMPLED = 200  # lines at the beginning, and again throughout the rest
+_HEAD_BYTES = 1 << 16
+_EXCERPT = 80
+_NAME_OF_COLUMN = re.compile(r"(?i:.*[\W_](id|key|name|code|no|number|index))|.*[a-z]I[dD]|(?i:id|key|name)")
+
+
+class Format(NamedTuple):
+    """The format of the lines.
+
+    Attributes:
+        delimiter: one character; a tab in the place of `::`.
+        is_quoted: whether quotes around a field are no part of it.
+        columns: positions of user, item, and perhaps rating and timestamp.
+        n_columns: columns of each line.
+        n_header_lines: lines up to and including the header; 0 without one.
+        header: the names in the header.
+        separator: what stands between columns, in words.
+    """
+
+    delimiter: str
+    is_quoted: bool
+    columns: dict[str, int]
+    n_columns: int
+    n_header_lines: int
+    header: list[str] | None
+    separator: str = "commas"
+
+    def fields(self, text: str) -> list[str]:
+        """The fields of a line; `csv.Error` if its quotes are wrong."""
+        return _fields(text, self.delimiter, self.is_quoted)
+
+
+class _Reading(NamedTuple):
+    """The lines of the sample, read with one separator.
+
+    Attributes:
+        separator: as it is in the file.
+        rows: the fields of each line.
+        n_columns: of the header, else of most lines.
+        has_header: whether the first line names the columns.
+        is_even: whether all lines have `n_columns`.
+        n_understood: columns with a meaning; 0 if most ratings or times are none.
+    """
+
+    separator: str
+    rows: list[list[str]]
+    n_columns: int
+    has_header: bool
+    is_even: bool
+    n_understood: int
+
+
+def delimiter_of(text: str) -> str:
+    """The separator that an option names: one character, `::`, or tab in words.
+
+    Raises:
+        InvalidSetting: it cannot separate columns.
+    """
+    given = _TAB if text.lower() in ("tab", r"\t") else text
+    if given != _MOVIELENS and (len(given) != 1 or not given.isascii() or given.isalnum() or given in '"\r\n\0.-+_'):
+        raise InvalidSetting(f"Invalid delimiter: expected one character such as ; or |, tab, or ::, got {text!r}")
+    return given
+
+
+def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | None) -> tuple[Format, bytes]:
+    """The format of `data`, and the data with a delimiter of one character.
+
+    Args:
+        path: the file, for messages.
+        data: its content.
+        delimiter: the separator, if the caller chose it.
+        choice: the columns, if the caller chose them.
+
+    Raises:
+        InvalidRatingsFile: no format fits, or several do.
+    """
+    number, lines = _sample(data)
+    separators = _SEPARATORS if delimiter is None else (delimiter,)
+    readings = [found for separator in separators if (found := _reading(lines, separator, choice))]
+    shown = repr(lines[0][:_EXCERPT]) if lines else "''"
+    if delimiter is None:
+        _check_separator(path, number, shown, readings)
+    best = _best(readings)
+    if best is None or (best.n_columns > len(NAMES) and not best.has_header and choice is None):
+        raise InvalidRatingsFile(_of_another_kind(path, number, shown, best))
+    header = best.rows[0] if best.has_header else None
+    try:
+        columns = _columns(best, choice)
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
+    if header is None and choice is None:
+        _check_first(path, number, best)
+    one = _TAB if best.separator == _MOVIELENS else best.separator
+    data = data.replace(_MOVIELENS.encode(), _TAB.encode()) if best.separator == _MOVIELENS else data
+    is_quoted = one == "," or _are_wrapped(lines, one) or (b'"' in data and are_quotes(data, one))
+    words = (
+        _SEPARATORS.get(best.separator, repr(best.separator)) + " between" + ", in quotes" * (is_quoted and one != ",")
+    )
+    n_columns = len(header) if header else best.n_columns
+    return Format(one, is_quoted, columns, n_columns, number if header else 0, header, words), data
+
+
+def _sample(data: bytes) -> tuple[int, list[str]]:
+    """The number of the first line that is not empty, from 1, and lines from the beginning and from throughout."""
+    head = data[:_HEAD_BYTES].splitlines()
+    number = next((n for n, line in enumerate(head, start=1) if line), 1)
+    lines = [line for line in head if line]
+    if len(data) > _HEAD_BYTES:
+        lines = lines[:-1] or lines  # the last one may go on
+        for place in range(1, _N_SAMPLED):
+            start = data.find(b"\n", len(data) * place // _N_SAMPLED) + 1
+            end = data.find(b"\n", start)
+            if not 0 < start < end:
+                break  # long lines, or line ends of another kind
+            lines[_N_SAMPLED:] = [*lines[_N_SAMPLED : 2 * _N_SAMPLED], data[start:end].rstrip(b"\r")]
+    return number, [line.decode(errors="replace") for line in lines[: 2 * _N_SAMPLED] if line]
+
+
+def _reading(lines: list[str], separator: str, choice: Choice | None) -> _Reading | None:
+    """The lines with this separator; None if it does not split most of them."""
+    if not any(separator in line for line in lines):
+        return None
+    one = _TAB if separator == _MOVIELENS else separator
+    texts = [line.replace(_MOVIELENS, _TAB) for line in lines] if separator == _MOVIELENS else lines
+    is_quoted = one == "," or _are_wrapped(texts, one)
+    rows = [_fields(text, one, is_quoted, is_strict=False) for text in texts]
+    names = [name.strip() for name in rows[0]]
+    chosen = choice is not None and choice.has_names and all(name in names for name in choice.places.values())
+    has_header = chosen or is_header(names)
+    n_columns = len(names) if has_header else Counter(map(len, rows)).most_common(1)[0][0]
+    if n_columns < N_NEEDED:
+        return None
+    body = [row for row in rows[has_header:] if len(row) == n_columns]
+    is_even = len(body) == len(rows) - has_header
+    return _Reading(separator, rows, n_columns, has_header, is_even, _n_understood(names, body, has_header, choice))
+
+
+def _n_understood(names: list[str], body: list[list[str]], has_header: bool, choice: Choice | None) -> int:
+    if has_header:
+        return len(columns_named(names)) or N_NEEDED
+    if choice is not None and choice.n_columns:
+        columns = {name: int(place) for name, place in choice.places.items()}
+        n_columns = choice.n_columns
+    else:
+        n_columns = len(body[0]) if body else 0
+        columns = {name: place for place, name in enumerate(NAMES[:n_columns])} if n_columns <= len(NAMES) else {}
+    fitting = [row for row in body if len(row) == n_columns]
+    for name in NAMES[N_NEEDED:]:
+        if name in columns and 2 * sum(_stands_for(name, row[columns[name]]) for row in fitting) < len(fitting):
+            return 0
+    return len(columns) if fitting else 0
+
+
+def _stands_for(name: str, text: str) -> bool:
+    """Whether `text` may be the rating or the time; with a decimal comma too, and in milliseconds: refused later."""
+    if NUMBER.fullmatch(text.replace(",", ".")):
+        return True
+    try:
+        return name == "timestamp" and seconds_of(text) is not None
+    except ValueError:
+        return False
+
+
+def _best(readings: Sequence[_Reading]) -> _Reading | None:
+    """The reading that understands most; with a header if there is one."""
+    order = [r for r in readings if r.separator != " "] or list(readings)
+    return max(order, key=lambda r: (r.has_header, r.n_understood, r.is_even, r.n_columns <= len(NAMES)), default=None)
+
+
+def _check_separator(path: Path, number: int, shown: str, readings: Sequence[_Reading]) -> None:
+    """Check that one separator alone fits, and that it is one of those that are recognized."""
+    best = _best(readings)
+    if best is None:
+        return
+    rivals = [
+        other
+        for other in readings
+        if other is not best
+        and other.is_even
+        and other.n_understood
+        and other.has_header == best.has_header
+        and (other.n_understood == best.n_understood or (best.separator == _MOVIELENS and other.separator != " "))
+    ]
+    if best.separator not in _RECOGNIZED and best.n_understood:
+        others = " or commas" * any(other.separator == "," and other.is_even for other in readings)
+        raise InvalidRatingsFile(
+            f"{_of_another_kind(path, number, shown, None)}: are {_SEPARATORS[best.separator]}{others} between?"
+            f" Choose by --delimiter '{best.separator}'" + " or --delimiter ," * bool(others)
+        )
+    if rivals and best.n_understood:
+        fitting = [best, *rivals]
+        ways = "; ".join(
+            f"{_SEPARATORS[r.separator]}: {' and '.join(map(repr, r.rows[-1]))[:_EXCERPT]}" for r in fitting
+        )
+        options = " or ".join(f"--delimiter {'tab' if r.separator == _TAB else r.separator}" for r in fitting)
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected one separator that fits, got several ({ways}); choose by {options}"
+        )
+
+
+def _of_another_kind(path: Path, number: int, shown: str, best: _Reading | None) -> str:
+    wanted = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
+    text = f"Invalid {path}: expected {wanted} in line {number}, got {shown}"
+    if best is None:
+        return text
+    return f"{text}; name all {best.n_columns} columns in their order, such as --columns user,item,-,rating,-"
+
+
+def _columns(reading: _Reading, choice: Choice | None) -> dict[str, int]:
+    if reading.has_header or choice is not None:
+        has_names = reading.has_header or (choice is not None and choice.has_names)
+        return columns_of(reading.rows[0] if has_names else [""] * reading.n_columns, choice)
+    return {name: place for place, name in enumerate(NAMES[: reading.n_columns])}
+
+
+def _check_first(path: Path, number: int, reading: _Reading) -> None:
+    """Check that the first line is no header with names of its own."""
+    first, *others = reading.rows
+    rest = [row for row in others if len(row) == reading.n_columns]
+    if len(first) != reading.n_columns or not all(cell.strip() and not _has_digit(cell) for cell in first):
+        return
+    if any(cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity") for cell in first[N_NEEDED:]):
+        return
+    if reading.n_columns > N_NEEDED:
+        is_doubtful = bool(rest) and reading.n_understood > 0
+    else:
+        recurs = any(first[place] == row[place] for row in rest for place in range(N_NEEDED))
+        has_names = any(is_alias(cell) or _NAME_OF_COLUMN.fullmatch(cell.strip()) for cell in first)
+        is_doubtful = not recurs and (has_names or (bool(rest) and all(_has_digit(c) for row in rest for c in row)))
+    if is_doubtful:
+        plainly = ",".join(NAMES[: reading.n_columns])
+        raise InvalidRatingsFile(
+            f"Invalid line {number} of {path}: expected ratings, or a header with usual names, got"
+            f" {', '.join(first)[:_EXCERPT]!r}; if it is a header, say which column is what by"
+            f" {option_for(first)}; if it is none, by --columns {plainly}"
+        )
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _are_wrapped(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether every line has a field within quotes."""
+    return all(
+        any(len(field) > 1 and field[0] == field[-1] == '"' for field in line.split(delimiter)) for line in lines
+    )
+
+
+def _fields(text: str, delimiter: str, is_quoted: bool, is_strict: bool = True) -> list[str]:
+    if not is_quoted:
+        return text.split(delimiter)
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        if is_strict:
+            raise
+        return text.split(delimiter)

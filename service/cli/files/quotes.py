@@ -11,8 +11,8 @@ _BLOCK_BYTES = 1 << 22
 def are_quotes(data: bytes, delimiter: str) -> bool:
     """Whether every quote in `data` opens a field, closes one, or stands doubled within one.
 
-    So it is if each quote with an even number, from 0, follows a separator or another quote, and each other one precedes
-    one: a doubled quote closes and opens again.
+    So it is if each quote with an even number, from 0, follows a separator or another quote, and each other one
+    precedes one: a doubled quote closes and opens again.
     """
     codes = np.frombuffer(data, dtype=np.uint8)
     is_edge = np.zeros(256, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Finds the columns of user, item, rating and timestamp: as the caller chose, by name, or by position without a header."""
+"""Finds the columns of user, item, rating and timestamp: as the caller chose, by name, or by position."""
 
 from __future__ import annotations
 
@@ -27,9 +27,16 @@ _ALIASES = {
         ("businessid", "asin", "parentasin", "isbn"),
         _ITEMS,
     ),
-    "rating": (("rating", "ratings"), ("score", "stars", "overall", "bookrating"), ("value", "weight", "count", "plays")),
-    "timestamp": (("timestamp", "unixtime", "unixreviewtime"), ("time", "datetime", "date", "createdat", "ratedat", "ts")),
-}  # fmt: skip
+    "rating": (
+        ("rating", "ratings"),
+        ("score", "stars", "overall", "bookrating"),
+        ("value", "weight", "count", "plays"),
+    ),
+    "timestamp": (
+        ("timestamp", "unixtime", "unixreviewtime"),
+        ("time", "datetime", "date", "createdat", "ratedat", "ts"),
+    ),
+}
 _ALL_ALIASES = frozenset(alias for groups in _ALIASES.values() for group in groups for alias in group)
 _EVENTS = ("event", "feedback", "action", "interaction", "activity", "behavior", "behaviour", "reaction", "signal")
 # Columns that tell what a user did: a dislike is no rating of 1.
@@ -81,8 +88,8 @@ class Choice(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """A name of a column in lower-case letters and digits only, without a type behind a colon (`user_id:token`)."""
-    return re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0])
+    """A name of a column in lower-case letters and digits only, without a type as RecBole has it (`user_id:token`)."""
+    return re.sub(r":(token|float)(_seq)?$|[^a-z0-9]", "", name.strip().lower())
 
 
 def is_alias(text: str) -> bool:
@@ -121,8 +128,9 @@ def columns_of(given: Sequence[str], choice: Choice | None = None) -> dict[str, 
     found = columns_named(given)
     if types := types_among(given):
         raise ValueError(
-            f"expected ratings, got events: the column {given[types[0]].strip()} tells their type. Post them to /events, which"
-            f" weighs each type; if the column says nothing about the ratings, name the others by {_option(given, found)}"
+            f"expected ratings, got events: the column {given[types[0]].strip()} tells their type. Post them to"
+            " /events, which weighs each type; if the column says nothing about the ratings, name the others by"
+            f" {_option(given, found)}"
         )
     needed = NAMES[:N_NEEDED] if _n_named(given) == sum(map(len, found.values())) else NAMES[: N_NEEDED + 1]
     if missing := [name for name in needed if name not in found]:

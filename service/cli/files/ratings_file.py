@@ -157,7 +157,7 @@ def _read_text(path: Path, how: How) -> TextRatings:
     if b"\0" in data:
         number = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise InvalidRatingsFile(
-            f"Invalid line {number} of {path}: expected text in UTF-8, got a zero byte, as in UTF-16 and in binary files"
+            f"Invalid line {number} of {path}: expected text in UTF-8, got a zero byte, as in UTF-16 and in other files"
         )
     return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), how)
 

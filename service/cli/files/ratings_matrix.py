@@ -112,9 +112,10 @@ def _check_is_no_list(path: Path, name: str, matrix: NDArray[Any]) -> None:
         return
     if all(_are_ids(matrix[:, column]) for column in range(2)):
         listed = ",".join((*NAMES[:3], *"--")[:n_columns])
+        row = ", ".join(f"{value:g}" for value in matrix[0].tolist())
         raise InvalidRatingsFile(
-            f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of ratings: its first"
-            f" row is {', '.join(f'{value:g}' for value in matrix[0].tolist())}. Say which column is what, such as"
+            f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of"
+            f" ratings: its first row is {row}. Say which column is what, such as"
             f" --columns {listed}; or --columns {MATRIX}, if each column is an item"
         )
 

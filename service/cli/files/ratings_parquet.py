@@ -46,10 +46,7 @@ def read_parquet(path: Path, how: How) -> TextRatings:
 def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     is_id, is_time = name in NAMES[:N_NEEDED], name == "timestamp"
     try:
-        if is_id:
-            converted = _texts(column)
-        else:
-            converted = seconds_of_column(column) if is_time else column.cast(pa.float64())
+        converted = (_texts if is_id else seconds_of_column if is_time else _numbers)(column)
     except pa.ArrowNotImplementedError:
         kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
         raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
@@ -57,6 +54,10 @@ def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArra
         raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
     converted.validate(full=True)  # finds text that is not UTF-8
     return converted.dictionary_encode().unify_dictionaries() if is_id else converted
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.float64())
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:

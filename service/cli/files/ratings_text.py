@@ -43,8 +43,8 @@ class TextRatings(NamedTuple):
     """The content of a text file.
 
     Attributes:
-        table: columns user, item (dictionary-encoded, all chunks with one dictionary), and rating and timestamp if there
-            are any.
+        table: columns user, item (dictionary-encoded, all chunks with one dictionary), and rating and timestamp if
+            there are any.
         bad: the lines left out.
         columns: the meaning of the columns and the format, in words.
     """
@@ -58,7 +58,8 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
     """The ratings in `data`, the content of the file `path`.
 
     Raises:
-        InvalidRatingsFile: a line is bad and `how.skip_bad` is false; or most lines are bad; or no format fits, or several.
+        InvalidRatingsFile: a line is bad and `how.skip_bad` is false; or most lines are bad; or no format fits, or
+            several do.
     """
     form, data = recognized(path, data, how.delimiter, how.choice)
     n_lines = _n_lines(data)
@@ -99,8 +100,8 @@ def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, 
         raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}{several}")
     if is_other:
         raise InvalidRatingsFile(
-            f"Invalid {path}: expected a file of ratings, got {n_other:,} bad lines of {n_lines:,}, too many to leave out:"
-            f" it has another format. Line {bad[0].number}: {bad[0].reason}"
+            f"Invalid {path}: expected a file of ratings, got {n_other:,} bad lines of {n_lines:,}, too many to leave"
+            f" out: it has another format. Line {bad[0].number}: {bad[0].reason}"
         )
 
 
@@ -155,7 +156,7 @@ def _table(data: bytes, form: Format, time: pa.DataType) -> pa.Table:
 def _without_spaces(table: pa.Table) -> tuple[pa.Table, str]:
     """The table without spaces around ids, and in words how many different ids had some."""
     n_spaced = 0
-    for place, name in enumerate(NAMES[:N_NEEDED]):
+    for name in NAMES[:N_NEEDED]:
         texts = _texts(table, name)
         trimmed = pc.utf8_trim_whitespace(texts)
         if trimmed.equals(texts):
@@ -192,10 +193,13 @@ def _is_doubtful(data: bytes, table: pa.Table, form: Format) -> bool:
     if not is_utf8(data) or (form.is_quoted and b'"' in data and not are_quotes(data, form.delimiter)):
         return True
     has_numbers = len(form.columns) > N_NEEDED  # which no header has
-    return not has_numbers and all(_has_alias(_texts(table, name)) for name in NAMES[:N_NEEDED])
+    return not has_numbers and all(_has_name(_texts(table, name), form, name) for name in NAMES[:N_NEEDED])
 
 
-def _has_alias(texts: pa.StringArray) -> bool:
+def _has_name(texts: pa.StringArray, form: Format, name: str) -> bool:
+    """Whether an id is the name that the column has in the header, or may have in another one."""
+    if form.header is not None and pc.any(pc.equal(texts, form.header[form.columns[name]].strip())).as_py():
+        return True
     words = texts.filter(pc.invert(pc.match_substring_regex(texts, "[0-9]")))
     return any(map(is_alias, words.to_pylist()))
 
@@ -216,23 +220,38 @@ def _fault(line: bytes, form: Format, how: How) -> str | None:
         fields = form.fields(line.decode())
     except csv.Error as error:
         return _of_csv(error)
-    user = form.columns["user"]
-    if (len(fields) != form.n_columns or is_alias(fields[user].strip())) and is_header(_plain(fields)):
+    if _is_header_within(fields, form):
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
         return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode(errors='replace')!r}"
-    for name in NAMES[:N_NEEDED]:
-        text = fields[form.columns[name]]
-        if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
-            return f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}"
-        try:
-            checked_id(text.strip())
-        except ValueError as error:
-            return str(error)
-    texts = {name: fields[place] for name, place in form.columns.items()}
     limits = how.limits
-    faults = (_number_fault(name, texts[name], limits[name]) for name in NAMES[N_NEEDED:] if name in texts)
+    faults = (
+        _id_fault(fields[place], form) if name in NAMES[:N_NEEDED] else _number_fault(name, fields[place], limits[name])
+        for name, place in form.columns.items()
+    )
     return next(filter(None, faults), None)
+
+
+def _is_header_within(fields: list[str], form: Format) -> bool:
+    """Whether a line repeats the header, or names columns as another one."""
+    place = form.columns["user"]
+    if len(fields) == form.n_columns:
+        user = fields[place].strip()
+        if form.header is not None and user == form.header[place].strip() and _plain(fields) == _plain(form.header):
+            return True
+        if not is_alias(user):
+            return False
+    return is_header(_plain(fields))
+
+
+def _id_fault(text: str, form: Format) -> str | None:
+    if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
+        return f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}"
+    try:
+        checked_id(text.strip())
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _plain(fields: list[str]) -> list[str]:
@@ -246,8 +265,8 @@ def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form:
         names = _plain(lines[number - 1].decode(errors="replace").split(form.delimiter))
         if is_header(names) and (form.header is None or names != _plain(form.header)):
             raise InvalidRatingsFile(
-                f"Invalid line {number} of {path}: expected no header with other columns than those of the lines before,"
-                f" got {', '.join(names)[:_EXCERPT]!r}; split the file there"
+                f"Invalid line {number} of {path}: expected no header with other columns than those of the lines"
+                f" before, got {', '.join(names)[:_EXCERPT]!r}; split the file there"
             )
 
 

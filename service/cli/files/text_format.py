@@ -72,7 +72,8 @@ class _Reading(NamedTuple):
         n_columns: of the header, else of most lines.
         has_header: whether the first line names the columns.
         is_even: whether all lines have `n_columns`.
-        n_understood: columns with a meaning; 0 if most ratings or times are none.
+        n_understood: columns with a meaning; half a column less if numbers need a decimal comma; 0 if most ratings or
+            times are none.
     """
 
     separator: str
@@ -80,7 +81,7 @@ class _Reading(NamedTuple):
     n_columns: int
     has_header: bool
     is_even: bool
-    n_understood: int
+    n_understood: float
 
 
 def delimiter_of(text: str) -> str:
@@ -137,7 +138,7 @@ def _sample(data: bytes) -> tuple[int, list[str]]:
     """The number of the first line that is not empty, from 1, and lines from the beginning and from throughout."""
     head = data[:_HEAD_BYTES].splitlines()
     number = next((n for n, line in enumerate(head, start=1) if line), 1)
-    lines = [line for line in head if line]
+    lines, later = [line for line in head if line], list[bytes]()
     if len(data) > _HEAD_BYTES:
         lines = lines[:-1] or lines  # the last one may go on
         for place in range(1, _N_SAMPLED):
@@ -145,8 +146,8 @@ def _sample(data: bytes) -> tuple[int, list[str]]:
             end = data.find(b"\n", start)
             if not 0 < start < end:
                 break  # long lines, or line ends of another kind
-            lines[_N_SAMPLED:] = [*lines[_N_SAMPLED : 2 * _N_SAMPLED], data[start:end].rstrip(b"\r")]
-    return number, [line.decode(errors="replace") for line in lines[: 2 * _N_SAMPLED] if line]
+            later.append(data[start:end].rstrip(b"\r"))
+    return number, [line.decode(errors="replace") for line in (*lines[:_N_SAMPLED], *later) if line]
 
 
 def _reading(lines: list[str], separator: str, choice: Choice | None) -> _Reading | None:
@@ -168,7 +169,7 @@ def _reading(lines: list[str], separator: str, choice: Choice | None) -> _Readin
     return _Reading(separator, rows, n_columns, has_header, is_even, _n_understood(names, body, has_header, choice))
 
 
-def _n_understood(names: list[str], body: list[list[str]], has_header: bool, choice: Choice | None) -> int:
+def _n_understood(names: list[str], body: list[list[str]], has_header: bool, choice: Choice | None) -> float:
     if has_header:
         return len(columns_named(names)) or N_NEEDED
     if choice is not None and choice.n_columns:
@@ -178,15 +179,19 @@ def _n_understood(names: list[str], body: list[list[str]], has_header: bool, cho
         n_columns = len(body[0]) if body else 0
         columns = {name: place for place, name in enumerate(NAMES[:n_columns])} if n_columns <= len(NAMES) else {}
     fitting = [row for row in body if len(row) == n_columns]
+    lost = 0.0
     for name in NAMES[N_NEEDED:]:
-        if name in columns and 2 * sum(_stands_for(name, row[columns[name]]) for row in fitting) < len(fitting):
-            return 0
-    return len(columns) if fitting else 0
+        cells = [row[columns[name]] for row in fitting] if name in columns else []
+        if 2 * sum(_stands_for(name, cell) for cell in cells) < len(cells):
+            if 2 * sum(_stands_for(name, cell.replace(",", ".")) for cell in cells) < len(cells):
+                return 0
+            lost = 0.5
+    return len(columns) - lost if fitting else 0
 
 
 def _stands_for(name: str, text: str) -> bool:
-    """Whether `text` may be the rating or the time; with a decimal comma too, and in milliseconds: refused later."""
-    if NUMBER.fullmatch(text.replace(",", ".")):
+    """Whether `text` may be the rating or the time; in milliseconds too, which are refused later."""
+    if NUMBER.fullmatch(text):
         return True
     try:
         return name == "timestamp" and seconds_of(text) is not None

@@ -65,6 +65,8 @@ def test_no_rating_at_all_is_a_matrix_without_a_scale() -> None:
     [
         ([0, 1], [0, 1], [1.0, np.nan], "position 1"),
         ([0, 1], [0, 1], [np.inf, 1.0], "position 0"),
+        ([0, 1], [0, 1], [1.0, -1e39], r"position 1: expected at most 3.402823e\+38, got -1e\+39"),
+        ([0, 1], [0, 1], [3.4028236e38, 1.0], "position 0: expected at most"),
         ([0, 3], [0, 1], [1.0, 1.0], "rows of users: expected 0 to 2"),
         ([0, 1], [-1, 1], [1.0, 1.0], "rows of items"),
         ([0], [0, 1], [1.0, 1.0], "three equal"),

@@ -175,10 +175,11 @@ def _chosen(given: Sequence[str], choice: Choice) -> dict[str, int]:
             raise ValueError(f"expected {wanted}, got the {len(given)} columns {_shown(given)}")
         return {name: int(place) for name, place in choice.places.items()}
     names = [name.strip() for name in given]
-    for name, wanted in choice.places.items():
-        if names.count(str(wanted)) != 1:
-            raise ValueError(f"expected one column {wanted} ({name}, as chosen) among {_shown(given)}")
-    return {name: names.index(str(wanted)) for name, wanted in choice.places.items()}
+    columns = {name: str(column) for name, column in choice.places.items()}
+    for name, column in columns.items():
+        if names.count(column) != 1:
+            raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(given)}")
+    return {name: names.index(column) for name, column in columns.items()}
 
 
 def _ids_beside_names(given: Sequence[str], found: Mapping[str, list[int]]) -> Iterator[tuple[str, list[int]]]:

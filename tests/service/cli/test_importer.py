@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.cli import importer
+from service.cli.__main__ import run
 from service.client import Client, Rating
 
 
@@ -111,3 +113,32 @@ def test_patience_ends():
     with answering(*[(503, {})] * 100) as (client, _), pytest.raises(importer.ImportFailed, match="503 No"):
         importer.send(client, ratings(3), sleep=pauses.append)
     assert importer.PATIENCE_S <= sum(pauses) < importer.PATIENCE_S + 2 * importer.LONGEST_WAIT_S
+
+
+def imported(path: Path, content: str, *options: str) -> tuple[int, list[tuple[str, float]]]:
+    path.write_text(content)
+    with answering() as (client, service):
+        status = run(["import", str(path), "--url", client.address, *options])
+    return status, [(one["user"], one["rating"]) for one in service.received]
+
+
+def test_a_rating_that_no_service_takes_stops_the_import_before_anything_is_posted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["user,item,count", *(f"u{n},song,1" for n in range(2500)), "u,podcast,3600000"]
+    assert imported(tmp_path / "r.csv", "\n".join(lines)) == (2, [])
+    assert "Invalid line 2502 of" in capsys.readouterr().err
+    status, posted = imported(tmp_path / "r.csv", "\n".join(lines), "--skip-bad")
+    assert (status, len(posted)) == (0, 2500)
+
+
+def test_only_the_newest_rating_of_a_pair_is_posted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = "user,item,rating,timestamp\nzed,film,5,1700000000\nann,film,3,1700000000\nzed,film,1,1600000000\n"
+    assert imported(tmp_path / "r.csv", content) == (0, [("zed", 5.0), ("ann", 3.0)])
+    assert "1 ratings left out: of each pair of a user and an item the newest one counts" in capsys.readouterr().err
+
+
+def test_options_decide_how_a_file_is_read(tmp_path: Path) -> None:
+    options = ["--delimiter", ";", "--columns", "-,user,item,rating"]
+    assert imported(tmp_path / "r.csv", "9;u;i;4\n8;v;i;3\n", *options) == (0, [("u", 4.0), ("v", 3.0)])
+    assert imported(tmp_path / "r.csv", "item\na\n", "--items", "--delimiter", ";") == (2, [])

@@ -225,10 +225,8 @@ def train(
     if cluster is not None and address is None:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
     chosen = arguments.backend(backend, memory)
-    held_out = None if test is None else arguments.ratings(test, key, skip_bad, delimiter, columns)
-    data = offline.Data.of(
-        arguments.ratings(ratings, key, skip_bad, delimiter, columns), held_out, test_fraction or 0.0, seed
-    )
+    read = arguments.reader(key, skip_bad, delimiter, columns)
+    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed)
     printer = Printer(json)
     if plan:
         return printer.report(*shown(data.train, params, gpus, memory))
@@ -268,8 +266,8 @@ def tune(
     from service.cli.tune import on_file
 
     chosen = arguments.backend(backend)
-    held_out = None if test is None else arguments.ratings(test, key, skip_bad, delimiter, columns)
-    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad, delimiter, columns), held_out, test_fraction, seed)
+    read = arguments.reader(key, skip_bad, delimiter, columns)
+    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction, seed)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -299,29 +297,8 @@ def evaluate(
     from service.cli import offline
 
     lists = None if negatives is None else offline.read_negatives(negatives)
-    Printer(json).line(
-        offline.evaluate(
-            model,
-            arguments.ratings(test, key, skip_bad, delimiter, columns),
-            lists,
-            relevant,
-            arguments.backend(backend),
-        )
-    )
-
-
-@app.command(short_help="Show the items and users of each factor of an nmf model.")
-def topics(
-    model: Annotated[Path, typer.Option(help="Folder that `train --algorithm nmf --out` wrote.", metavar="DIR")],
-    top: Annotated[int, typer.Option(help="Items and users of each topic.", min=1)] = 10,
-    json: Json = False,
-) -> None:
-    """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
-    from service.cli import offline
-    from service.cli.topics import topics as topics_of
-
-    for topic in topics_of(offline.saved_model(model), top):
-        Printer(json).line(topic)
+    measured = arguments.reader(key, skip_bad, delimiter, columns)(test)
+    Printer(json).line(offline.evaluate(model, measured, lists, relevant, arguments.backend(backend)))
 
 
 app.add_typer(data_commands.app)

@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +41,18 @@ def cluster(options: dict[str, Any]) -> ClusterAddress | None:
     return ClusterAddress.of(settings(options))
 
 
-def ratings(path: Path, key: str | None, skip_bad: bool, delimiter: str | None, columns: str | None) -> RatingsFile:
-    """The ratings of a file; shows what was understood, and the bad lines that were left out."""
+def reader(
+    key: str | None, skip_bad: bool, delimiter: str | None, columns: str | None
+) -> Callable[[Path], RatingsFile]:
+    """Reads the ratings of a file; shows what was understood, and the bad lines that were left out."""
     from service.cli.files import ratings_file
 
-    file = ratings_file.read(path, key, skip_bad, delimiter, columns)
-    describe(str(path), file.columns, file.bad)
-    return file
+    def read(path: Path) -> RatingsFile:
+        file = ratings_file.read(path, key, skip_bad, delimiter, columns)
+        describe(str(path), file.columns, file.bad)
+        return file
+
+    return read
 
 
 def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:

@@ -1,4 +1,4 @@
-"""Commands on the data of a service: `nearfield export | backup | restore | deploy | push | pull | replay`."""
+"""Commands on the data of a service and on models: `nearfield export | backup | restore | deploy | push | pull | …`."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
@@ -12,7 +12,7 @@ import typer
 
 from service.cli import arguments
 from service.cli.console import Printer, progress
-from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Redis, Url
+from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Json, Redis, Url
 from service.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
@@ -181,3 +181,18 @@ def replay(
     settings = arguments.settings({"data": data}, data_set)
     report = rebuilt(settings, source, to, arguments.backend(backend), out, Asked(user or [], n))
     Printer(as_json=False).line({"as_of": to, "sha256": report["sha256"]["all"], "out": out})
+
+
+@app.command(short_help="Show the items and users of each factor of an nmf model.")
+def topics(
+    model: Annotated[Path, typer.Option(help="Folder that `train --algorithm nmf --out` wrote.", metavar="DIR")],
+    top: Annotated[int, typer.Option(help="Items and users of each topic.", min=1)] = 10,
+    json: Json = False,
+) -> None:
+    """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
+    from service.cli import offline
+    from service.cli.topics import topics as topics_of
+
+    printer = Printer(json)
+    for topic in topics_of(offline.saved_model(model), top):
+        printer.line(topic)

@@ -38,10 +38,10 @@ _ALIASES = {
     ),
 }
 _ALL_ALIASES = frozenset(alias for groups in _ALIASES.values() for group in groups for alias in group)
-_EVENTS = ("event", "feedback", "action", "interaction", "activity", "behavior", "behaviour", "reaction", "signal")
 # Columns that tell what a user did: a dislike is no rating of 1.
-_TYPES = frozenset(
-    ("type", "verb", *(f"{what}{end}" for what in _EVENTS for end in ("", "s", "type", "types", "name", "kind")))
+_TYPE = re.compile(
+    r"type|verb|(user)?(event|feedback|action|interaction|activity|behaviou?r|reaction|signal)"
+    r"(s|types?|names?|kind|category|label|class|code)?"
 )
 
 
@@ -160,7 +160,7 @@ def described(columns: Mapping[str, int], given: Sequence[str] | None, n_columns
 
 def types_among(names: Sequence[str]) -> list[int]:
     """Positions of the columns that hold types of events."""
-    return [place for place, name in enumerate(names) if plain(name) in _TYPES]
+    return [place for place, name in enumerate(names) if _TYPE.fullmatch(plain(name))]
 
 
 def option_for(given: Sequence[str]) -> str:

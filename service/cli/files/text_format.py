@@ -124,9 +124,14 @@ def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | 
         raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
     if header is None and choice is None:
         _check_first(path, number, best)
+    users = [row[columns["user"]] for row in best.rows[best.has_header :] if len(row) == best.n_columns]
+    if users and all(_is_wrapped(user, "'") for user in users):
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected double quotes around ids, or none, got {users[0][:_EXCERPT]}"
+        )
     one = _TAB if best.separator == _MOVIELENS else best.separator
     data = data.replace(_MOVIELENS.encode(), _TAB.encode()) if best.separator == _MOVIELENS else data
-    is_quoted = one == "," or _are_wrapped(lines, one) or (b'"' in data and are_quotes(data, one))
+    is_quoted = one == "," or _have_quotes(lines, one) or (b'"' in data and are_quotes(data, one))
     words = (
         _SEPARATORS.get(best.separator, repr(best.separator)) + " between" + ", in quotes" * (is_quoted and one != ",")
     )
@@ -156,7 +161,7 @@ def _reading(lines: list[str], separator: str, choice: Choice | None) -> _Readin
         return None
     one = _TAB if separator == _MOVIELENS else separator
     texts = [line.replace(_MOVIELENS, _TAB) for line in lines] if separator == _MOVIELENS else lines
-    is_quoted = one == "," or _are_wrapped(texts, one)
+    is_quoted = one == "," or _have_quotes(texts, one)
     rows = [_fields(text, one, is_quoted, is_strict=False) for text in texts]
     names = [name.strip() for name in rows[0]]
     chosen = choice is not None and choice.has_names and all(name in names for name in choice.places.values())
@@ -278,11 +283,13 @@ def _has_digit(text: str) -> bool:
     return any(map(str.isdigit, text))
 
 
-def _are_wrapped(lines: Sequence[str], delimiter: str) -> bool:
+def _have_quotes(lines: Sequence[str], delimiter: str) -> bool:
     """Whether every line has a field within quotes."""
-    return all(
-        any(len(field) > 1 and field[0] == field[-1] == '"' for field in line.split(delimiter)) for line in lines
-    )
+    return all(any(map(_is_wrapped, line.split(delimiter))) for line in lines)
+
+
+def _is_wrapped(field: str, quote: str = '"') -> bool:
+    return len(field) > 1 and field[0] == field[-1] == quote
 
 
 def _fields(text: str, delimiter: str, is_quoted: bool, is_strict: bool = True) -> list[str]:

@@ -257,6 +257,12 @@ def test_quotes_that_close_too_early_are_refused(path: Path, content: str) -> No
         written(path, content)
 
 
+def test_single_quotes_around_ids_are_refused(path: Path) -> None:
+    with pytest.raises(InvalidRatingsFile, match="expected double quotes around ids, or none, got 'u1'"):
+        written(path, "'u1','i1',5\n'u2','i2',4\n")
+    assert written(path, "'u1',i1,5\nu2,i2,4\n").users == ["'u1'", "u2"]
+
+
 @pytest.mark.parametrize("word", [r"\N", "NULL", "null", "NaN", "nan", "None", "NA", "<NA>", " NULL ", "undefined"])
 @pytest.mark.parametrize("separator", [",", "\t"])
 def test_words_for_a_missing_value_are_no_ids(path: Path, word: str, separator: str) -> None:

@@ -15,6 +15,7 @@ from gpu.online import prepare_online
 from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from service.cli import offline
+from service.cli.files import ratings_file
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_a_stream_is_cut_into_test_half_and_batches(ratings):
 
 
 def test_a_stream_ends_where_everything_has_been_learned(data):
-    ratings = offline.Data.split(datasets.read(data / "ml-1m" / "ratings.csv"), 0.0, 42).train
+    ratings = offline.Data.split(ratings_file.read(data / "ml-1m" / "ratings.csv"), 0.0, 42).train
     parts, params = stream.parts_of(ratings), params_for("als", {})
     store = Store(None)
     stream.run(data, ["als"], gpu.HOST, store)

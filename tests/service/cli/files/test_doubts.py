@@ -283,9 +283,9 @@ def test_names_like_those_for_missing_values_are_ids(path: Path) -> None:
 
 
 def test_a_byte_that_is_no_utf8_is_named_wherever_it_is(path: Path) -> None:
-    lines = [b"user,item,rating,title", *(b"u%d,i,3,x" % n for n in range(5)), b"u9,i,3,caf\xe9", b"u10,i,3,x"]
+    lines = [b"user,item,rating,title", *(b"u%d,i,3,x" % n for n in range(5)), b"u9,i,3,\xe9t\xe9", b"u10,i,3,x"]
     with pytest.raises(
-        InvalidRatingsFile, match=r"line 7 .*UTF-8, got the byte 0xe9 in 'u9,i,3,café' \(shown as Latin-1"
+        InvalidRatingsFile, match=r"line 7 .*UTF-8, got the byte 0xe9 in 'u9,i,3,été' \(shown as Latin-1"
     ):
         written(path, b"\n".join(lines))
     with pytest.raises(InvalidRatingsFile, match=r"line 1 .* zero byte"):

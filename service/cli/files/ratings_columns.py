@@ -40,7 +40,7 @@ _ALIASES = {
 _ALL_ALIASES = frozenset(alias for groups in _ALIASES.values() for group in groups for alias in group)
 # Columns that tell what a user did: a dislike is no rating of 1.
 _TYPE = re.compile(
-    r"type|verb|(user)?(event|feedback|action|interaction|activity|behavior|behaviour|reaction|signal)"
+    r"type|verb|(user)?(event|feedback|action|interaction|activity|behav[a-z]*r|reaction|signal)"
     r"(s|types?|names?|kind|category|label|class|code)?"
 )
 

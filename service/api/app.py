@@ -44,6 +44,7 @@ from service.api.routes import (
     ratings,
     recommend,
     scenarios,
+    sources,
     webhooks,
 )
 from service.api.routes import data_sets as other_data_sets
@@ -61,6 +62,7 @@ ROUTES = (
     admin,
     scenarios,
     experiments,
+    sources,
     webhooks,
     audit,
     health,

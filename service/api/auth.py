@@ -122,6 +122,13 @@ class Keys:
         grant = self._grant(key)
         return None if grant is None else grant.key
 
+    def name_of(self, key: bytes | None) -> str:
+        """What names a verified key in data: its setting, so that a new value changes nothing, or the id of a made key.
+
+        Empty without a key.
+        """
+        return "" if key is None else (self.id_of(key) or "").partition(":")[0]
+
     def _grant(self, key: bytes | None) -> Grant | None:
         """The rights of `key`; None for a wrong key."""
         if not key:

@@ -17,10 +17,12 @@ from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
 from service.api.schemas.common_schemas import ProblemDocument
 from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
+from service.engine import fairness
+from service.engine.state.sources import MAX_GAP
 from service.errors import InvalidRequest, ServiceError
 from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving
-from service.storage.events import MAX_OFFSET, Source
+from service.storage.sources import MAX_OFFSET, Source
 
 GONE = "The model of the cursor is not live any more"
 PERCENT_ENCODED_ID = "Percent-encoded, so any character may occur in it."
@@ -61,10 +63,15 @@ TheKeys = Annotated[Keys, Depends(_keys)]
 
 
 async def _source(
+    request: Request,
     name: Annotated[
         str | None,
         AfterValidator(lambda name: None if name is None else check_id(name)),
-        Header(alias="X-Source", description="Where a batch comes from that may be delivered again; with X-Offset."),
+        Header(
+            alias="X-Source",
+            description="Where a batch comes from that may be delivered again; with X-Offset. Each key has its own"
+            " sources. A queue that is made anew needs another name, such as one with its id.",
+        ),
     ] = None,
     offset: Annotated[
         int | None,
@@ -72,13 +79,17 @@ async def _source(
             alias="X-Offset",
             ge=0,
             le=MAX_OFFSET,
-            description="Of its last message; a batch up to an earlier one is skipped.",
+            description="Of its last message; a batch up to an earlier one is skipped, and one that is more than"
+            f" {MAX_GAP:,} above it is refused.",
         ),
     ] = None,
 ) -> Source | None:
     if (name is None) != (offset is None):
         raise InvalidRequest("Invalid X-Source: expected X-Source and X-Offset together, got one of them")
-    return None if name is None or offset is None else Source(name, offset)
+    if name is None or offset is None:
+        return None
+    keys: Keys = request.app.gateway.keys
+    return Source(name, offset, keys.name_of(fairness.current.get().key))
 
 
 TheSource = Annotated[Source | None, Depends(_source)]

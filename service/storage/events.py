@@ -3,9 +3,10 @@
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
 `service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `merge` (JSON
-`{user, into}`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source` (JSON
-`{name, offset}`), see `Source`; beside `events` there is `attributed` ("1") if some of them have the further name
-`recommendation_id`. `v=noop` alone only moves the stream's last id.
+`{user, into}`), `unmark` (JSON `{name, owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside
+`ratings` or `events` there may be `source` (JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events`
+there is `attributed` ("1") if some of them have the further name `recommendation_id`. `v=noop` alone only moves the
+stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -29,6 +30,7 @@ from service.limits import MAX_RATING
 from service.storage import documents, item_changes
 from service.storage.documents import Document
 from service.storage.item_changes import ItemChange
+from service.storage.sources import Source, Unmark, decode_source, decode_unmark, encode_source
 
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
@@ -39,14 +41,13 @@ ITEM_COST = 10  # ratings that the engine applies in the time of one change of a
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_CONTENTS = frozenset((b"ratings", b"events", b"items", b"document", b"merge", b"forget", b"hide", b"show"))
-_FIELDS = _CONTENTS | {b"v", b"source", b"attributed"}
+_CONTENTS = frozenset((b"ratings", b"events", b"items", b"document", b"merge", b"unmark", b"forget", b"hide", b"show"))
+_FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
-MAX_OFFSET = 2**63 - 1
 
-Kind = Literal["rating", "event", "item", "document", "merge", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "event", "item", "document", "merge", "unmark", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
 _SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
@@ -121,21 +122,6 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     recommendation_id: RecommendationId | None = None
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a batch comes from, which may be delivered again.
-
-    An entry counts only if `offset` is above those of all earlier entries of the same source: see
-    `service.engine.state.sources`.
-
-    Attributes:
-        name: such as kafka:TOPIC/PARTITION.
-        offset: of the last message of the batch.
-    """
-
-    name: Id
-    offset: Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
-
-
 class Merge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that is known of `user` becomes that of `into`, another one; see `service.engine.state.merging`."""
 
@@ -147,8 +133,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "merge", "forget" (a
-            user), "hide" or "show" (an item: see `subject`), or "noop".
+        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "merge", "unmark",
+            "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
         source: of ratings or events that may be delivered again.
     """
 
@@ -161,6 +147,7 @@ class Entry(msgspec.Struct, frozen=True):
     source: Source | None = None
     document: Document | None = None
     merge: Merge | None = None
+    unmark: Unmark | None = None
 
     @property
     def n_rows(self) -> int:
@@ -178,26 +165,21 @@ Element = TypeVar("Element", RatingEvent, TypedEvent)
 
 _decoder = msgspec.json.Decoder(list[RatingEvent])
 _event_decoder = msgspec.json.Decoder(list[TypedEvent])
-_source_decoder = msgspec.json.Decoder(Source)
 _merge_decoder = msgspec.json.Decoder(Merge)
 _encoder = msgspec.json.Encoder()
 
 
 def encode_ratings(ratings: Sequence[RatingEvent], source: Source | None = None) -> dict[bytes, bytes]:
     """Fields of an entry with these ratings; every timestamp must be set."""
-    return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings), **_of_source(source)}
+    return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings), **encode_source(source)}
 
 
 def encode_events(events: Sequence[TypedEvent], source: Source | None = None) -> dict[bytes, bytes]:
     """Fields of an entry with these events; every timestamp must be set."""
-    fields = {b"v": FORMAT_VERSION, b"events": _encoder.encode(events), **_of_source(source)}
+    fields = {b"v": FORMAT_VERSION, b"events": _encoder.encode(events), **encode_source(source)}
     if any(event.recommendation_id is not None for event in events):
         fields[b"attributed"] = _YES
     return fields
-
-
-def _of_source(source: Source | None) -> dict[bytes, bytes]:
-    return {} if source is None else {b"source": _encoder.encode(source)}
 
 
 def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
@@ -213,6 +195,11 @@ def encode_document(document: Document) -> dict[bytes, bytes]:
 def encode_merge(merge: Merge) -> dict[bytes, bytes]:
     """Fields of an entry that makes a user part of another one."""
     return {b"v": FORMAT_VERSION, b"merge": _encoder.encode(_different(merge))}
+
+
+def encode_unmark(unmark: Unmark) -> dict[bytes, bytes]:
+    """Fields of an entry that forgets how far a source has come."""
+    return {b"v": FORMAT_VERSION, b"unmark": _encoder.encode(unmark)}
 
 
 def encode_subject(kind: Literal["forget", "hide", "show"], subject: str) -> dict[bytes, bytes]:
@@ -238,15 +225,16 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
             f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
         )
     contents = fields.keys() & _CONTENTS
-    is_odd = (b"source" in fields and not contents <= _OF_SOURCES) or (
-        b"attributed" in fields and contents != {b"events"}
+    is_odd = (
+        (b"source" in fields and not contents <= _OF_SOURCES)
+        or (b"owner" in fields and b"source" not in fields)
+        or (b"attributed" in fields and contents != {b"events"})
     )
     if len(contents) != 1 or is_odd:
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")
     (content,) = contents
     try:
-        source = _source_decoder.decode(fields[b"source"]) if b"source" in fields else None
-        return _parse_content(stream_id, content, fields[content], source)
+        return _parse_content(stream_id, content, fields[content], decode_source(fields))
     except (ValueError, msgspec.MsgspecError) as error:
         raise BadEntry(f"Invalid {content.decode(errors='replace')[:64]} of entry: {error}") from error
 
@@ -261,10 +249,19 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             return Entry(stream_id, "event", events=events, source=source)
         case b"items":
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))
+        case _:
+            return _parse_single(stream_id, content, value)
+
+
+def _parse_single(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
+    """An entry that has no rows of its own."""
+    match content:
         case b"document":
             return Entry(stream_id, "document", document=documents.decode_entry(value))
         case b"merge":
             return Entry(stream_id, "merge", merge=_different(_merge_decoder.decode(value)))
+        case b"unmark":
+            return Entry(stream_id, "unmark", unmark=decode_unmark(value))
         case _:
             return Entry(stream_id, _SUBJECT_KINDS[content], subject=check_id(value.decode()))
 

@@ -26,6 +26,7 @@ QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
 BATCH_SIZES = tuple(2**n for n in range(11))
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
+MAX_SKIPPING, OTHER_SOURCES = 100, "other"  # sources that have a series of their own, and the series of the others
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
@@ -57,6 +58,14 @@ class Metrics:
             return content
         return generate_latest(registry)
 
+    def count_skipped(self, source: str, n_elements: int) -> None:
+        """Count a skipped batch; clients choose the names of sources, so all but the first count as one."""
+        if source not in self._skipping and len(self._skipping) < MAX_SKIPPING:
+            self._skipping.add(source)
+        label = source if source in self._skipping else OTHER_SOURCES
+        self._skipped_batches.labels(label).inc()
+        self._skipped_elements.labels(label).inc(n_elements)
+
     def _add_ratings(self, registry: CollectorRegistry) -> None:
         self.ratings_accepted = Counter(
             "nearfield_ratings_accepted", "Ratings and deletions acknowledged with 202.", registry=registry
@@ -86,6 +95,19 @@ class Metrics:
             "nearfield_attributed",
             "Events with a recommendation id, by what was shown; repeated ones too.",
             ("experiment", "arm", "type"),
+            registry=registry,
+        )
+        self._skipping: set[str] = set()
+        self._skipped_batches = Counter(
+            "nearfield_skipped_batches",
+            "Batches acknowledged with 202 that do not count, because their X-Source had come further before.",
+            ("source",),
+            registry=registry,
+        )
+        self._skipped_elements = Counter(
+            "nearfield_skipped_elements",
+            "Ratings and events of batches that do not count, by their X-Source.",
+            ("source",),
             registry=registry,
         )
         self.ratings_learned = Counter(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
+from msgspec import UNSET, UnsetType
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
@@ -21,6 +22,8 @@ from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas.common_schemas import Accepted, NoParameters, Written
+from service.engine.queries.source_queries import CheckSource, SourceTold, WasSkipped
+from service.errors import Unavailable
 from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING
@@ -34,10 +37,11 @@ from service.storage.events import (
     Element,
     Fields,
     RatingEvent,
-    Source,
+    StreamId,
     encode_events,
     encode_ratings,
 )
+from service.storage.sources import Source
 
 router = APIRouter(tags=["ratings"])
 
@@ -135,7 +139,7 @@ async def take_ratings(serving: Serving, body: Body, started: float, source: Sou
     """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     intake = read_ratings(body, time.time(), settings.rating_scale or ANY_SCALE, settings.max_ratings)
-    answer = await _written(serving, intake, partial(encode_ratings, source=source), started)
+    answer = await _written(serving, intake, partial(encode_ratings, source=source), started, source)
     metrics.ratings_accepted.inc(len(intake.accepted))
     metrics.ratings_rejected.inc(len(intake.rejected))
     return answer
@@ -146,7 +150,7 @@ async def take_events(serving: Serving, body: Body, started: float, source: Sour
     settings, metrics = serving.settings, serving.metrics
     ids = RecommendationIds(Signer(partial(signing_key.read, settings.data)))  # reads the key only for an id
     intake = read_events(body, time.time(), settings.event_types, settings.max_ratings, ids)
-    answer = await _written(serving, intake, partial(encode_events, source=source), started)
+    answer = await _written(serving, intake, partial(encode_events, source=source), started, source)
     metrics.events_accepted.inc(len(intake.accepted))
     metrics.events_rejected.inc(len(intake.rejected))
     for event in intake.accepted:
@@ -157,14 +161,40 @@ async def take_events(serving: Serving, body: Body, started: float, source: Sour
 
 
 async def _written(
-    serving: Serving, intake: Intake[Element], encode: Callable[[Sequence[Element]], Fields], started: float
+    serving: Serving,
+    intake: Intake[Element],
+    encode: Callable[[Sequence[Element]], Fields],
+    started: float,
+    source: Source | None,
 ) -> bytes:
     """Append the accepted elements as one entry, and return the answer."""
     accepted, rejected = intake
+    if source is not None and accepted:
+        await serving.answer(CheckSource(source))
     await serving.check_new_ids(accepted)
-    stream_id = str(await serving.append(encode(accepted))) if accepted else None
+    stream_id = await serving.append(encode(accepted)) if accepted else None
+    skipped: int | UnsetType | None = UNSET if source is None else 0
+    if source is not None and stream_id is not None:
+        skipped = await _skipped(serving, source.name, stream_id, len(accepted))
+    n_accepted = len(accepted) - (skipped or 0)
     took_ms = round((time.perf_counter() - started) * 1000, 3)
-    return msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms))
+    position = None if stream_id is None else str(stream_id)
+    return msgspec.json.encode(Accepted(n_accepted, rejected, position, took_ms, skipped))
+
+
+async def _skipped(serving: Serving, source: str, stream_id: StreamId, n_elements: int) -> int | None:
+    """How many elements of an entry do not count, once the engine has learned it; None if that takes too long.
+
+    Only the order of the stream decides: a batch that was sent twice at once counts once.
+    """
+    try:
+        told = msgspec.json.decode(await serving.answer(WasSkipped(str(stream_id)), stream_id), type=SourceTold)
+    except Unavailable:  # the entry is durable all the same
+        return None
+    if not told.was_skipped:
+        return 0
+    serving.metrics.count_skipped(source, n_elements)
+    return n_elements
 
 
 async def _content(receive: Receive) -> bytes:

@@ -95,12 +95,18 @@ class MergeBody(Wait):
 
 
 class Accepted(Struct):
-    """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted."""
+    """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
+
+    Attributes:
+        skipped: how many elements do not count, because the source had come further before; only with `X-Source`.
+            Null: the entry is durable, but so many wait before it that this is not known yet.
+    """
 
     accepted: int
     rejected: list[Rejection]
     stream_id: str | None
     took_ms: float
+    skipped: int | UnsetType | None = UNSET
 
 
 class Written(Struct):

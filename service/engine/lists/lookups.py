@@ -29,6 +29,7 @@ from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, GetTagSizes, ListItems, ListUsers
 from service.engine.queries.document_queries import GetDocument, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
+from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
 from service.engine.state.history import History
 from service.errors import UnknownItem, UnknownUser
 
@@ -68,6 +69,10 @@ class Lookups:
             GetCatalogNames: catalog.names,
             GetDocument: history.documents.get,
             ListDocuments: history.documents.list,
+            CheckSource: history.sources.check,
+            WasSkipped: history.sources.was_skipped,
+            ListSources: history.sources.list,
+            FindSource: history.sources.find,
         }
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:

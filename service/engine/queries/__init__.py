@@ -16,6 +16,7 @@ from service.engine.queries.document_queries import DocumentAnswer, DocumentQuer
 from service.engine.queries.experiment_queries import ExperimentAnswer, ExperimentQuery
 from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
+from service.engine.queries.source_queries import SourceAnswer, SourceQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
 
@@ -123,9 +124,7 @@ class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`.
 
-    Attributes:
-        half_life: name of a half-life of the setting `half_lives`, in which ratings and events lose half of their
-            weight; None counts all alike.
+    `half_life` names one of the setting `half_lives`, in which ratings and events lose half their weight; None: never.
     """
 
     n: int = 10
@@ -160,7 +159,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
 
 OfRatings = UserRatings | RatingQuery
 OfModels = ExperimentQuery | Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
-Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
+Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery | SourceQuery
 
 
 class Reason(Struct, gc=False):
@@ -325,6 +324,7 @@ Answer = (
     | RatingAnswer
     | CatalogAnswer
     | DocumentAnswer
+    | SourceAnswer
     | QualityReport
     | ExperimentAnswer
 )

@@ -50,6 +50,7 @@ class History:
         position: id of the last entry applied.
         catalog: the attributes of items.
         documents: named documents, such as scenarios.
+        sources: how far each source of batches has come.
         attributions: events of experiments.
         n_hidings: how often items were hidden or shown.
         n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
@@ -71,7 +72,7 @@ class History:
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
         self._first_ms, self._seen_ms = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))  # of users, of items
         self.strengths = Strengths(self.table, self._last_ms)
-        self._sources = Sources()
+        self.sources = Sources()
 
     def table_of(self, *, has_strengths: bool) -> RatingTable:
         """The table of strengths, or that of ratings."""
@@ -119,7 +120,7 @@ class History:
         parts: list[Applied] = []
         for run in joined(runs):
             newer = run if run.entries[0].id > self.position else run.after(self.position)
-            newer = newer.only(self._sources.new_of(newer.entries))
+            newer = newer.only(self.sources.new_of(newer.entries))
             users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
             events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys, newer.attributed)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
@@ -149,7 +150,7 @@ class History:
             behind = OneBehind(pool)
             known = KnownIds(self.users), KnownIds(self.items)
             for batch in ahead(windows(log.read(self.position), end), pool):
-                self._apply_batch(self._sources.new_rows_of(batch), known, behind)
+                self._apply_batch(self.sources.new_rows_of(batch), known, behind)
                 n_rows += batch.num_rows
                 if on_progress is not None:
                     on_progress(n_rows)
@@ -211,6 +212,9 @@ class History:
             return self._merge(entry.merge, entry.id.ms)
         if entry.document is not None:
             self._apply_document(entry.document, entry.id)
+            return []
+        if entry.unmark is not None:
+            self.sources.unmark(entry.unmark)
             return []
         described = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
         return [Applied(NO_CHANGES, [], described=described)]

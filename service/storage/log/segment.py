@@ -1,11 +1,12 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
 Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item,
-document, merge, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an
-item its `service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; as text: of
-an event its recommendation id, of a merge the user who becomes part of the one in `user`), type, value, event_id (of
-events), source, offset (of the entry). Segments of older versions lack the last six, which read as null. The file
-is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
+document, merge, unmark, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON:
+of an item its `service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; as
+text: of an event its recommendation id, of a merge the user who becomes part of the one in `user`), type, value,
+event_id (of events), source, offset, owner (of the entry; of an unmark the source and its owner, null for all owners).
+Segments of older versions lack the last ones, which read as null. The file is compressed with zstd and has page
+checksums, which every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
 from service.storage import documents, files, item_changes
-from service.storage.events import KINDS, Entry, Merge, RatingEvent, Source, StreamId, TypedEvent
+from service.storage.events import KINDS, Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.sources import Source, Unmark
 
 SCHEMA = pa.schema(
     [
@@ -41,10 +43,11 @@ SCHEMA = pa.schema(
         ("event_id", pa.string()),
         ("source", pa.string()),
         ("offset", pa.int64()),
+        ("owner", pa.string()),
     ]
 )
 
-_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp", "type", "value", "source", "offset"]
+_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp", "type", "value", "source", "offset", "owner"]
 _DICTIONARY_BYTES = 32 << 20
 
 
@@ -105,6 +108,15 @@ def _merges(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def _unmarks(entries: list[Entry]) -> pa.Table:
+    rows = [
+        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": entry.kind, "source": one.name, "owner": one.owner}
+        for entry in entries
+        if (one := entry.unmark) is not None
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
 def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
     """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
     counts = [entry.n_rows for entry in entries]
@@ -125,7 +137,8 @@ def _source_columns(entries: list[Entry], counts: list[int]) -> dict[str, Any]:
     sources = [entry.source for entry in entries]
     names = pa.array([source and source.name for source in sources], pa.string())
     offsets = pa.array([source and source.offset for source in sources], pa.int64())
-    return {"source": names.take(rows), "offset": offsets.take(rows)}
+    owners = pa.array([(source and source.owner) or None for source in sources], pa.string())
+    return {"source": names.take(rows), "offset": offsets.take(rows), "owner": owners.take(rows)}
 
 
 def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
@@ -145,7 +158,14 @@ def _subjects(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_MAKERS = {"rating": _ratings, "event": _events, "item": _items, "document": _documents, "merge": _merges}
+_MAKERS = {
+    "rating": _ratings,
+    "event": _events,
+    "item": _items,
+    "document": _documents,
+    "merge": _merges,
+    "unmark": _unmarks,
+}
 _OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may have several rows
 
 
@@ -153,18 +173,24 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
-    for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset in zip(*columns, strict=True):
+    for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset, owner in zip(
+        *columns, strict=True
+    ):
         if kind == "document":
             entries.append(Entry(StreamId(ms, seq), kind, document=documents.decode_row(data)))
             continue
         if kind == "merge":
             entries.append(Entry(StreamId(ms, seq), kind, merge=Merge(data, user)))
             continue
+        if kind == "unmark":
+            entries.append(Entry(StreamId(ms, seq), kind, unmark=Unmark(source, owner)))
+            continue
         if kind not in _OF_ROWS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
             continue
         if not entries or entries[-1].id != (ms, seq):
-            entries.append(Entry(StreamId(ms, seq), kind, source=None if source is None else Source(source, offset)))
+            its_source = None if source is None else Source(source, offset, owner or "")
+            entries.append(Entry(StreamId(ms, seq), kind, source=its_source))
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
         elif kind == "event":

@@ -16,7 +16,6 @@ from service.storage.events import (
     Entry,
     Merge,
     RatingEvent,
-    Source,
     StreamId,
     TypedEvent,
     encode_document,
@@ -30,6 +29,7 @@ from service.storage.events import (
 )
 from service.storage.item_changes import ItemChange
 from service.storage.log.segment import entries_of, table_of
+from service.storage.sources import Source
 
 AT = StreamId(5000, 1)
 ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())

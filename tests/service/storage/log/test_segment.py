@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.storage.documents import Document
-from service.storage.events import ZERO, Entry, RatingEvent, Source, StreamId, TypedEvent
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.log.introductions import without
 from service.storage.log.ownership import Part
 from service.storage.log.segment import SCHEMA, behind, entries_of, holds, plain, read_groups, table_of, write_groups
+from service.storage.sources import Source
 
 ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 events = st.builds(RatingEvent, ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), st.floats(0, 4e9))

@@ -1,0 +1,46 @@
+"""Sources of batches: how far each has come, and how to let one start again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, Field
+from starlette.responses import Response
+
+from service.api.dependencies import DocumentName, TheService, answers, n_listed, reply
+from service.api.schemas.common_schemas import Strict, Written
+from service.api.schemas.listing_schemas import RatingsQuery
+from service.engine.queries.source_queries import FindSource, ListSources, SourceList
+from service.errors import Unavailable
+from service.ids import check_id
+from service.storage.events import encode_unmark
+from service.storage.sources import MAX_OWNER_BYTES, Unmark
+
+router = APIRouter(prefix="/admin/sources", tags=["admin"])
+
+
+class RemovalQuery(Strict):
+    """Parameters of `DELETE /admin/sources/{source}`."""
+
+    key: Annotated[str, AfterValidator(lambda key: key and check_id(key, MAX_OWNER_BYTES))] | None = Field(
+        None, description="Only the source of this key, as the list names it; empty: of none. Default: of every key."
+    )
+
+
+@router.get("", responses=answers(SourceList))
+async def list_sources(query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
+    """How far each source has come; the one that advanced last comes first."""
+    return reply(await serving.answer(ListSources(n_listed(serving, query), query.offset), query.position))
+
+
+@router.delete("/{source}", status_code=202, responses=answers(Written, 202, "Durable", http_404="Unknown source"))
+async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Query()], serving: TheService) -> Response:
+    """Forget how far a source has come: its next batch counts, whatever its offset is."""
+    await serving.answer(FindSource(source, query.key))
+    stream_id = await serving.append(encode_unmark(Unmark(source, query.key)))
+    with contextlib.suppress(Unavailable):  # durable all the same; else a batch that comes now already finds it so
+        await serving.answer(ListSources(1, 0), stream_id)
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

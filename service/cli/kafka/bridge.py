@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from service.cli import arguments
 from service.cli.importer import check_answers
 from service.cli.kafka import kafka_properties
 from service.cli.kafka.kafka_bridge import Bridge, BridgeFailed, judge
+from service.cli.kafka.kafka_identity import identity_of
 from service.cli.options import DataSet, Url
 from service.client import Client
 from service.data_sets import address_of
@@ -62,7 +64,9 @@ def kafka(
         check_answers(client)
         consumer = _consumer(library, properties, config)
         try:
-            Bridge(consumer, client, "/events" if events else "/ratings", library.TopicPartition).run(topic)
+            identity = partial(identity_of, library, consumer, properties)
+            path = "/events" if events else "/ratings"
+            Bridge(consumer, client, path, library.TopicPartition, identity=identity).run(topic)
         except library.KafkaException as error:
             raise BridgeFailed(f"Kafka failed: {error}") from None
         finally:

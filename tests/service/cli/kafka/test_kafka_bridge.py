@@ -14,7 +14,7 @@ import pytest
 
 from service.cli import importer
 from service.cli.__main__ import run
-from service.cli.kafka import bridge, kafka_bridge
+from service.cli.kafka import bridge, kafka_bridge, kafka_identity
 from service.cli.kafka.kafka_bridge import Bridge, BridgeFailed
 from service.client import RequestFailed
 from tests.service.cli import broker
@@ -74,6 +74,11 @@ class Kafka:
         self.committed_by_place: dict[int, Partition] = {}
         self.happened: list[Any] = []
         self.refusal: str | None = None
+        self.identity, self.longest, self.marks = "", 1 << 20, dict[str, int]()
+
+    @property
+    def posts(self) -> list[Any]:
+        return [one for one in self.happened if one[0] == "post"]
 
     def add(self, *offsets: int, of: int = 0) -> None:
         self.messages += [
@@ -120,10 +125,15 @@ class Service:
     def post_lines(self, path: str, lines: bytes, source: str, offset: int) -> dict[str, Any]:
         items = [json.loads(line)["item"] if line.strip() else None for line in lines.split(b"\n")]
         self.kafka.happened.append(("post", path, source, offset, items))
+        if len(lines) > self.kafka.longest:
+            raise Refused(413)
         if self.script and (status := self.script.pop(0)) != 202:
             raise Refused(status)
         bad = [{"index": n, "line": n + 1, "error": "bad"} for n, item in enumerate(items) if item == "i13"]
-        return {"accepted": len(items) - len(bad), "rejected": bad, "stream_id": "1-0"}
+        skipped = len(items) if offset <= self.kafka.marks.get(source, -1) else 0
+        self.kafka.marks[source] = max(offset, self.kafka.marks.get(source, -1))
+        accepted = 0 if skipped else len(items) - len(bad)
+        return {"accepted": accepted, "rejected": bad, "stream_id": "1-0", "skipped": skipped}
 
 
 class Refused(RequestFailed):
@@ -138,13 +148,15 @@ class Killed(Exception):
 
 def started(kafka: Kafka, *script: int | None, sleep: Any = None) -> Bridge:
     client: Any = Service(kafka, *script)
-    member = Bridge(Consumer(kafka), client, "/ratings", Partition, sleep or (lambda _: None))
+    member = Bridge(
+        Consumer(kafka), client, "/ratings", Partition, sleep or (lambda _: None), lambda topic: kafka.identity
+    )
     member._consumer.subscribe([TOPIC], on_assign=member._assigned, on_revoke=member._revoked)
     return member
 
 
-def post(last: int, *items: str | None, of: int = 0) -> tuple[Any, ...]:
-    return "post", "/ratings", f"kafka:{TOPIC}/{of}", last, list(items)
+def post(last: int, *items: str | None, of: int = 0, identity: str = "") -> tuple[Any, ...]:
+    return "post", "/ratings", f"kafka:{TOPIC}/{of}{identity and '@'}{identity}", last, list(items)
 
 
 def test_a_batch_is_committed_once_it_is_taken() -> None:
@@ -235,6 +247,179 @@ def test_what_the_service_refuses_of_a_batch_is_told_by_its_offset(capsys: pytes
     started(kafka).step()
     assert kafka.happened[1:] == [post(15, "i12", "i13", None, "i15"), ("commit", 0, 16, "")]
     assert "offset=13" in capsys.readouterr().out
+
+
+def test_a_topic_that_is_made_again_is_a_new_source() -> None:
+    kafka = Kafka()
+    kafka.identity = "cluster.first"
+    kafka.add(5, 6)
+    started(kafka).step()
+    kafka.messages, kafka.identity, kafka.committed_by_place = [], "cluster.second", {}
+    kafka.add(0, 1)
+    started(kafka).step()
+    assert kafka.posts == [
+        post(6, "i5", "i6", identity="cluster.first"),
+        post(1, "i0", "i1", identity="cluster.second"),
+    ]
+
+
+def test_a_topic_that_is_made_again_under_the_bridge_is_a_new_source(capsys: pytest.CaptureFixture[str]) -> None:
+    kafka = Kafka()
+    kafka.identity = "cluster.first"
+    kafka.add(5, 6)
+    member = started(kafka)
+    member.step()
+    kafka.committed_by_place, kafka.identity = {}, "cluster.second"
+    kafka.add(7, 0, 1)  # read at once: the last of the old topic, and the first ones of the new one
+    member.step()
+    kafka.add(2)
+    member.step()
+    assert kafka.posts[1:] == [
+        post(7, "i7", identity="cluster.first"),
+        post(1, "i0", "i1", identity="cluster.second"),
+        post(2, "i2", identity="cluster.second"),
+    ]
+    told = capsys.readouterr().out
+    assert "offsets went back: the topic was made again" in told
+    assert "messages skipped" not in told
+
+
+def test_offsets_that_go_back_in_the_same_topic_are_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    kafka = Kafka()
+    kafka.add(50, 51)
+    member = started(kafka)
+    member.step()
+    kafka.committed_by_place = {}
+    for offset in (0, 1):
+        kafka.add(offset)
+        member.step()
+    told = capsys.readouterr().out
+    assert "offsets went back" in told
+    assert "expected=52" in told
+    assert "DELETE http://service/admin/sources/kafka%3Aratings%2F0" in told
+    assert told.count("messages skipped") == 1  # and not for each batch of a topic that is read again
+    kafka.marks.clear()
+    kafka.add(2)
+    member.step()
+    assert kafka.posts[-1] == post(2, "i2")
+
+
+def test_a_repeated_batch_is_no_reason_to_warn(capsys: pytest.CaptureFixture[str]) -> None:
+    kafka = Kafka()
+    kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "4")
+    kafka.marks[f"kafka:{TOPIC}/0"] = 4
+    kafka.add(3, 4, 5)
+    started(kafka).step()
+    assert kafka.posts == [post(4, "i3", "i4"), post(5, "i5")]
+    told = capsys.readouterr().out
+    assert "messages skipped" not in told
+    assert "went back" not in told
+
+
+@pytest.mark.parametrize(
+    ("planned", "expected"),
+    [
+        ("4", [post(4, "i3", "i4"), post(6, "i5", "i6", identity="c.new")]),  # of a bridge without identities
+        ("4 c.new", [post(4, "i3", "i4", identity="c.new"), post(6, "i5", "i6", identity="c.new")]),
+        ("4 c.old", [post(6, "i3", "i4", "i5", "i6", identity="c.new")]),  # a topic that is gone
+    ],
+)
+def test_a_batch_that_was_begun_keeps_its_source_unless_its_topic_is_gone(planned: str, expected: list[Any]) -> None:
+    kafka = Kafka()
+    kafka.identity = "c.new"
+    kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, planned)
+    kafka.add(3, 4, 5, 6)
+    started(kafka).step()
+    assert kafka.posts == expected
+    assert kafka.committed_by_place[0] == Partition(TOPIC, 0, 7, "")
+
+
+def test_what_was_held_of_a_topic_that_is_gone_is_posted_first() -> None:
+    kafka = Kafka()
+    kafka.identity = "c.old"
+    kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "5 c.old")
+    kafka.add(3, 4)
+    member = started(kafka)
+    member.step()
+    kafka.identity, kafka.committed_by_place = "c.new", {}
+    kafka.add(0)
+    member.step()
+    assert kafka.posts == [post(4, "i3", "i4", identity="c.old"), post(0, "i0", identity="c.new")]
+
+
+@pytest.mark.parametrize("offsets", [[7], [6, 7, 8], [7, 8], [5, 6, 7]])
+def test_a_message_that_no_body_may_hold_is_refused_alone(
+    offsets: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka = Kafka()
+    kafka.longest = 300
+    kafka.add(*offsets)
+    long = json.dumps({"user": "u", "item": "i7", "rating": 1, "note": "x" * 300}).encode()
+    kafka.messages = [one._replace(content=long) if one.at == 7 else one for one in kafka.messages]
+    started(kafka).step()
+    assert kafka.committed_by_place[0] == Partition(TOPIC, 0, offsets[-1] + 1, "")
+    assert sorted(kafka.marks.values()) == ([] if offsets == [7] else [max(n for n in offsets if n != 7)])
+    told = capsys.readouterr().out
+    assert "message refused" in told
+    assert "offset=7" in told
+    assert "refused_in_all=1" in told
+    kafka.happened.clear()
+    started(kafka).step()
+    assert kafka.posts == []
+
+
+def test_a_name_of_a_source_is_never_too_long() -> None:
+    names = {kafka_bridge.Partition("t" * 249, n).source("c" * 22 + "." + "i" * 22) for n in range(3)}
+    assert len(names) == 3
+    assert max(map(len, names)) <= 256
+
+
+class Admin:
+    """What describes topics: with an id, without one, or not at all."""
+
+    outcome: Any = None
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        assert properties == {"bootstrap.servers": "b:9", "security.protocol": "SSL"}
+
+    def describe_topics(self, topics: list[str], request_timeout: float) -> dict[str, Any]:
+        assert request_timeout < 60
+        return {topics[0]: self}
+
+    def result(self) -> Any:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return SimpleNamespace(topic_id=self.outcome)
+
+
+class Uuid(NamedTuple):
+    high: int
+    low: int
+
+    def get_most_significant_bits(self) -> int:
+        return self.high
+
+    def get_least_significant_bits(self) -> int:
+        return self.low
+
+    def __str__(self) -> str:
+        return f"id{self.high}"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(Uuid(7, 1), "c.id7"), (Uuid(0, 0), "c"), (None, "c"), (RuntimeError("not allowed"), "c")],
+)
+def test_an_identity_has_the_ids_of_cluster_and_topic(
+    outcome: Any, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = SimpleNamespace(__name__="stand_in", KafkaException=RuntimeError, TopicCollection=list)
+    monkeypatch.setitem(__import__("sys").modules, "stand_in.admin", SimpleNamespace(AdminClient=Admin))
+    monkeypatch.setattr(Admin, "outcome", outcome)
+    consumer = SimpleNamespace(list_topics=lambda topic, timeout: SimpleNamespace(cluster_id="c"))
+    properties = bridge.settings("b:9", "g") | {"security.protocol": "SSL"}
+    assert kafka_identity.identity_of(library, consumer, properties, "t") == expected
+    assert ("not allowed" in capsys.readouterr().out) == isinstance(outcome, Exception)
 
 
 def test_batches_are_bounded_by_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:

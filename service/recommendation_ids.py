@@ -70,8 +70,15 @@ class RecommendationIds:
 
 
 def content_of(text: str) -> Shown:
-    """The content of an id that was verified before."""
-    return _decoder.decode(_bytes(text.partition(".")[0]))
+    """The content of an id, whose signature is not checked.
+
+    Raises:
+        ValueError: it has none.
+    """
+    try:
+        return _decoder.decode(_bytes(text.partition(".")[0]))
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ValueError(f"Invalid recommendation_id: {_INVALID}") from error
 
 
 def _signed(content: bytes, user: str) -> bytes:

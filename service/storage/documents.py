@@ -14,6 +14,7 @@ from service.ids import check_id
 
 DocumentKind = Literal["scenario", "experiment"]
 KINDS = frozenset(get_args(DocumentKind))
+WHOLE = 100  # percent: the sum of the shares of an experiment
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -30,7 +31,22 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     body: str | None = None
 
 
+class Arm(Struct, frozen=True):
+    """One arm of an experiment: the name of a live model, and the percentage of users who get it."""
+
+    model: str
+    share: float
+
+
+class Experiment(Struct, frozen=True):
+    """The body of an experiment. The hash of `salt` and a user decides which arm the user gets."""
+
+    arms: list[Arm]
+    salt: str
+
+
 _decoder = msgspec.json.Decoder(Document)
+_experiment_decoder = msgspec.json.Decoder(Experiment)
 _body_decoder = msgspec.json.Decoder()
 encode = msgspec.json.Encoder().encode
 
@@ -44,9 +60,19 @@ def decode_entry(value: bytes) -> Document:
     """
     document = decode_row(value)
     check_id(document.name)
-    if document.body is not None:
-        _body_decoder.decode(document.body)
+    if document.body is None:
+        return document
+    _body_decoder.decode(document.body)
+    if document.kind == "experiment":
+        experiment = experiment_of(document.body)
+        if not experiment.arms or not all(0 < arm.share <= WHOLE for arm in experiment.arms):
+            raise ValueError(f"expected arms with shares above 0 and up to {WHOLE}, got {document.body[:64]}")
     return document
+
+
+def experiment_of(body: str) -> Experiment:
+    """The experiment that `body` describes. Raises what `decode_entry` raises."""
+    return _experiment_decoder.decode(body)
 
 
 def decode_row(data: str | bytes) -> Document:

@@ -235,7 +235,7 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
     (content,) = contents
     try:
         return _parse_content(stream_id, content, fields[content], decode_source(fields))
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise BadEntry(f"Invalid {content.decode(errors='replace')[:64]} of entry: {error}") from error
 
 
@@ -246,6 +246,9 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             return Entry(stream_id, "rating", ratings, source=source)
         case b"events":
             events = _checked(stream_id, value, _event_decoder.decode(value))
+            for event in events:
+                if event.recommendation_id is not None:
+                    recommendation_ids.content_of(event.recommendation_id)
             return Entry(stream_id, "event", events=events, source=source)
         case b"items":
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))

@@ -21,9 +21,10 @@ from service.api.parsers.few_faults import check_names
 from service.engine.queries.document_queries import ListedDocument
 from service.ids import MAX_ID_BYTES, check_id
 from service.model_names import MAX_NAME_LENGTH
+from service.storage.documents import WHOLE
 from service.storage.events import StreamId
 
-MAX_ARMS, WHOLE = 10, 100  # arms of an experiment, and the sum of their percentages
+MAX_ARMS = 10  # of an experiment
 SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough
 MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
 

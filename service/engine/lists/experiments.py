@@ -29,8 +29,7 @@ from service.engine.queries.experiment_queries import (
 from service.engine.state.history import History
 from service.errors import Gone, InvalidRequest, NotReady, UnknownModel
 from service.recommendation_ids import RecommendationIds, Shown
-
-_decoder = msgspec.json.Decoder(Experiment)
+from service.storage.documents import experiment_of
 
 
 class Experiments:
@@ -132,7 +131,7 @@ class Experiments:
             raise self._documents.unknown(KIND, name)
         known = self._parsed.get(name)
         if known is None or known[0] != str(position):
-            known = self._parsed[name] = str(position), _decoder.decode(self._documents.body(KIND, name))
+            known = self._parsed[name] = str(position), experiment_of(self._documents.body(KIND, name))
         return known
 
 

@@ -44,7 +44,10 @@ class Attributions:
             attributed: those with a recommendation id, by their place.
         """
         for place, event in attributed.items():
-            shown = content_of(event.recommendation_id)
+            try:
+                shown = content_of(event.recommendation_id)
+            except ValueError:  # older versions archived ids of other producers without a check
+                continue
             if counts[place] and str(self._put_at(KIND, shown.experiment)) == shown.put:
                 types = self._counts.setdefault(shown.experiment, {}).setdefault(shown.arm, {})
                 column = types.setdefault(event.type, Growing(np.zeros(0, dtype=np.int32)))

@@ -122,7 +122,7 @@ def _slices_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterato
         if kept.num_rows:
             whole = pa.Table.from_batches([kept]).select(EVENTS.names).cast(EVENTS).combine_chunks()
             yield from whole.to_batches(max_chunksize=SLICE_ROWS)
-        if batch.num_rows and (ms[-1], seq[-1]) > upto:
+        if len(ms) and (ms[-1], seq[-1]) > upto:
             return
 
 

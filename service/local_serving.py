@@ -20,6 +20,7 @@ from service.operations import (
     Archived,
     CancelJob,
     CheckNewIds,
+    CheckNewNames,
     EndedModel,
     EndModel,
     ExperimentPut,
@@ -178,6 +179,9 @@ class LocalServing:
             return await self._scrape.page(operation.kind)
         if isinstance(operation, CheckNewIds):
             self._runtime.new_ids.check(set(operation.users), set(operation.items))
+            return None
+        if isinstance(operation, CheckNewNames):
+            self._runtime.new_ids.check_names(operation.n_new)
             return None
         return self._ready()
 

@@ -123,6 +123,12 @@ class CheckNewIds(Struct, frozen=True, tag=True):
     items: list[str]
 
 
+class CheckNewNames(Struct, frozen=True, tag=True):
+    """Counts `n_new` names of attributes against the limit of the client's key. Raises `TooManyNewNames`."""
+
+    n_new: int
+
+
 class ForgetUser(Struct, frozen=True, tag=True):
     """Asks for `Forgotten`. Raises what `Runtime.append` raises."""
 
@@ -136,6 +142,7 @@ Operation = (
     | ArchiveAll
     | SubmitLists
     | CheckNewIds
+    | CheckNewNames
     | SubmitTraining
     | ListJobs
     | GetJob

@@ -59,8 +59,7 @@ _log = structlog.get_logger(__name__)
 class Runtime(Components):
     """`nearfield serve`: answers, learns, archives and trains.
 
-    Attributes:
-        jobs, hotswap, new_ids, statistics, traces: see their classes; set by `start`.
+    Attributes: see their classes; `start` sets jobs, hotswap, new_ids, statistics and traces.
     """
 
     jobs: Jobs
@@ -235,7 +234,8 @@ class Runtime(Components):
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
         history = History(settings.event_types)
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
-        self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
+        knows = history.users.__contains__, history.items.__contains__
+        self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
         parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
         engine = self._engine = Engine(history, chosen, settings.default_models, *parts)
         engine.stages.obstruct(REDIS, "Redis is starting")

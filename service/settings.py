@@ -136,14 +136,9 @@ class Settings(BaseSettings):
         description="Retrain a live model when new ratings reach this share of its training ratings, and at least"
         " 1,000; 0: never.",
     )
-    retrain_every_ratings: NonNegativeInt = Field(
-        0, description="Also retrain after this many new ratings; 0: no such rule."
-    )
+    retrain_every_ratings: NonNegativeInt = Field(0, description="Also retrain after this many new ratings; 0: never.")
     retrain_every_hours: float = Field(
-        0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Also retrain after this many hours if there are new ratings; 0: no such rule.",
+        0, ge=0, allow_inf_nan=False, description="Also retrain after so many hours if there are new ratings; 0: never."
     )
 
     trusted_proxies: Annotated[list[str], NoDecode] = Field(
@@ -159,12 +154,19 @@ class Settings(BaseSettings):
         description="Origins (https://shop.example, comma-separated) whose pages may use the service in a browser, also"
         " while no key is set. *: any, with a key. Unset: none.",
     )
+    max_job_hours: PositiveFloat = Field(
+        24, allow_inf_nan=False, description="Longest time in hours that a training, or lists of all users, may take."
+    )
     rate_limit_per_s: PositiveFloat | None = Field(
         None, allow_inf_nan=False, description="Requests per second and client address; more get 429. Unset: no limit."
     )
     max_new_ids_per_hour: PositiveInt | None = Field(
         None,
         description="New users and items that one key may introduce per hour; more get 429. Unset: no limit.",
+    )
+    max_names: int = Field(1000, ge=0, le=1000, description="Most names of tags and numbers in the whole catalog.")
+    max_new_names_per_hour: PositiveInt = Field(
+        300, description="New names of tags and numbers that one key may introduce per hour; more get 429."
     )
     max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes; a longer one gets 413.")
     max_ratings: PositiveInt = Field(1000, description="Most ratings or events in one request.")

@@ -25,7 +25,12 @@ class ItemJudge:
     """
 
     def __init__(self, names: CatalogNames) -> None:
-        self._names = names
+        self._names, self._n_before = names, len(names.kinds)
+
+    @property
+    def n_new(self) -> int:
+        """Names of the elements so far that no item of the catalog had."""
+        return len(self._names.kinds) - self._n_before
 
     def put(self, element: Any) -> ItemChange:
         """The change that puts the item `element`; ValueError with the reason if it is refused."""

@@ -30,9 +30,11 @@ from service.engine.queries.catalog_queries import (
     ListItems,
     TagSizes,
 )
+from service.engine.state.catalog import MAX_NAMES as MAX_NAMES_OF_ALL
 from service.errors import InvalidRequest, MalformedBody, ServiceError
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
+from service.operations import CheckNewNames
 from service.serving import Serving
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
@@ -94,6 +96,7 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     started = time.perf_counter()
     body, judge = await body_of(request), await _judge(serving)
     accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
+    await _check_names(serving, judge)
     stream_id = await _written(serving, accepted) if accepted else None
     return _received(serving, Intake(accepted, rejected), stream_id, started)
 
@@ -112,6 +115,7 @@ async def patch_items(request: Request, query: NoQuery, serving: TheService) -> 
     started = time.perf_counter()
     body, judge = await body_of(request), await _judge(serving)
     intake = read_elements(body, judge.patch_named, MAX_ITEMS, "items")
+    await _check_names(serving, judge)
     faults, stream_id = await _patched(serving, intake.accepted)
     return _received(serving, without(intake, faults, body), stream_id, started)
 
@@ -128,6 +132,7 @@ async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: Th
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
+    await _check_names(serving, judge)
     faults, stream_id = await _patched(serving, [change])
     if faults or stream_id is None:
         raise faults[0]
@@ -155,7 +160,15 @@ async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheSe
 
 
 async def _judge(serving: Serving) -> ItemJudge:
-    return ItemJudge(msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames))
+    names = msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames)
+    names.n_free = max(0, names.n_free - (MAX_NAMES_OF_ALL - serving.settings.max_names))
+    return ItemJudge(names)
+
+
+async def _check_names(serving: Serving, judge: ItemJudge) -> None:
+    """Count the new names of a request against the limit of its key; raises `TooManyNewNames`."""
+    if judge.n_new:
+        await serving.operate(CheckNewNames(judge.n_new))
 
 
 async def _patched(serving: Serving, changes: list[ItemChange]) -> tuple[dict[int, ServiceError], str | None]:

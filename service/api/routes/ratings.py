@@ -176,10 +176,9 @@ async def _written(
     skipped: int | UnsetType | None = UNSET if source is None else 0
     if source is not None and stream_id is not None:
         skipped = await _skipped(serving, source.name, stream_id, len(accepted))
-    n_accepted = len(accepted) - (skipped or 0)
     took_ms = round((time.perf_counter() - started) * 1000, 3)
     position = None if stream_id is None else str(stream_id)
-    return msgspec.json.encode(Accepted(n_accepted, rejected, position, took_ms, skipped))
+    return msgspec.json.encode(Accepted(len(accepted), rejected, position, took_ms, skipped))
 
 
 async def _skipped(serving: Serving, source: str, stream_id: StreamId, n_elements: int) -> int | None:

@@ -99,8 +99,8 @@ class Accepted(Struct):
     """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
 
     Attributes:
-        skipped: how many elements do not count, because the source had come further before; only with `X-Source`.
-            Null: the entry is durable, but so many wait before it that this is not known yet.
+        skipped: how many of the accepted elements do not count, because their source had come further before; only
+            with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
     """
 
     accepted: int

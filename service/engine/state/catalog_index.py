@@ -6,17 +6,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gpu.growing import Growing
-from gpu.ranking.eligible import Eligible
+from service.engine.state.number_column import NumberColumn
 from service.engine.state.row_set import Bits, RowSet, n_words
 from service.storage.item_changes import Attributes
 
 
 class CatalogIndex:
-    """A set of rows for each value of each tag, and a float32 column for each name of numbers.
+    """A set of rows for each value of each tag, and a column for each name of numbers.
 
-    A value takes 4 bytes for each item that has it, or a bit for each item of the service; a column takes 4 bytes for
-    each item of the service.
+    A value takes 4 bytes for each item that has it, or a bit for each item of the service; a column takes 8 bytes for
+    each item that has a number, or 4 for each item of the service.
 
     Attributes:
         n_items: rows that changes may name; the owner sets it.
@@ -24,7 +23,7 @@ class CatalogIndex:
 
     def __init__(self) -> None:
         self._tags: dict[str, dict[str, RowSet]] = {}
-        self._numbers: dict[str, Growing] = {}
+        self._numbers: dict[str, NumberColumn] = {}
         self._versions: dict[str, int] = {}
         self.n_items = 0
 
@@ -52,6 +51,8 @@ class CatalogIndex:
         for sets in self._tags.values():
             for rows in sets.values():
                 rows.pack(self.n_items)
+        for column in self._numbers.values():
+            column.pack(self.n_items)
 
     def with_tag(self, name: str, values: Iterable[str], n_items: int) -> Bits:
         """The items that have one of these values; the bits of `n_items` items."""
@@ -63,12 +64,9 @@ class CatalogIndex:
 
     def within(self, name: str, least: float, most: float, n_items: int) -> Bits:
         """The items whose number, as float32, is from `least` to `most`, both included; the bits of `n_items` items."""
-        bits = np.zeros(n_words(n_items), dtype=np.uint32)
-        if name in self._numbers:
-            numbers = self._numbers[name].values
-            found = Eligible.of((numbers >= np.float32(least)) & (numbers <= np.float32(most))).bits
-            bits[: len(found)] = found
-        return bits
+        if name not in self._numbers:
+            return np.zeros(n_words(n_items), dtype=np.uint32)
+        return self._numbers[name].within(least, most, n_items)
 
     def _change_tag(self, row: int, name: str, old: set[str], new: set[str]) -> None:
         sets = self._tags.setdefault(name, {})
@@ -80,18 +78,18 @@ class CatalogIndex:
             sets[value].remove(row, self.n_items)
             if not sets[value].n:
                 del sets[value]
+        if not sets:
+            del self._tags[name]
         if old != new:
             self._touch(name)
 
     def _change_number(self, row: int, name: str, old: float | None, new: float | None) -> None:
         if old == new:
             return
-        if name not in self._numbers:
-            self._numbers[name] = Growing(np.zeros(0, dtype=np.float32), np.nan)
-        column = self._numbers[name]
-        if row >= len(column.values):
-            column.grow(self.n_items)
-        column.values[row] = np.nan if new is None else new
+        column = self._numbers.setdefault(name, NumberColumn())
+        column.change(row, old, new, self.n_items)
+        if not column.n:
+            del self._numbers[name]
         self._touch(name)
 
     def _touch(self, name: str) -> None:

@@ -60,7 +60,7 @@ def marks(app: Local, source: str) -> dict[str | None, int]:
 def test_a_queue_that_starts_again_is_told_that_its_batches_do_not_count(app: Local, path: str) -> None:
     source = f"again{path}"
     answers = [told(post(app, source, offset, f"m{offset}", path=path)) for offset in (50, 51, 0, 1)]
-    assert answers == [(1, 0), (1, 0), (0, 1), (0, 1)]
+    assert answers == [(1, 0), (1, 0), (1, 1), (1, 1)]
     for counted in ("batches", "elements"):  # a page of metrics may be some moments old
         line = f'nearfield_skipped_{counted}_total{{source="{source}"}} 2.0'
         eventually(lambda line=line: line in app.get("/metrics").text)
@@ -75,8 +75,8 @@ def test_a_queue_that_starts_again_is_told_that_its_batches_do_not_count(app: Lo
 def test_batches_that_are_sent_twice_at_once_count_once(app: Local) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: told(post(app, "at once", n // 8, f"m{n // 8}")), range(40)))
-    assert sum(accepted for accepted, _ in answers) == len(rated(app, "at once"))
-    assert {sum(answer) for answer in answers} == {1}
+    assert sum(accepted - skipped for accepted, skipped in answers) == len(rated(app, "at once")) > 0
+    assert {accepted for accepted, _ in answers} == {1}
 
 
 def test_no_key_silences_another_one(app: Local) -> None:
@@ -105,11 +105,11 @@ def test_an_admin_lets_a_source_start_again(app: Local) -> None:
     source, path = "kafka:c/t/0", "/admin/sources/kafka%3Ac%2Ft%2F0"
     for key in (BRIDGE, OTHER):
         assert told(post(app, source, 70, "a", key=key)) == (1, 0)
-    assert told(post(app, source, 0, "b")) == (0, 1)
+    assert told(post(app, source, 0, "b")) == (1, 1)
     assert as_admin(app, "DELETE", f"{path}?key=write_key").status_code == 202
     assert marks(app, source) == {"api_key": 70}
     assert told(post(app, source, 0, "c")) == (1, 0)
-    assert told(post(app, source, 0, "d", key=OTHER)) == (0, 1)
+    assert told(post(app, source, 0, "d", key=OTHER)) == (1, 1)
     assert as_admin(app, "DELETE", path).status_code == 202
     assert marks(app, source) == {}
     assert as_admin(app, "DELETE", path).status_code == 404
@@ -152,7 +152,7 @@ def test_marks_and_removals_outlive_restarts_forgetting_merged_segments_and_copi
         with serving(folder, **KEYS) as app:
             found = [marks(app, f"s{n}") for n in range(4)]
             assert found == [{"write_key": 1}, {}, {"write_key": 9}, {"write_key": 9}]
-            assert [told(post(app, f"s{n}", 1, "c")) for n in range(4)] == [(0, 1), (1, 0), (0, 1), (0, 1)]
+            assert [told(post(app, f"s{n}", 1, "c")) for n in range(4)] == [(1, 1), (1, 0), (1, 1), (1, 1)]
 
 
 def test_a_setting_keeps_its_sources_when_its_value_changes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from service.engine import fairness
 from service.engine.fairness import Client
-from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds
+from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds, TooManyNewNames
 from tests.service.local import serving
 from tests.service.waiting import eventually
 
@@ -87,3 +87,41 @@ def test_a_service_refuses_new_ids_beyond_the_limit_and_takes_known_ones(tmp_pat
         assert 0 < int(refused.headers["Retry-After"]) <= 900
         assert local.request("DELETE", "/ratings/eve/b").status_code == 429
         local.rate(("ann", "b", 1.0))
+
+
+def test_new_names_of_a_key_are_bounded_and_leave_room_for_other_keys(clock: list[float]) -> None:
+    names = NewIds(None, set[str]().__contains__, set[str]().__contains__, PER_HOUR)
+    with pytest.raises(
+        TooManyNewNames, match="900 new names of tags and numbers, and this key may introduce 10"
+    ) as told:
+        names.check_names(900)
+    assert told.value.retry_after_s == 3600
+    names.check_names(7)
+    with pytest.raises(TooManyNewNames):
+        names.check_names(4)
+    names.check_names(0)
+    clock[0] += 360.0
+    names.check_names(4)
+    fairness.current.set(Client("1.2.3.4", b"another key"))
+    names.check_names(PER_HOUR)
+
+
+@pytest.mark.parametrize("front", [False, True])
+def test_names_are_bounded_by_settings_and_key_over_http(tmp_path: Path, front: bool) -> None:
+    with serving(tmp_path / "data", front=front, max_names=5, max_new_names_per_hour=3) as app:
+
+        def put(*names: str) -> tuple[int, int]:
+            answer = app.post("/items", [{"item": "i", "numbers": dict.fromkeys(names, 1.0)}])
+            return answer.status_code, answer.json().get("accepted", 0)
+
+        assert put("a", "b", "c", "d") == (429, 0)
+        assert (
+            app.post("/items", [{"item": "i", "numbers": {"a": 1}}, {"item": "j", "tags": {"t": ["x"]}}]).status_code
+            == 202
+        )
+        eventually(lambda: app.get("/items/j").status_code == 200)
+        assert put("a") == (202, 1)
+        assert put("b", "c") == (429, 0)
+        assert app.request("PATCH", "/items/i", json={"numbers": {"b": 1, "c": 1}}).status_code == 429
+        rejected = app.post("/items", [{"item": "k", "numbers": dict.fromkeys("abcdef", 1.0)}]).json()["rejected"]
+        assert rejected[0]["error"].startswith("Invalid names: expected at most 3 further ones in the whole catalog")

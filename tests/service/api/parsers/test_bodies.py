@@ -168,7 +168,7 @@ def test_a_batch_that_is_delivered_again_is_skipped(app: Local, path: str, eleme
     assert post(app, path, lines, kind="application/x-ndjson", **source).status_code == 202
     post(app, "/ratings", json.dumps({"user": user, "item": "a", "rating": 5}).encode())
     again = post(app, path, lines, kind="application/x-ndjson", **source)
-    assert (again.status_code, again.json()["accepted"]) == (202, 1)
+    assert (again.status_code, again.json()["accepted"], again.json()["skipped"]) == (202, 1, 1)
     stored = app.get(f"/users/{user}/ratings", wait_for=again.json()["stream_id"]).json()["ratings"]
     assert [rating["rating"] for rating in stored] == [5.0]
 

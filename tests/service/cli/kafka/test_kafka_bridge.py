@@ -132,7 +132,7 @@ class Service:
         bad = [{"index": n, "line": n + 1, "error": "bad"} for n, item in enumerate(items) if item == "i13"]
         skipped = len(items) if offset <= self.kafka.marks.get(source, -1) else 0
         self.kafka.marks[source] = max(offset, self.kafka.marks.get(source, -1))
-        accepted = 0 if skipped else len(items) - len(bad)
+        accepted = len(items) - len(bad)
         return {"accepted": accepted, "rejected": bad, "stream_id": "1-0", "skipped": skipped}
 
 

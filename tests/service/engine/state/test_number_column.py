@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu.ranking.eligible import Eligible
+from service.engine.state.catalog_index import CatalogIndex
+from service.engine.state.number_column import NumberColumn
+from service.storage.item_changes import Attributes
+
+changes = st.lists(st.tuples(st.integers(0, 39), st.none() | st.sampled_from([-1.5, 0.0, 2.0, 1e38])), max_size=60)
+
+
+@given(changes, st.sets(st.integers(0, 60)), st.sampled_from([40, 100, 1000]))
+def test_a_column_finds_what_a_look_at_each_item_finds(
+    made: list[tuple[int, float | None]], read_after: set[int], n_rows: int
+) -> None:
+    column, plain = NumberColumn(), dict[int, float]()
+    for n, (row, new) in enumerate(made):
+        column.change(row, plain.get(row), new, n_rows)
+        plain.pop(row, None)
+        if new is not None:
+            plain[row] = new
+        if n in read_after or n + 1 == len(made):
+            n_rows += n % 3
+            for least, most in ((-2.0, 0.0), (0.0, 2.0), (1e37, np.inf), (3.0, 4.0)):
+                bits = column.within(least, most, n_rows)
+                expected = np.zeros(n_rows, dtype=np.bool_)
+                expected[[row for row, value in plain.items() if least <= value <= most]] = True
+                np.testing.assert_array_equal(bits, Eligible.of(expected).bits)
+            assert column.n == len(plain)
+
+
+def test_names_that_few_items_have_take_memory_for_these_alone() -> None:
+    index, n_items = CatalogIndex(), 1_000_000
+    index.n_items = n_items
+    empty = Attributes()
+    for item in range(9):
+        index.change(item, empty, Attributes(numbers={f"n{item}-{n}": float(n) for n in range(100)}))
+    index.pack()
+    assert index.n_bytes <= 900 * 8  # and not 900 times 4 MB
+    assert np.unpackbits(index.within("n3-7", 7, 7, n_items).view(np.uint8)).sum() == 1
+    for item in range(9):
+        index.change(item, Attributes(numbers={f"n{item}-{n}": float(n) for n in range(100)}), empty)
+    assert index.n_bytes == 0
+
+
+@pytest.mark.parametrize(("n_with", "n_bytes"), [(100, 800), (400, 4000)])
+def test_a_column_that_many_items_have_is_dense(n_with: int, n_bytes: int) -> None:
+    column = NumberColumn()
+    for row in range(n_with):
+        column.change(row, None, 1.0, 1000)
+    column.pack(1000)
+    assert column.n_bytes == n_bytes
+    for row in range(n_with - 20):
+        column.change(row, 1.0, None, 1000)
+    column.pack(1000)
+    assert column.n_bytes == 160

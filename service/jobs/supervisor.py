@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import structlog
 
-from service import data_sets
 from service.backoff import Backoff
 from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
@@ -24,6 +23,7 @@ from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess, listing, training
+from service.jobs.turns import turn
 from service.settings import Settings
 from service.storage import exclusion
 from service.storage.events import StreamId
@@ -34,10 +34,11 @@ from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
 from service.threads import PartThread, helper, unheard
 
+HOUR_S = 3600.0
 POLL_S = 0.2  # seconds between two looks at the queue or a trainer
 RENEW_EVERY_S = 1.0  # seconds between two renewals of a lease
 STOPPED = "the worker was stopped"
-WAITS = "the job waits for the training of another data set"
+LATE = "the job ran for longer than {:g} hours: train fewer epochs, or set NEARFIELD_MAX_JOB_HOURS to more"
 
 _log = structlog.get_logger(__name__)
 
@@ -202,19 +203,13 @@ class Supervisor:
         return fields | _without_none(reason=reason, backend=last.backend)
 
     def _turn(self, job: Job) -> contextlib.AbstractContextManager[object]:
-        """Wait until no other data set trains: two trainings would share processors and memory."""
-        if not self._settings.data_sets:
-            return contextlib.nullcontext()
-        path = self._settings.root / data_sets.TURN
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if (turn := FileLock.try_take(path)) is not None:
-            return turn
-        self._tend(job, {"reason": WAITS})
-        while (turn := FileLock.try_take(path)) is None:
+        """Wait for the turn of this data set, as long as we hold the job."""
+
+        def pause() -> None:
             self._tend(job)
             self._stopping.wait(POLL_S)
-        self._tend(job, {"reason": ""})
-        return turn
+
+        return turn(self._settings, pause, lambda reason: self._tend(job, {"reason": reason}))
 
     def _lock(self, job: Job, *, shared: bool) -> FileLock:
         """Wait for the lock that excludes training and forgetting from each other, as long as we hold the job."""
@@ -225,8 +220,11 @@ class Supervisor:
 
     def _watch(self, job: Job, process: TrainerProcess) -> TrainerMessage:
         """Publish the trainer's messages until it ends; return the last one."""
-        last = TrainerMessage()
+        last, hours = TrainerMessage(), self._settings.max_job_hours
+        deadline_s = time.monotonic() + hours * HOUR_S
         while True:
+            if time.monotonic() > deadline_s:
+                raise _Interrupted("failed", LATE.format(hours))
             message = process.next_message(POLL_S)
             if message is not None and message.loss is not None:
                 self._metrics.training_restarts.inc()

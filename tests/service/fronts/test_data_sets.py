@@ -11,7 +11,7 @@ import loadtest.client
 from service import data_sets
 from service.cli.__main__ import run
 from service.client import Client
-from service.jobs.supervisor import WAITS
+from service.jobs.turns import WAITS
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from tests.service.fronts.service import FrontService

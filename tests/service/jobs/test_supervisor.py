@@ -258,6 +258,21 @@ def test_a_trainer_that_is_killed_fails_its_job(
     assert "signal 9" in str(job.error)
 
 
+def test_a_training_that_takes_too_long_fails_and_lets_the_next_one_start(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    limited = settings.model_copy(update={"max_job_hours": 8 / 3600})
+    supervise(limited)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    pid = trainer_of(job).pid
+    job = ended(jobs, job)
+    assert job.state == "failed"
+    assert str(job.error).startswith("the job ran for longer than 0.00222222 hours: train fewer epochs, or set NEARFI")
+    assert not psutil.pid_exists(pid)
+    assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
+
+
 def test_a_supervisor_that_dies_leaves_a_failed_job(
     settings: Settings,
     jobs: Jobs,

@@ -139,7 +139,7 @@ def test_any_entry_applies_or_is_set_aside_and_the_log_agrees(
     loaded.load(log)
     assert shown(loaded) == shown(streamed)
     for what in ("ratings", "events", "items"):
-        for batch in rows_of(log, what, entries[-1].id).batches:  # type: ignore[arg-type]
+        for batch in rows_of(log, what, entries[-1].id).batches:
             batch.validate(full=True)
 
 

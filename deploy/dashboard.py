@@ -32,6 +32,8 @@ ROWS = {
         "attributed",
         "items_rejected",
         "writes_refused",
+        "skipped_batches",
+        "skipped_elements",
     ),
     "Models": (
         "model_quality",
@@ -58,6 +60,8 @@ SPLIT_BY = {
     "queue_seconds": "queue",
     "queue_length": "queue",
     "writes_refused": "reason",
+    "skipped_batches": "source",
+    "skipped_elements": "source",
     "attributed": "experiment, arm, type",
     "model_quality": "model, measure",
     "model_age_seconds": "algorithm",

@@ -40,6 +40,7 @@ class Metrics:
         self.requests = RequestMetrics()
         registry.register(self.requests)
         self._add_ratings(registry)
+        self._add_sources(registry)
         self._add_queues(registry)
         self._add_models(registry)
         self._add_jobs(registry)
@@ -97,19 +98,6 @@ class Metrics:
             ("experiment", "arm", "type"),
             registry=registry,
         )
-        self._skipping: set[str] = set()
-        self._skipped_batches = Counter(
-            "nearfield_skipped_batches",
-            "Batches acknowledged with 202 that do not count, because their X-Source had come further before.",
-            ("source",),
-            registry=registry,
-        )
-        self._skipped_elements = Counter(
-            "nearfield_skipped_elements",
-            "Ratings and events of batches that do not count, by their X-Source.",
-            ("source",),
-            registry=registry,
-        )
         self.ratings_learned = Counter(
             "nearfield_ratings_learned",
             "Ratings and events applied to the history and to every live model.",
@@ -126,6 +114,21 @@ class Metrics:
             "nearfield_learn_seconds",
             "From the arrival of a batch in the queue until every live model has learned it.",
             buckets=FRESHNESS_SECONDS,
+            registry=registry,
+        )
+
+    def _add_sources(self, registry: CollectorRegistry) -> None:
+        self._skipping: set[str] = set()
+        self._skipped_batches = Counter(
+            "nearfield_skipped_batches",
+            "Batches acknowledged with 202 that do not count, because their X-Source had come further before.",
+            ("source",),
+            registry=registry,
+        )
+        self._skipped_elements = Counter(
+            "nearfield_skipped_elements",
+            "Ratings and events of batches that do not count, by their X-Source.",
+            ("source",),
             registry=registry,
         )
 

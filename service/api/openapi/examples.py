@@ -44,6 +44,7 @@ PARAMETERS: dict[str, Any] = {
     "explore_below": 5,
     "X-Source": "kafka:ratings/0",
     "X-Offset": 1300,
+    "source": "kafka:ratings/0",
     "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,

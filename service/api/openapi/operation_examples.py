@@ -1,4 +1,4 @@
-"""Examples of keys and webhooks, for `service.api.openapi.examples`."""
+"""Examples of keys, webhooks and sources, for `service.api.openapi.examples`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ _entry = {
     "data_set": "default",
     "left_out": 0,
 }
+_source = {"source": "kafka:ratings/0", "key": "write_key", "offset": 1300, "stream_id": "1795232220639-0"}
 COMPONENTS: dict[str, Any] = {
     "AuditEntry": _entry,
     "AuditPage": {"entries": [_entry], "next": "2026-11-0001:1042"},
@@ -70,5 +71,8 @@ COMPONENTS: dict[str, Any] = {
     "Attempt": _attempt,
     "ListedWebhook": _listed,
     "WebhookList": {"webhooks": [_listed]},
+    "ListedSource": _source,
+    "RemovedSource": {"stream_id": "1795232220645-0", "removed": [_source]},
+    "SourceList": {"sources": [_source], "n_sources": 1, "as_of": "1795232220639-0"},
     "MadeKey": {**_key, "key": "nf_GkqJ2yRj6v0n5L8sT1uW4zB7cE9fH3iK_mN-pQrx7Qa", "note": None},
 }

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
+from msgspec import Struct
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from service.api.dependencies import DocumentName, TheService, answers, n_listed, reply
-from service.api.schemas.common_schemas import Strict, Written
+from service.api.schemas.common_schemas import Strict
 from service.api.schemas.listing_schemas import RatingsQuery
-from service.engine.queries.source_queries import FindSource, ListSources, SourceList
+from service.engine.queries.source_queries import FindSource, ListedSource, ListSources, SourceList
 from service.errors import Unavailable
 from service.ids import check_id
 from service.storage.events import encode_unmark
@@ -30,17 +31,24 @@ class RemovalQuery(Strict):
     )
 
 
+class RemovedSource(Struct):
+    """The answer to `DELETE /admin/sources/{source}`; `removed` is empty if there was none of that name."""
+
+    stream_id: str
+    removed: list[ListedSource]
+
+
 @router.get("", responses=answers(SourceList))
 async def list_sources(query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
     """How far each source has come; the one that advanced last comes first."""
     return reply(await serving.answer(ListSources(n_listed(serving, query), query.offset), query.position))
 
 
-@router.delete("/{source}", status_code=202, responses=answers(Written, 202, "Durable", http_404="Unknown source"))
+@router.delete("/{source}", status_code=202, responses=answers(RemovedSource, 202, "Durable"))
 async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Query()], serving: TheService) -> Response:
-    """Forget how far a source has come: its next batch counts, whatever its offset is."""
-    await serving.answer(FindSource(source, query.key))
+    """Forget how far a source has come, if it has: its next batch counts, whatever its offset is."""
+    found = msgspec.json.decode(await serving.answer(FindSource(source, query.key)), type=SourceList)
     stream_id = await serving.append(encode_unmark(Unmark(source, query.key)))
     with contextlib.suppress(Unavailable):  # durable all the same; else a batch that comes now already finds it so
         await serving.answer(ListSources(1, 0), stream_id)
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return reply(msgspec.json.encode(RemovedSource(str(stream_id), found.sources)), 202)

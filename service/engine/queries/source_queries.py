@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from service.errors import Conflict, NotFound
+from service.errors import Conflict
 from service.storage.sources import Source
-
-
-class UnknownSource(NotFound):
-    """No batch of that source has counted, or its mark was removed."""
-
-    slug, title = "unknown-source", "Unknown source"
 
 
 class OffsetTooFar(Conflict):
@@ -46,7 +40,7 @@ class ListSources(Struct, frozen=True, tag=True):
 
 
 class FindSource(Struct, frozen=True, tag=True):
-    """Asks for the sources `name` of the key `owner` (None: of every key), as `SourceList` or `UnknownSource`."""
+    """Asks for the sources `name` of the key `owner` (None: of every key), as `SourceList`."""
 
     name: str
     owner: str | None

@@ -25,7 +25,6 @@ from service.engine.queries.source_queries import (
     SourceList,
     SourceTold,
     TooManySources,
-    UnknownSource,
     WasSkipped,
 )
 from service.storage.events import Entry, StreamId
@@ -121,16 +120,9 @@ class Sources:
         return SourceList(found[query.offset : query.offset + query.n], len(found), as_of)
 
     def find(self, query: FindSource, as_of: str) -> SourceList:
-        """The sources of a name.
-
-        Raises:
-            UnknownSource: there is none.
-        """
+        """The sources of a name, perhaps none."""
         owners = [owner for owner, named in self._marks.items() if query.name in named]
         owners = owners if query.owner is None else [owner for owner in owners if owner == query.owner]
-        if not owners:
-            of = "" if query.owner is None else f" of the key {query.owner!r}"
-            raise UnknownSource(f"Invalid source: expected one that GET /admin/sources lists, got {query.name!r}{of}")
         return SourceList([self._listed(owner, query.name) for owner in owners], len(owners), as_of)
 
     # --- marks

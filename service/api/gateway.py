@@ -24,6 +24,7 @@ from service.api.auth import Keys
 from service.api.client_address import ClientAddresses
 from service.api.parsers import bodies
 from service.api.parsers.bodies import JSON, Message, RequestHeaders
+from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.problems import Headers
 from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
@@ -101,6 +102,7 @@ class Gateway:
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body, self._of_data_set = settings.max_body_bytes, path_of(settings.data_set)
         self._logs_all = settings.log_level == "debug"
+        self._turns = BodyTurns()
         self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,15 +130,17 @@ class Gateway:
             if trace is not None:
                 self.carry(trace)
             fast_route = self._fast_routes.get((scope["method"], path))
-            if fast_route is not None and not bodies.is_plain(headers):
+            length = bodies.length_of(headers)
+            if fast_route is not None and (length > LARGE_BYTES or not bodies.is_plain(headers)):
                 fast_route = None
             if fast_route is not None:
                 route, status = fast_route.route, fast_route.status
-                length = bodies.length_of(headers)
                 fast_request = FastRequest(scope["query_string"], length, receive, started)
                 content = await fast_route.answer(fast_request)
             if fast_route is None or content is None:
-                await self._through(scope, bodies.bounded(receive, headers, self._max_body), send, record)
+                announced = record.method, path, headers
+                receive = await bodies.whole(receive, *announced, self._max_body, self._turns)
+                await self._through(scope, receive, send, record)
                 return
             await _send(send, status, content, JSON, record.request_id, [])
         except ClientDisconnect:

@@ -150,9 +150,14 @@ def check_time(name: str, seconds: float | UnsetType | None) -> None:
         raise ValueError(f"Invalid {name}: expected Unix seconds, got {seconds:g}; divide milliseconds by 1,000")
 
 
-def _check_names(place: str, named: Mapping[str, object]) -> None:
+def check_number_of_names(place: str, named: Mapping[str, object]) -> None:
+    """Check that one item may have as many names of tags, or of numbers; ValueError if not."""
     if len(named) > MAX_NAMES:
         raise ValueError(f"Invalid {place}: expected at most {MAX_NAMES} names, got {len(named):,}")
+
+
+def _check_names(place: str, named: Mapping[str, object]) -> None:
+    check_number_of_names(place, named)
     for name in named:
         _check_text(f"name in {place}", name, MAX_NAME_BYTES)
 

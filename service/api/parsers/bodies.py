@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from service.api.auth import CONSOLE_PREFIX, WRITTEN_PATHS
-from service.api.parsers.elements import Body
+from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
+from service.api.parsers.elements import Body, check_values
 from service.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
@@ -22,6 +23,8 @@ _PACKED, _UNPACKED = (b"gzip", b"x-gzip"), b"identity"
 _GZIP_WINDOW = 31  # `wbits` of zlib for gzip, with its largest window
 _MAX_SHOWN = 128  # bytes of a header in a message
 
+P = ParamSpec("P")
+T = TypeVar("T")
 RequestHeaders = Mapping[bytes, bytes]
 Message = MutableMapping[str, Any]
 
@@ -71,10 +74,32 @@ def is_plain(headers: RequestHeaders) -> bool:
     return headers.get(b"content-type", JSON).startswith(JSON)
 
 
-def bounded(receive: Receive, headers: RequestHeaders, max_bytes: int) -> Receive:
-    """`receive` of the unpacked body, which fails when it exceeds `max_bytes`, packed or unpacked."""
-    counted = _limited(receive, max_bytes)  # because Content-Length may be missing
-    return _unpacked(counted, max_bytes) if _encoding(headers) in _PACKED else counted
+async def whole(
+    receive: Receive, method: str, path: bytes, headers: RequestHeaders, max_bytes: int, turns: BodyTurns
+) -> Receive:
+    """`receive` of the whole body in one piece, unpacked, when it is the turn of this request to parse it.
+
+    Raises:
+        BodyTooLarge: longer than `max_bytes`, packed or unpacked; or one document of more than `MAX_VALUES`.
+        MalformedBody: not in its packing.
+        Overloaded: too many large bodies wait.
+        ClientDisconnect: the client has gone before its end.
+    """
+    if b"content-length" not in headers and b"transfer-encoding" not in headers:
+        return receive
+    packed = await _read(receive, max_bytes)
+    content = _unpacked(packed, max_bytes) if _encoding(headers) in _PACKED else packed
+    if _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own
+        check_values(content)
+    await turns.take(len(content))
+    message: Message | None = {"type": "http.request", "body": content, "more_body": False}
+
+    async def again() -> Message:
+        nonlocal message
+        taken, message = message, None
+        return await receive() if taken is None else taken
+
+    return again
 
 
 async def body_of(request: Request) -> Body:
@@ -82,47 +107,40 @@ async def body_of(request: Request) -> Body:
     return Body(await request.body(), _kind(request.headers.get("content-type", "").encode("latin-1")) == NDJSON)
 
 
-def _limited(receive: Receive, max_bytes: int) -> Receive:
-    n_bytes = 0
-
-    async def counted() -> Message:
-        nonlocal n_bytes
-        message = await receive()
-        n_bytes += len(message.get("body", b""))
-        if n_bytes > max_bytes:
-            raise _refused(BodyTooLarge.status, f"expected at most {max_bytes:,} bytes, got more")
-        return message
-
-    return counted
+async def of_large(body: Body, read: Callable[Concatenate[Body, P], T], *given: P.args, **named: P.kwargs) -> T:
+    """What `read` makes of the elements of a body. Those of a large one are judged in a thread: that may take long."""
+    if len(body.content) <= LARGE_BYTES:
+        return read(body, *given, **named)
+    return await asyncio.to_thread(read, body, *given, **named)
 
 
-def _unpacked(receive: Receive, max_bytes: int) -> Receive:
-    """`receive` that unpacks gzip piece by piece, so that little memory is taken before it fails."""
-    unpacker, n_left = zlib.decompressobj(_GZIP_WINDOW), max_bytes
-
-    async def unpacked() -> Message:
-        nonlocal n_left
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    """The body as it is sent; Content-Length may be missing."""
+    content, has_more = bytearray(), True
+    while has_more:
         message = await receive()
         if message["type"] != "http.request":
-            return message
-        try:
-            data = unpacker.decompress(message.get("body", b""), n_left + 1)
-        except zlib.error as error:
-            raise _refused(MalformedBody.status, f"expected gzip, got something else ({error})") from None
-        n_left -= len(data)
-        if n_left < 0:
-            raise _refused(BodyTooLarge.status, f"expected at most {max_bytes:,} bytes when unpacked, got more")
-        if unpacker.unused_data or not (unpacker.eof or message.get("more_body")):
-            wrong = "more after it" if unpacker.eof else "its beginning only"
-            raise _refused(MalformedBody.status, f"expected one member of gzip, got {wrong}")
-        return {**message, "body": data}
-
-    return unpacked
+            raise ClientDisconnect
+        content += message.get("body", b"")
+        has_more = message.get("more_body", False)
+        if len(content) > max_bytes:
+            raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got more")
+    return bytes(content)
 
 
-def _refused(status: int, reason: str) -> HTTPException:
-    """An HTTPException, because the framework turns every other error in reading a body into a 400."""
-    return HTTPException(status, f"Invalid body: {reason}", {"connection": "close"})
+def _unpacked(packed: bytes, max_bytes: int) -> bytes:
+    """The content of gzip. It takes no more memory than `max_bytes` before it fails."""
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        content = unpacker.decompress(packed, max_bytes + 1)
+    except zlib.error as error:
+        raise MalformedBody(f"Invalid body: expected gzip, got something else ({error})") from None
+    if len(content) > max_bytes:
+        raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes when unpacked, got more")
+    if unpacker.unused_data or not unpacker.eof:
+        wrong = "more after it" if unpacker.eof else "its beginning only"
+        raise MalformedBody(f"Invalid body: expected one member of gzip, got {wrong}")
+    return content
 
 
 def _kind(content_type: bytes) -> bytes:

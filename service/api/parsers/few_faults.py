@@ -15,15 +15,16 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownEr
 MAX_FAULTS = 10  # faults in one answer
 MAX_UNKNOWN_NAMES = 8  # unknown names that are reported one by one; an object with more is refused as a whole
 TOO_MANY_NAMES = "too_many_names"  # type of our own fault
+PART = 1000  # elements
 LEFT_OUT = "left_out"  # type of the line that counts unreported faults
 
 
 def few_faults(element: Any, max_length: int) -> WrapValidator:
     """Validator of a list of `element` that reports the first `MAX_FAULTS` faults and the number of the others.
 
-    A list longer than `max_length` is refused before its elements are validated. A valid list is validated in one call.
-    The elements of an invalid list are validated again one by one until there are enough faults, because reading all
-    faults out of pydantic takes 20 µs each.
+    A list longer than `max_length` is refused before its elements are validated. A long list is validated in parts, and
+    no further than to a part with too many faults; those after it are not counted. The elements of this part are
+    validated again one by one until there are enough faults: reading all faults out of pydantic takes 20 µs each.
     """
     judge = TypeAdapter(element).validate_python
 
@@ -31,22 +32,30 @@ def few_faults(element: Any, max_length: int) -> WrapValidator:
         if isinstance(value, list) and len(value) > max_length:
             length = {"field_type": "List", "max_length": max_length, "actual_length": len(value)}
             raise PydanticKnownError("too_long", length)
+        if not isinstance(value, list) or len(value) <= PART:
+            return judged_part(value, 0, judge_all)
+        parts = (judged_part(value[first : first + PART], first, judge_all) for first in range(0, len(value), PART))
+        return [one for part in parts for one in part]
+
+    def judged_part(part: Any, first: int, judge_all: ValidatorFunctionWrapHandler) -> Any:
         try:
-            return judge_all(value)
+            return judge_all(part)
         except ValidationError as error:
             n_more = error.error_count() - MAX_FAULTS
-            if n_more <= 0:
+            if n_more <= 0 and not first:
                 raise
-        counted = PydanticCustomError(LEFT_OUT, "{n_more} more", {"n_more": n_more})
-        lines = [*_first_faults(value, judge), InitErrorDetails(type=counted, input=None)]
+        lines = _first_faults(part, first, judge)
+        if n_more > 0:
+            counted = PydanticCustomError(LEFT_OUT, "{n_more} more", {"n_more": n_more})
+            lines.append(InitErrorDetails(type=counted, input=None))
         raise ValidationError.from_exception_data("list", lines)
 
     return WrapValidator(judged)
 
 
-def _first_faults(values: Iterable[Any], judge: Any) -> list[InitErrorDetails]:
+def _first_faults(values: Iterable[Any], first: int, judge: Any) -> list[InitErrorDetails]:
     faults: list[InitErrorDetails] = []
-    for index, value in enumerate(values):
+    for index, value in enumerate(values, first):
         try:
             judge(value)
         except ValidationError as error:

@@ -64,10 +64,7 @@ def tree_of(value: Any) -> Node:
     Raises:
         ValueError: it has another form, or is too large.
     """
-    node, n_terms = _tree(value, 1)
-    if n_terms > MAX_TERMS:
-        raise ValueError(f"expected at most {MAX_TERMS} values and ranges, got {n_terms:,}")
-    return node
+    return _Reader().tree(value, 1)
 
 
 def tree_of_parameters(given: Mapping[str, Any]) -> Node:
@@ -103,25 +100,36 @@ def _condition(name: str, values: Sequence[str]) -> Node:
     return InRange(key, bound, None) if prefix == MIN else InRange(key, None, bound)
 
 
-def _tree(value: Any, depth: int) -> tuple[Node, int]:
-    """The tree, and the number of values and ranges in it."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"expected at most {MAX_DEPTH} conditions inside each other, got more")
-    if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {_shown(value)}")
-    match value:
-        case {"tag": str(name), "in": [*values], **more} if values and not more:
-            return HasTag(_name("tag", name), tuple(map(_text, values))), len(values)
-        case {"number": str(name), **bounds} if bounds and not bounds.keys() - {"min", "max"}:
-            numbers = {bound: _number(number) for bound, number in bounds.items()}
-            return InRange(_name("number", name), numbers.get("min"), numbers.get("max")), 1
-        case {"not": part, **more} if not more:
-            node, n_terms = _tree(part, depth + 1)
-            return Not(node), n_terms
-        case {"all": [_, *_] as parts, **more} | {"any": [_, *_] as parts, **more} if not more:
-            nodes, counts = zip(*(_tree(part, depth + 1) for part in parts), strict=True)
-            return (AllOf if "all" in value else AnyOf)(nodes), sum(counts)
-    raise ValueError(_wrong_form(value))
+class _Reader:
+    """Reads the tree of one filter; stops at the first value or range that is too many, however many follow."""
+
+    def __init__(self) -> None:
+        self._n_terms = 0
+
+    def tree(self, value: Any, depth: int) -> Node:
+        """The tree of a condition that is inside of `depth` - 1 others."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"expected at most {MAX_DEPTH} conditions inside each other, got more")
+        if not isinstance(value, dict):
+            raise ValueError(f"expected an object, got {_shown(value)}")
+        match value:
+            case {"tag": str(name), "in": [_, *_] as values, **more} if not more:
+                self._count(len(values))
+                return HasTag(_name("tag", name), tuple(map(_text, values)))
+            case {"number": str(name), **bounds} if bounds and not bounds.keys() - {"min", "max"}:
+                self._count(1)
+                numbers = {bound: _number(number) for bound, number in bounds.items()}
+                return InRange(_name("number", name), numbers.get("min"), numbers.get("max"))
+            case {"not": part, **more} if not more:
+                return Not(self.tree(part, depth + 1))
+            case {"all": [_, *_] as parts, **more} | {"any": [_, *_] as parts, **more} if not more:
+                return (AllOf if "all" in value else AnyOf)(tuple(self.tree(part, depth + 1) for part in parts))
+        raise ValueError(_wrong_form(value))
+
+    def _count(self, n_terms: int) -> None:
+        self._n_terms += n_terms
+        if self._n_terms > MAX_TERMS:
+            raise ValueError(f"expected at most {MAX_TERMS} values and ranges, got more")
 
 
 def _wrong_form(value: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from service.api.parsers.elements import converted, with_seconds
 from service.engine.queries.catalog_queries import CatalogNames, Kind
-from service.storage.item_changes import AttributeChanges, ItemChange, NewItem, Operation, check
+from service.storage.item_changes import AttributeChanges, ItemChange, NewItem, Operation, check, check_number_of_names
 from service.validation import in_words
 
 T = TypeVar("T", bound=AttributeChanges)
@@ -50,27 +50,29 @@ class ItemJudge:
         fields = {name: getattr(given, name) for name in AttributeChanges.__struct_fields__}
         change = ItemChange(item, **fields, op=op)
         check(change)
-        kinds = self._kinds_with(change)
+        added = self._added_kinds(change)
         self._check_length(change)
-        self._names.n_free -= len(kinds) - len(self._names.kinds)
-        self._names.kinds = kinds
+        self._names.n_free -= len(added)
+        self._names.kinds |= added
         return change
 
-    def _kinds_with(self, change: ItemChange) -> dict[str, Kind]:
-        kinds = dict(self._names.kinds)
+    def _added_kinds(self, change: ItemChange) -> dict[str, Kind]:
+        """The kinds of the names that the catalog does not have yet."""
+        added: dict[str, Kind] = {}
         for place, kind, named in _named(change):
-            for name, value in named.items():
-                if value is not None and kinds.setdefault(name, kind) != kind:
+            for name in (name for name, value in named.items() if value is not None):
+                present = self._names.kinds.get(name) or added.setdefault(name, kind)
+                if present != kind:
                     raise ValueError(
-                        f"Invalid {place}.{name}: expected a name of {place}, got one of {kinds[name]}s:"
+                        f"Invalid {place}.{name}: expected a name of {place}, got one of {present}s:"
                         f" remove it from all items first, or take another name"
                     )
-        if len(kinds) - len(self._names.kinds) > self._names.n_free:
+        if len(added) > self._names.n_free:
             raise ValueError(
                 f"Invalid names: expected at most {self._names.n_free:,} further ones in the whole catalog, got"
-                f" {len(kinds) - len(self._names.kinds):,}"
+                f" {len(added):,}"
             )
-        return kinds
+        return added
 
     def _check_length(self, change: ItemChange) -> None:
         if not isinstance(change.embedding, list):
@@ -95,7 +97,10 @@ def _check_held(element: Any) -> None:
     """Check the values of tags and numbers one by one: the message of msgspec would not have their names."""
     for place, kind in _HELD.items():
         held = element.get(place) if isinstance(element, dict) else None
-        for name, value in held.items() if isinstance(held, dict) else ():
+        if not isinstance(held, dict):
+            continue
+        check_number_of_names(place, held)
+        for name, value in held.items():
             try:
                 msgspec.convert(value, kind)
             except (msgspec.ValidationError, OverflowError) as error:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
 from service.api.openapi.components import component
 from service.api.openapi.model_examples import ITEM
-from service.api.parsers.bodies import body_of
+from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
@@ -95,7 +95,7 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
     started = time.perf_counter()
     body, judge = await body_of(request), await _judge(serving)
-    accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
+    accepted, rejected = await of_large(body, read_elements, judge.put, MAX_ITEMS, "items")
     await _check_names(serving, judge)
     stream_id = await _written(serving, accepted) if accepted else None
     return _received(serving, Intake(accepted, rejected), stream_id, started)
@@ -114,7 +114,7 @@ async def patch_items(request: Request, query: NoQuery, serving: TheService) -> 
     """
     started = time.perf_counter()
     body, judge = await body_of(request), await _judge(serving)
-    intake = read_elements(body, judge.patch_named, MAX_ITEMS, "items")
+    intake = await of_large(body, read_elements, judge.patch_named, MAX_ITEMS, "items")
     await _check_names(serving, judge)
     faults, stream_id = await _patched(serving, intake.accepted)
     return _received(serving, without(intake, faults, body), stream_id, started)

@@ -17,7 +17,7 @@ from starlette.types import Receive
 from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, elements, reply
 from service.api.gateway import FastRequest
 from service.api.openapi.model_examples import ITEM, USER
-from service.api.parsers.bodies import body_of
+from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
@@ -138,7 +138,8 @@ class WriteRoute:
 async def take_ratings(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
     """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
-    intake = read_ratings(body, time.time(), settings.rating_scale or ANY_SCALE, settings.max_ratings)
+    scale = settings.rating_scale or ANY_SCALE
+    intake = await of_large(body, read_ratings, time.time(), scale, settings.max_ratings)
     answer = await _written(serving, intake, partial(encode_ratings, source=source), started, source)
     metrics.ratings_accepted.inc(len(intake.accepted))
     metrics.ratings_rejected.inc(len(intake.rejected))
@@ -149,7 +150,7 @@ async def take_events(serving: Serving, body: Body, started: float, source: Sour
     """Check the events, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     ids = RecommendationIds(Signer(partial(signing_key.read, settings.data)))  # reads the key only for an id
-    intake = read_events(body, time.time(), settings.event_types, settings.max_ratings, ids)
+    intake = await of_large(body, read_events, time.time(), settings.event_types, settings.max_ratings, ids)
     answer = await _written(serving, intake, partial(encode_events, source=source), started, source)
     metrics.events_accepted.inc(len(intake.accepted))
     metrics.events_rejected.inc(len(intake.rejected))

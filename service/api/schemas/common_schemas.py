@@ -17,7 +17,7 @@ from pydantic import (
 
 from gpu.algorithms import ALGORITHMS
 from service.api.parsers.elements import Rejection
-from service.api.parsers.few_faults import check_names
+from service.api.parsers.few_faults import check_names, few_faults
 from service.engine.queries.document_queries import ListedDocument
 from service.ids import MAX_ID_BYTES, check_id
 from service.model_names import MAX_NAME_LENGTH
@@ -136,7 +136,12 @@ class ArmBody(Strict):
 class ExperimentBody(Strict):
     """Body of an experiment."""
 
-    arms: Annotated[list[ArmBody], AfterValidator(_whole), Field(min_length=2, max_length=MAX_ARMS)]
+    arms: Annotated[
+        list[ArmBody],
+        AfterValidator(_whole),
+        Field(min_length=2, max_length=MAX_ARMS),
+        few_faults(ArmBody, MAX_ARMS),
+    ]
     salt: str | None = Field(
         None,
         max_length=MAX_ID_BYTES,

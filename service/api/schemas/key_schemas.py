@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
+from service.api.parsers.few_faults import few_faults
 from service.api.schemas.common_schemas import Id, Strict
 from service.api.schemas.list_schemas import Time
 from service.storage.key_file import KeyScope, ListedKey
@@ -33,9 +34,11 @@ class KeyBody(Strict):
         description="When the key ends by itself: Unix seconds, or a date or datetime of ISO 8601. Default: never.",
         json_schema_extra={"anyOf": [{"type": "number"}, *DATES, {"type": "null"}]},
     )
-    data_sets: list[str] | None = Field(
-        None, min_length=1, max_length=MAX_DATA_SETS, description="The only data sets that it opens. Default: all."
-    )
+    data_sets: Annotated[
+        list[str] | None,
+        Field(min_length=1, max_length=MAX_DATA_SETS, description="The only data sets that it opens. Default: all."),
+        few_faults(str, MAX_DATA_SETS),
+    ] = None
 
 
 class MadeKey(ListedKey, kw_only=True):

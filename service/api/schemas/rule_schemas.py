@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from service.api.parsers.few_faults import few_faults
 from service.api.parsers.filter_parser import SCHEMA, tree_of
 from service.api.schemas.common_schemas import Id, Strict
 from service.engine.queries import Recommend
@@ -59,21 +60,23 @@ class Rotation(Strict):
 
 def _distinct(noun: str, key: Callable[[Pin], Hashable]) -> Callable[[Sequence[Pin]], Sequence[Pin]]:
     def checked(pins: Sequence[Pin]) -> Sequence[Pin]:
-        keys = [key(pin) for pin in pins]
-        for place, one in enumerate(keys):
-            if one in keys[:place]:
+        seen: set[Hashable] = set()
+        for one in map(key, pins):
+            if one in seen:
                 raise ValueError(f"expected each {noun} once, got {one!r} again")
+            seen.add(one)
         return pins
 
     return checked
 
 
-Boosts = Annotated[list[Boost], Field(max_length=MAX_BOOSTS)]
+Boosts = Annotated[list[Boost], Field(max_length=MAX_BOOSTS), few_faults(Boost, MAX_BOOSTS)]
 Pins = Annotated[
     list[Pin],
     AfterValidator(_distinct("item", lambda pin: pin.item)),
     AfterValidator(_distinct("place", lambda pin: pin.at)),
     Field(max_length=MAX_PINS),
+    few_faults(Pin, MAX_PINS),
 ]
 Rotate = Annotated[
     Rotation,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Annotated, get_args
 
 from pydantic import Field
 
+from service.api.parsers.few_faults import few_faults
 from service.api.schemas.common_schemas import Strict
 from service.storage.webhook_file import EndOfJob
 from service.webhooks.targets import MAX_URL_LENGTH
@@ -22,9 +23,8 @@ class WebhookBody(Strict):
         description="Target: http or https, without user and password. Its host has public addresses alone, or ones in"
         " the networks of the setting `webhook_networks`.",
     )
-    events: list[EndOfJob] = Field(
-        default_factory=ALL_EVENTS.copy,
-        min_length=1,
-        max_length=len(ALL_EVENTS),
-        description="Ends of jobs to tell, KIND.STATE. Default: all.",
-    )
+    events: Annotated[
+        list[EndOfJob],
+        Field(min_length=1, max_length=len(ALL_EVENTS), description="Ends of jobs to tell, KIND.STATE. Default: all."),
+        few_faults(EndOfJob, len(ALL_EVENTS)),
+    ] = Field(default_factory=ALL_EVENTS.copy)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
+from service.api.parsers.elements import MAX_VALUES, check_values
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.list_schemas import MAX_ITEMS, AnonymousBody, RecommendBody, UsersBody
@@ -80,12 +81,12 @@ def wide(n_names: int) -> str:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/recommend/ann", '{"candidates":[' + ",".join(['""'] * 300_000) + "]}"),
-        ("/recommend", '{"users":["ann"],"exclude":[' + ",".join(["1"] * 300_000) + "]}"),
-        ("/recommend", '{"ratings":[' + ",".join([wide(60)] * 1000) + "]}"),
-        ("/recommend/ann", wide(60_000)),
+        ("/recommend/ann", '{"candidates":[' + ",".join(['""'] * 40_000) + "]}"),
+        ("/recommend", '{"users":["ann"],"exclude":[' + ",".join(["1"] * 40_000) + "]}"),
+        ("/recommend", '{"ratings":[' + ",".join([wide(40)] * 1000) + "]}"),
+        ("/recommend/ann", wide(40_000)),
         ("/recommend/ann", '{"' + "x" * 1_000_000 + '": 1}'),
-        ("/admin/retrain", wide(60_000)),
+        ("/admin/retrain", wide(40_000)),
     ],
 )
 def test_a_refused_body_costs_little(local: Local, path: str, body: str) -> None:
@@ -95,6 +96,18 @@ def test_a_refused_body_costs_little(local: Local, path: str, body: str) -> None
     assert answer.status_code == 422
     assert len(answer.content) < MOST_BYTES
     assert len(answer.json()["errors"]) <= MAX_FAULTS
+
+
+@pytest.mark.parametrize("value", ["1", '""', "[]", "{}", "[[[]]]", '"\\"a"'])
+def test_a_document_of_too_many_values_is_refused_before_it_is_parsed(local: Local, value: str) -> None:
+    body = '{"candidates":[' + ",".join([value] * (MAX_VALUES + 1)) + "]}"
+    answer = local.request("POST", "/recommend/ann", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["type"]) == (413, "urn:nearfield:problem:body-too-large")
+
+
+@pytest.mark.parametrize("text", [",", "[{", '\\",', "\\\\\\\\", "é,"])
+def test_what_is_in_texts_is_no_value(text: str) -> None:
+    check_values(('{"id": "' + text * MAX_VALUES + '", "n": [1, 2]}').encode())
 
 
 def test_an_answer_counts_the_faults_that_it_does_not_tell(local: Local) -> None:

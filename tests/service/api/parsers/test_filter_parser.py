@@ -50,8 +50,8 @@ def test_filters_are_bounded():
     ("tree", "reason"),
     [
         (deep(100), "expected at most 16 conditions inside each other, got more"),
-        (wide(1000), "expected at most 256 values and ranges, got 1,000"),
-        ({"tag": "genre", "in": list(map(str, range(1000)))}, "expected at most 256 values and ranges, got 1,000"),
+        (wide(1000), "expected at most 256 values and ranges, got more"),
+        ({"tag": "genre", "in": list(map(str, range(1000)))}, "expected at most 256 values and ranges, got more"),
         ([GENRE], "expected an object, got list"),
         ({}, "expected one of all, any, not, tag with in, number with min or max, got nothing"),
         ({"all": []}, "expected a list of conditions as all, got an empty one"),

@@ -83,7 +83,7 @@ def test_scale_is_checked_where_set():
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[", b'[{"user":"u"', b"nonsense", b'"text"', b"7", b"null", b"\xff", b"[" * 100_000]
+    "body", [b"", b"[", b'[{"user":"u"', b"nonsense", b'"text"', b"7", b"null", b"\xff", b"[" * 40_000]
 )
 def test_bodies_other_than_objects_and_arrays_are_malformed(body):
     with pytest.raises(MalformedBody):

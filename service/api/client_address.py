@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 FORWARDED = b"x-forwarded-for"
 MAX_CACHED = 4096  # addresses
+MAX_PROXIES = 32  # between a client and the service; the entries before theirs are not looked at
 IPV6_PREFIX = 64  # bits of the network that a provider assigns to one customer, who may use any address in it
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -37,7 +38,7 @@ class ClientAddresses:
         if not self._trusted or not self.is_proxy(address):
             return network(address)
         forwarded = b",".join(value for name, value in headers if name == FORWARDED).decode("latin-1")
-        for entry in reversed(forwarded.split(",")):
+        for entry in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
             parsed = _parsed(_without_port(entry.strip()))
             if parsed is None:
                 break

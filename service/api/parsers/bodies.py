@@ -17,6 +17,7 @@ from service.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
 FORM = b"application/x-www-form-urlencoded"  # of the console alone, whose forms carry tokens
+MAX_FORM_BYTES = 64 << 10
 HEADERS = frozenset((b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"))
 SOURCE_HEADERS = frozenset((b"x-source", b"x-offset"))
 _PACKED, _UNPACKED = (b"gzip", b"x-gzip"), b"identity"
@@ -40,7 +41,7 @@ def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes
         UnsupportedMediaType: not JSON, nor NDJSON where elements are posted, nor a form of the console; or packed by
             anything but gzip.
     """
-    length = length_of(headers)
+    length, max_bytes = length_of(headers), _longest(path, max_bytes)
     if length > max_bytes:
         raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got {length:,}")
     if not length and b"transfer-encoding" not in headers:
@@ -59,6 +60,10 @@ def _kinds_for(method: str, path: bytes) -> tuple[bytes, ...]:
     if path.startswith(CONSOLE_PREFIX):
         return (FORM,)
     return (JSON, NDJSON) if method in ("POST", "PATCH") and path in WRITTEN_PATHS else (JSON,)
+
+
+def _longest(path: bytes, max_bytes: int) -> int:
+    return min(max_bytes, MAX_FORM_BYTES) if path.startswith(CONSOLE_PREFIX) else max_bytes
 
 
 def length_of(headers: RequestHeaders) -> int:
@@ -87,6 +92,7 @@ async def whole(
     """
     if b"content-length" not in headers and b"transfer-encoding" not in headers:
         return receive
+    max_bytes = _longest(path, max_bytes)
     packed = await _read(receive, max_bytes)
     content = _unpacked(packed, max_bytes) if _encoding(headers) in _PACKED else packed
     if _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own

@@ -6,25 +6,35 @@ The fields and the parameters are those of the OpenAPI document, so that new one
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import html
 import json
+import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
+from service.api.app import application
+from service.local_serving import LocalServing
+from service.runtime import Runtime
+from service.settings import Settings
 from tests.service.local import Local, serving
 
 MAX_BYTES = (1 << 20) - (16 << 10)  # of a grown value: the whole body has at most a MiB
 MAX_URL = 15_000  # bytes of a grown parameter; `ConnectionLimits.url_bytes` bounds the request line
+MAX_HEADER = 30_000  # bytes of a grown header, see `ConnectionLimits.head_bytes`
+HELD_S = 0.025  # seconds for which one request may hold the event loop
 GROWTH = 4
 LINEAR = 2.0 * GROWTH  # times as long for `GROWTH` times as much; 16 would be quadratic
 SMALL_S = 0.004  # seconds; shorter ones say nothing about growth
-TRIES = 4  # the least of several times counts: the machine has other work
-TRIED = {"get", "post", "put", "patch", "delete"}
+TRIES = 6  # the least of several times counts: the machine has other work
 
 
 class Steps:
@@ -47,32 +57,38 @@ class Steps:
 
 
 class Grown(NamedTuple):
-    """A request that grows: the bytes of its body, or the text of its query, for a size in bytes."""
+    """A request that grows.
+
+    Attributes:
+        what: grows.
+        most: bytes to which it grows.
+        make: what to give to the client, for a size in bytes.
+    """
 
     method: str
     path: str
     what: str
-    body: Callable[[int], bytes] | None
-    query: Callable[[int], str] | None = None
+    most: int
+    make: Callable[[int], dict[str, Any]]
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.what}"
 
 
-def filled(one: Callable[[int], str], join: str = ",", ends: str = "[]") -> Callable[[int], str]:
-    """As many texts, which differ by their number, as there is room for."""
+def filled(one: Callable[[int], str], join: str = ",", ends: str = "[]", most: int = MAX_BYTES) -> Callable[[int], str]:
+    """As many texts as there is room for, at most `most`; they differ by their number."""
 
     def text(size: int) -> str:
         parts, length = [], 0
-        while length < size:
+        while length < size and len(parts) < most:
             parts.append(one(len(parts)))
             length += len(parts[-1]) + len(join)
         return ends[:1] + join.join(parts) + ends[1:]
 
-    return text
+    return functools.cache(text)
 
 
-HOLES = {"": "", "nest": "[[[]]]"}
+LETTERS = {"text": "x", "digits": "1", "escapes": "%C3%A9", "plus": "+"}  # of which a parameter consists
 # What any value is tried to be, as JSON.
 SHAPES: dict[str, Callable[[int], str]] = {
     "text": lambda size: '"' + "x" * size + '"',
@@ -107,46 +123,48 @@ class Document:
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
 
-    def grown(self) -> Iterator[Grown]:
-        for path, operations in self._document["paths"].items():
-            for method, operation in operations.items():
-                if method in TRIED:
-                    place = path.replace("{job}", "j").replace("{", "").replace("}", "")
-                    yield from self._of_body(method.upper(), place, operation)
-                    yield from self._of_query(method.upper(), place, operation)
+    def of(self, method: str, path: str) -> Iterator[Grown]:
+        """The requests of one operation."""
+        operation = self._document["paths"][path][method.lower()]
+        place = re.sub(r"{(\w+)}", r"\1", path)
+        yield from self._of_body(method, place, operation)
+        yield from self._of_query(method, place, operation)
 
     def _of_query(self, method: str, path: str, operation: Any) -> Iterator[Grown]:
         names = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
         for name in [*names, "unknown"]:
-            tried = ["tag.t", "min.n", "max.n"] if name == "filter" else [name]
-            for one in tried:
-                for shape, value in {"text": "x", "digits": "1", "escapes": "%C3%A9", "plus": "+"}.items():
-                    grow = lambda size, one=one, value=value: f"{one}=" + value * (size // len(value))  # noqa: E731
-                    yield Grown(method, path, f"?{one}: {shape}", None, grow)
-                again = filled(lambda n, one=one: f"{one}=i{n}", "&", "")
-                yield Grown(method, path, f"?{one}: again", None, again)
-        yield Grown(method, path, "?names", None, filled(lambda n: f"n{n}=1", "&", ""))
-        yield Grown(method, path, "?tags", None, filled(lambda n: f"tag.n{n}=1", "&", ""))
+            for one in ["tag.t", "min.n", "max.n"] if name == "filter" else [name]:
+                shapes = {shape: _repeated(f"{one}=", text) for shape, text in LETTERS.items()}
+                shapes["again"] = filled(lambda n, one=one: f"{one}=i{n}", "&", "")
+                for shape, grow in shapes.items():
+                    yield Grown(method, path, f"?{one}: {shape}", MAX_URL, _in_query(path, grow))
+        for shape, grow in {"names": filled(lambda n: f"n{n}=1", "&", ""), "tags": filled(_tag, "&", "")}.items():
+            yield Grown(method, path, f"?{shape}", MAX_URL, _in_query(path, grow))
 
     def _of_body(self, method: str, path: str, operation: Any) -> Iterator[Grown]:
         content = operation.get("requestBody", {}).get("content", {})
         if "application/json" not in content:
             return
-        schemas = list(self._objects(content["application/json"]["schema"]))
-        for shape, grow in SHAPES.items():
-            yield Grown(method, path, f"body: {shape}", _encoded(grow))
-        for schema in schemas:
+        for kind in content:
+            for shape, grow in SHAPES.items():
+                yield Grown(method, path, f"body: {shape} as {kind}", MAX_BYTES, _in_body(grow, kind))
+        for schema in self._objects(content["application/json"]["schema"]):
             whole = {name: self.example(schema["properties"][name]) for name in schema.get("required", [])}
             for name, of_name in schema["properties"].items():
                 for shape, grow in (SHAPES | dict(self._typed(of_name))).items():
-                    yield Grown(method, path, f"{name}: {shape}", _encoded(_with(whole, name, grow)))
+                    yield Grown(method, path, f"{name}: {shape}", MAX_BYTES, _in_body(_with(whole, name, grow)))
 
     def _typed(self, schema: Any) -> Iterator[tuple[str, Callable[[int], str]]]:
-        """Lists of elements of the kind that a list has, distinct and equal."""
+        """Lists of elements of the kind that a list has, distinct and equal; and lists of the most elements."""
         for one in self._each(schema):
             if one.get("type") == "array" and "items" in one:
                 yield "good elements", filled(lambda n, one=one: json.dumps(self.example(one["items"], n)))
                 yield "equal elements", filled(lambda n, one=one: json.dumps(self.example(one["items"])))
+                if most := one.get("maxItems"):
+                    for shape in ('""', "null", "[]", "{}", '"a"', f'"{"x" * 257}"', "1"):
+                        yield f"full of {shape[:4]}", filled(lambda n, shape=shape: shape, most=most)
+                    good = filled(lambda n, one=one: json.dumps(self.example(one["items"], n)), most=most)
+                    yield "full of good ones", good
 
     def _objects(self, schema: Any) -> Iterator[Any]:
         for one in self._each(schema):
@@ -188,8 +206,28 @@ class Document:
         return f"i{n}"
 
 
-def _encoded(grow: Callable[[int], str]) -> Callable[[int], bytes]:
-    return lambda size: grow(size).encode()
+with tempfile.TemporaryDirectory() as _folder:
+    DOCUMENT = application(LocalServing(Runtime(Settings(data=Path(_folder))))).openapi()
+
+
+def _tag(n: int) -> str:
+    return f"tag.n{n}=1"
+
+
+def _repeated(start: str, text: str) -> Callable[[int], str]:
+    return lambda size: start + text * (size // len(text))
+
+
+def _in_query(path: str, grow: Callable[[int], str]) -> Callable[[int], dict[str, Any]]:
+    return lambda size: {"url": f"{path}?{grow(size)}"}
+
+
+def _in_body(grow: Callable[[int], str], kind: str = "application/json") -> Callable[[int], dict[str, Any]]:
+    return lambda size: {"content": grow(size).encode(), "headers": {"content-type": kind}}
+
+
+def _in_header(name: str, grow: Callable[[int], str]) -> Callable[[int], dict[str, Any]]:
+    return lambda size: {"headers": {name: grow(size)}}
 
 
 def _with(whole: dict[str, Any], name: str, grow: Callable[[int], str]) -> Callable[[int], str]:
@@ -198,7 +236,8 @@ def _with(whole: dict[str, Any], name: str, grow: Callable[[int], str]) -> Calla
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    with serving(tmp_path_factory.mktemp("growth") / "data", worker=False) as running:
+    data, proxies = tmp_path_factory.mktemp("growth") / "data", ["127.0.0.0/8", "::1"]
+    with serving(data, worker=False, trusted_proxies=proxies, cors_origins=["http://shop.example"]) as running:
         yield running
 
 
@@ -213,12 +252,78 @@ def steps(local: Local, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
     gc.unfreeze()
 
 
-def held_s(local: Local, steps: Steps, request: Grown, size: int) -> float:
+def held_s(local: Local, steps: Steps, grown: Grown, size: int) -> float:
     """Seconds for which the request holds the event loop."""
-    text = "" if request.query is None else request.query(min(size, MAX_URL) if size > MAX_URL else size)
-    body = None if request.body is None else request.body(size)
+    given = {"url": grown.path} | grown.make(size)
     steps.longest_s = 0.0
-    headers = {"content-type": "application/json"}
-    url = f"{request.path}?{text}" if text else request.path
-    local.request(request.method, url, content=body, headers=headers if body else None)
+    local.request(grown.method, given.pop("url"), **given)
     return steps.longest_s
+
+
+def slow(local: Local, steps: Steps, grown: Grown) -> str | None:
+    """What is wrong with the time that a request takes; None if it is short, and grows no faster than the request."""
+    times = small = 0.0
+    for _ in range(TRIES):
+        times = held_s(local, steps, grown, grown.most)
+        if times <= SMALL_S:
+            return None
+        small = max(held_s(local, steps, grown, grown.most // GROWTH), SMALL_S / GROWTH)
+        if times <= HELD_S and times <= LINEAR * small:
+            return None
+    return f"{grown}: {times * 1000:.0f} ms, {small * 1000:.0f} ms for a quarter"
+
+
+def operations() -> list[str]:
+    return [f"{method.upper()} {path}" for path, of_path in DOCUMENT["paths"].items() for method in of_path]
+
+
+@pytest.mark.parametrize("operation", operations())
+def test_no_field_or_parameter_holds_the_loop(local: Local, steps: Steps, operation: str) -> None:
+    method, path = operation.split(" ")
+    tried = list(Document(DOCUMENT).of(method, path))
+    assert tried
+    assert [fault for grown in tried if (fault := slow(local, steps, grown)) is not None] == []
+
+
+HEADERS = {
+    *("accept", "accept-encoding", "authorization", "content-type", "cookie", "if-none-match", "if-range", "origin"),
+    *("range", "traceparent", "user-agent", "x-api-key", "x-forwarded-for", "x-forwarded-proto", "x-request-id"),
+    *("x-source", "x-offset", "hx-request", "access-control-request-headers"),
+}
+VALUES = {
+    **{text: _repeated("", text) for text in ("1", "a,", "::1,", "127.0.0.1,", ";", "a=b;", "a=b; ", "q=.1,", "%41")},
+    "ranges": lambda size: "bytes=" + ",".join(f"{n}-{n}" for n in range(size // 10)),
+    "many parts": lambda size: "application/json" + ";a=b" * (size // 4),
+}
+
+
+@pytest.mark.parametrize(
+    "route", ["GET /recommend/u", "POST /ratings", "GET /metrics", "GET /docs/favicon.png", "GET /console/overview"]
+)
+def test_no_header_holds_the_loop(local: Local, steps: Steps, route: str) -> None:
+    method, path = route.split(" ")
+    tried = [
+        Grown(method, path, f"{name}: {value}", MAX_HEADER, _in_header(name, grow))
+        for name in sorted(HEADERS)
+        for value, grow in VALUES.items()
+    ]
+    assert [fault for grown in tried if (fault := slow(local, steps, grown)) is not None] == []
+
+
+@pytest.mark.parametrize("page", ["login", "retrain", "activate", "cancel", "logout"])
+def test_no_field_of_a_form_holds_the_loop(local: Local, steps: Steps, page: str) -> None:
+    with_token = re.search(r'name="token" value="([^"]+)"', (shown := local.get("/console/models")).text)
+    assert with_token is not None
+    cookie = {"cookie": "; ".join(f"{name}={value}" for name, value in shown.cookies.items())}
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    fields = ("token", "key", "algorithm", "name", "param.n_factors", "version", "job", "unknown")
+    shapes = {f"{name}: {shape}": _repeated(f"&{name}=", text) for name in fields for shape, text in LETTERS.items()}
+    shapes |= {"names": filled(lambda n: f"&n{n}=1", "", ""), "params": filled(lambda n: f"&param.{n}=1", "", "")}
+    token = f"token={quote(html.unescape(with_token[1]))}"
+    tried = [
+        Grown("POST", f"/console/{page}", what, MAX_BYTES, lambda size, grow=grow: {
+            "content": (token + grow(size)).encode(), "headers": kind | cookie,
+        })
+        for what, grow in shapes.items()
+    ]  # fmt: skip
+    assert [fault for grown in tried if (fault := slow(local, steps, grown)) is not None] == []

@@ -17,6 +17,10 @@ MAX_KEPT_BYTES = 1024  # bytes of header fields kept for comparison; 4,096 conne
 MAX_LINE_BYTES = 256  # bytes of a chunk's size line: at most 16 of the hexadecimal size, the rest for extensions
 MAX_TRAILER_BYTES = 8 << 10  # bytes; the service uses no trailer
 MAX_CHUNKS = 16 << 10  # chunks of one body; each costs the event loop 2 µs, 33 ms in all
+# Two readers could take for the end of a line, or for a line of its own: half a line end, a line that goes on in the
+# next one (obs-fold), and a zero byte.
+_AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]|\0")
+_TRAILER = re.compile(rb"[\w!#$%&'*+.^`|~-]+:[^\r\n\0]*\r\n", re.ASCII)
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?:;[^\r\n]*)?\r\n")
 
 
@@ -24,8 +28,12 @@ def body_length(head: bytes) -> int:
     """Length in bytes of the body after the head of a request; `CHUNKED` for a body in chunks.
 
     Raises:
-        MalformedRequest: two readers of this head could disagree on the length.
+        MalformedRequest: two readers of this head could disagree on its lines or on the length.
     """
+    if _AMBIGUOUS.search(head) is not None:
+        raise MalformedRequest(
+            "Invalid headers: expected one in each line, each line with \\r\\n at its end, without zero bytes"
+        )
     lowered = head.lower()
     has_length, has_encoding = lowered.find(LENGTH_NAME) >= 0, lowered.find(ENCODING_NAME) >= 0
     if has_encoding:
@@ -132,3 +140,5 @@ class ChunkedBody:
     def _read_trailer(self, line: bytes) -> None:
         self._n_trailer_bytes += len(line)
         self.is_complete = line == b"\r\n"
+        if not self.is_complete and _TRAILER.fullmatch(line) is None:
+            raise MalformedRequest("Invalid trailer: expected NAME: VALUE in each line")

@@ -1,4 +1,4 @@
-"""`HttpProtocol`: uvicorn's HTTP protocol, with problem documents for requests that its parser refuses."""
+"""`HttpProtocol`: uvicorn's HTTP protocol, without trailers, and with problem documents for refused requests."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, refusal: Callable[[ServiceError], bytes], **options: Any) -> None:
         super().__init__(**options)
         self._refusal = refusal
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser at the end of the head. It calls `on_header` for trailers too, after the body: they go
+        into a list that nobody reads, because who checks a request has read its headers, and no proxy looks there.
+        """
+        super().on_headers_complete()
+        self.headers = []
 
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn for a request that its parser refuses: answer with a problem document, like all errors."""

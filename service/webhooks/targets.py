@@ -1,4 +1,4 @@
-"""Targets of webhooks: URLs of http or https outside of our own networks.
+"""Targets of webhooks: URLs of http or https at global unicast addresses, or in networks that a setting names.
 
 A webhook makes the service send requests to where a client says. Without a check, a client could reach what only
 machines of our networks can, such as the metadata address of a cloud. Names are resolved once for each attempt, and
@@ -23,9 +23,22 @@ MAX_URL_LENGTH = 2048  # characters
 RESOLVE_TIMEOUT_S = 4.0  # seconds; shorter than an attempt may take
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*\.?", re.IGNORECASE)
-# Networks of IPv6 whose addresses have one of IPv4 in the last 32 bits, which a gateway may contact for us.
-_WITH_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
-_LOCAL_IPV4 = ipaddress.IPv6Network("64:ff9b:1::/48")  # the same, for networks of one organization
+FIRST_FREE_PORT = 1024  # below it, only those of the web: others are those of mail, shells and files
+# Networks of IPv6 whose addresses have one of IPv4 in the last 32 bits, which a gateway may contact for us. Those of
+# `_OUTSIDE_IF_IPV4` are judged by it alone.
+_WITH_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+_OUTSIDE_IF_IPV4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
+_ISATAP = (0x00005EFE, 0x02005EFE)  # before the last 32 bits, which are an address of IPv4 (RFC 5214)
+# Global unicast addresses are those of IPv4 and of 2000::/3 that are not here: IANA's registries of special-purpose
+# addresses, of which each version of Python knows others. The last one of IPv4 is where Azure has metadata.
+_GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
+_SPECIAL: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = tuple(map(ipaddress.ip_network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/3", "168.63.129.16/32",
+    "2001:1::/32", "2001:2::/31", "2001:4::/30", "2001:8::/29", "2001:10::/28", "2001:20::/27", "2001:40::/26",
+    "2001:80::/25", "2001:100::/24", "2001:db8::/32", "3fff::/20",
+)))  # fmt: skip
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -42,7 +55,7 @@ def parse(text: str) -> Target:
     """The target of a URL.
 
     Raises:
-        InvalidRequest: it is no URL of http or https, or has a user or a password.
+        InvalidRequest: it is no URL of http or https, has a user or a password, or a port that is not of the web.
     """
     expected = "Invalid body.url: expected a URL such as https://example.com/jobs"
     try:
@@ -55,7 +68,10 @@ def parse(text: str) -> Target:
         raise InvalidRequest(f"{expected}, got {text[:80]!r}")
     if url.userinfo:
         raise InvalidRequest(f"{expected}, without a user or a password, got both or one of them")
-    return Target(url, host, url.port or _PORTS[url.scheme])
+    port = url.port or _PORTS[url.scheme]
+    if port < FIRST_FREE_PORT and port not in _PORTS.values():
+        raise InvalidRequest(f"Invalid body.url: expected port 80, 443, or one from {FIRST_FREE_PORT} on, got {port}")
+    return Target(url, host, port)
 
 
 def resolving(target: Target) -> Future[list[str]]:
@@ -128,7 +144,8 @@ def _all_in(address: Address) -> Iterator[Address]:
     """The address, and those of IPv4 in it."""
     yield address
     if isinstance(address, ipaddress.IPv6Address):
-        if any(address in network for network in _WITH_IPV4):
+        is_isatap = (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+        if is_isatap or any(address in network for network in _WITH_IPV4):
             yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if address.sixtofour is not None:
             yield address.sixtofour
@@ -136,9 +153,8 @@ def _all_in(address: Address) -> Iterator[Address]:
 
 
 def _is_outside(address: Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:  # `_all_in` has that of IPv4
-            return True
-        if address.is_site_local or address in _LOCAL_IPV4:
-            return False
-    return address.is_global and not address.is_multicast
+    """Whether an address is one of global unicast; one of IPv4 within it is judged apart (`_all_in`)."""
+    if any(address in network for network in _SPECIAL):
+        return False
+    is_of_ipv4 = isinstance(address, ipaddress.IPv4Address)
+    return is_of_ipv4 or address in _GLOBAL_IPV6 or any(address in network for network in _OUTSIDE_IF_IPV4)

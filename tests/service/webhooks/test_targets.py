@@ -55,6 +55,12 @@ def test_a_url_with_a_user_is_refused_and_not_repeated(url):
         # addresses of IPv4 within those of IPv6
         *("[::ffff:10.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::a00:1]", "[64:ff9b:1::808:808]", "[2002:a00:1::]"),
         *("[::127.0.0.1]", "[2001:0:a00:1::f5ff:fffe]"),
+        # addresses of special purposes, and those where clouds have metadata
+        *("192.0.0.192", "192.0.0.9", "168.63.129.16", "100.100.100.200", "192.88.99.1", "[2001:2::1]", "[3fff::1]"),
+        *("[100::1]", "[5f00::1]", "[4000::1]", "[2001:20::1]", "[2001:1::1]"),
+        *("[::ffff:0:a9fe:a9fe]", "[::ffff:0:808:808]", "[::ffff:a83f:8110]", "[64:ff9b::a83f:8110]", "[::8.8.8.8]"),
+        *("[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[2002:c000:c0::]", "[2002:a83f:8110::]"),
+        *("[2606:4700::5efe:a00:1]", "[2606:4700::200:5efe:a9fe:a9fe]"),
         # numbers that resolvers take for addresses, and a name
         *("2130706433", "127.1", "0x7f.0.0.1", "localhost", "LOCALHOST.", "127.0.0.1."),
     ],
@@ -64,7 +70,14 @@ def test_what_is_inside_is_refused_unless_it_is_named(host):
         targets.check_now(f"http://{host}/jobs", [])
 
 
-@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]"])
+@pytest.mark.parametrize("port", [1, 22, 25, 81, 445, 1023])
+def test_ports_that_are_not_of_the_web_are_refused(port):
+    with pytest.raises(InvalidRequest, match=f"expected port 80, 443, or one from 1024 on, got {port}$"):
+        targets.check_now(f"http://8.8.8.8:{port}/", ["0.0.0.0/0"])
+    assert "expected port" in str(asyncio.run(Sender(["0.0.0.0/0"]).post(f"http://8.8.8.8:{port}/", {}, b"{}")))
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::1]"])
 def test_what_is_outside_is_taken(host):
     targets.check_now(f"https://{host}:8443/jobs?of=shop", [])
 

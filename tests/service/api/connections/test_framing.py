@@ -13,6 +13,7 @@ from service.api.connections.framing import (
     MAX_LINE_BYTES,
     MAX_TRAILER_BYTES,
     ChunkedBody,
+    PlainRequests,
     body_length,
 )
 from service.errors import MalformedRequest
@@ -116,3 +117,16 @@ def test_a_body_in_chunks_ends_where_the_parser_sees_its_end(
 def test_invalid_or_too_many_chunks_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         ChunkedBody().end(body, 0)
+
+
+@pytest.mark.parametrize("bad", ["X: a\nContent-Length: 2", "X: a\rY: b", "X: a\r\n b", "X: a\r\n\tb", "X: a\0"])
+def test_a_head_whose_lines_two_readers_could_take_differently_is_refused(bad: str) -> None:
+    with pytest.raises(MalformedRequest):
+        body_length(head(bad))
+    assert not PlainRequests(1000).includes(head(bad).replace(b"POST", b"GET"))
+
+
+@pytest.mark.parametrize("bad", [b" X: a\r\n", b"X: a\n", b"X : a\r\n", b"X: a\0\r\n", b"X\r\n", b"X: a\r b\r\n"])
+def test_a_trailer_that_is_no_field_is_refused(bad: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        ChunkedBody().end(b"0\r\n" + bad + b"\r\n", 0)

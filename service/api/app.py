@@ -90,7 +90,7 @@ class Application(FastAPI):
         self.state.is_stopping = False
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
-        self._rate, self.state.logins = limits
+        self._limits = limits
         settings = serving.settings
         most = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(most, ClientAddresses(settings.trusted_proxies).group)
@@ -104,7 +104,7 @@ class Application(FastAPI):
             ("GET", openapi.PATH.encode()): openapi.fast_route(self, lambda: self.gateway.keys),
         }
         inner, settings, metrics = super().build_middleware_stack(), self._serving.settings, self._serving.metrics
-        return Gateway(inner, settings, metrics, fast_routes, self._rate)
+        return Gateway(inner, settings, metrics, fast_routes, self._limits)
 
     @property
     def gateway(self) -> Gateway:

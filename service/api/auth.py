@@ -74,8 +74,8 @@ class Keys:
         of_admins = path.startswith((ADMIN_PREFIX, CONSOLE_PREFIX))
         return (Scope.ADMIN if of_admins else Scope.READ) not in self._guarded
 
-    def check(self, method: str, path: bytes, key: bytes | None) -> None:
-        """Check that `key` permits the request.
+    def check(self, method: str, path: bytes, key: bytes | None) -> bool:
+        """Check that `key` permits the request; returns whether it needed a key.
 
         Raises:
             NotAuthorized: the key is missing or wrong.
@@ -83,7 +83,7 @@ class Keys:
             CorruptFile: no key of the settings, and those that were made cannot be known.
         """
         if self.is_open(path) or is_open(path) or path.startswith(CONSOLE_PREFIX):
-            return
+            return False
         grant = self._grant(key)
         if grant is None:
             got = "another" if key else "none"
@@ -99,6 +99,7 @@ class Keys:
             )
         if grant.data_sets is not None:
             _check_data_set(grant, path, self._data_set)
+        return True
 
     def admin_digests(self) -> list[bytes]:
         """SHA-256 of each key that opens /admin/* of this data set: those of the settings, and those that were made.

@@ -22,11 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api import cors, problems, request_span
 from service.api.auth import Keys
 from service.api.client_address import ClientAddresses
+from service.api.credentials import Credentials
 from service.api.parsers import bodies
 from service.api.parsers.bodies import JSON, Message, RequestHeaders
 from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.problems import Headers
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.api.site_check import SiteCheck
 from service.data_sets import path_of
 from service.engine import fairness
@@ -92,17 +93,17 @@ class Gateway:
     """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, rate: RateLimit
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, limits: Limits
     ) -> None:
         self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
         self.tracer, self._data_set = traces.active(), settings.data_set
-        self.keys, self._rate = Keys(settings), rate
+        self.keys, self._rate = Keys(settings), limits.requests
+        self.credentials = Credentials(self.keys, limits.failures)
         self.cors = cors.Cors(settings.cors_origins)
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck(self.cors.origins)
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body, self._of_data_set = settings.max_body_bytes, path_of(settings.data_set)
-        self._logs_all = settings.log_level == "debug"
-        self._turns = BodyTurns()
+        self._logs_all, self._turns = settings.log_level == "debug", BodyTurns()
         self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,8 +139,7 @@ class Gateway:
                 fast_request = FastRequest(scope["query_string"], length, receive, started)
                 content = await fast_route.answer(fast_request)
             if fast_route is None or content is None:
-                announced = record.method, path, headers
-                receive = await bodies.whole(receive, *announced, self._max_body, self._turns)
+                receive = await bodies.whole(receive, record.method, path, headers, self._max_body, self._turns)
                 await self._through(scope, receive, send, record)
                 return
             await _send(send, status, content, JSON, record.request_id, [])
@@ -186,7 +186,7 @@ class Gateway:
             self._sites.check(path, headers)
             key = None
         else:
-            self.keys.check(method, path, key)
+            self.credentials.check(method, path, key, address)
         fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             bodies.check_announced(method, path, headers, self._max_body)

@@ -16,7 +16,7 @@ from service.settings import Settings
 BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
 N_SLOTS = 1 << 14  # addresses that can be counted at the same time
 N_PROBES = 8  # slots in which an address may be
-N_LOGINS, LOGIN_EVERY_S = 10, 6.0  # failed logins of an address at once, and seconds after which it may fail again
+N_FAILURES, FAILURES_PER_S = 10, 1.0  # wrong keys of an address at once, and then: nobody guesses a key in 10^9 s
 _SLOT_BYTES = 16
 
 
@@ -94,13 +94,13 @@ class Limits(NamedTuple):
 
     Attributes:
         requests: all of a client, as set.
-        logins: those to the console that failed.
+        failures: keys that failed, see `service.api.credentials`.
     """
 
     requests: RateLimit
-    logins: RateLimit
+    failures: RateLimit
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The limits of a data set with these settings."""
-        return cls(RateLimit(settings.rate_limit_per_s), RateLimit(1 / LOGIN_EVERY_S, N_LOGINS, "failed logins"))
+        return cls(RateLimit(settings.rate_limit_per_s), RateLimit(FAILURES_PER_S, N_FAILURES, "wrong keys"))

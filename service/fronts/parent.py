@@ -62,7 +62,9 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     logs.configure(settings.log_level, settings.log_format, "parent")
     folder = runtime_folder(settings.data)
     places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
-    shared = Shared([Limits.of(one) for one, _ in places], OpenConnections(n_fronts))
+    limits = [Limits.of(one) for one, _ in places]
+    limits = [one._replace(failures=limits[0].failures) for one in limits]  # else guesses go on at the next data set
+    shared = Shared(limits, OpenConnections(n_fronts))
     share = {"max_connections": -(-settings.max_connections // n_fronts)}
     of_front = [Place(one.model_copy(update=share), path) for one, path in places]
     announcement = Announcement(url_of(listener), n_fronts, {one.data_set: path for one, path in places[1:]})

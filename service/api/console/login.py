@@ -12,8 +12,8 @@ from service.api.auth import ADMIN_PREFIX
 from service.api.console import visit
 from service.api.console.pages import page, to
 from service.api.console.visit import console_router
+from service.api.credentials import Credentials
 from service.api.dependencies import TheKeys
-from service.api.rate_limit import RateLimit
 from service.engine import fairness
 from service.errors import Forbidden, NotAuthorized, TooManyRequests
 
@@ -41,24 +41,17 @@ async def get_login(request: Request, keys: TheKeys) -> Response:
 
 
 @router.post("/login")
-async def log_in(request: Request, keys: TheKeys) -> Response:
-    """Begin a session, if the key is one that the admin routes would take.
-
-    An address whose keys were wrong too often has to wait, even with the right one: else guesses would go on.
-    """
+async def log_in(request: Request) -> Response:
+    """Begin a session, if the key is one that the admin routes would take; see `Credentials` for wrong ones."""
     key = request.state.form.get("key", "").encode()
-    failed: RateLimit = request.app.state.logins
-    address = fairness.current.get().address
+    credentials: Credentials = request.app.gateway.credentials
     try:
-        failed.require(address)
-        keys.check("POST", ADMIN_PREFIX, key)
+        credentials.check("POST", ADMIN_PREFIX, key, fairness.current.get().address)
     except (NotAuthorized, Forbidden, TooManyRequests) as error:
         text = str(error).replace("X-API-Key", "key")
         refused = page(request, "login.html", error.status, error=f"{error.title}: {text}")
         if isinstance(error, TooManyRequests):
             refused.headers["retry-after"] = str(error.retry_after_s)
-        else:
-            failed.count(address)
         return refused
     response = to(START)
     visit.begin(request, response, await asyncio.to_thread(request.app.state.sessions.begin, key))

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from service.api import problems
 from service.api.gateway import FastRoute, Gateway
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.errors import NotReady, Overloaded, ServiceError
 from service.settings import Settings
 from service.telemetry.logs import BURST_LINES
@@ -55,7 +55,7 @@ class Caller:
     def __init__(self, lanes=None, **settings):
         self.metrics = Metrics()
         known = Settings(**settings)
-        self.door = Gateway(inner(), known, self.metrics, lanes or {}, RateLimit(known.rate_limit_per_s))
+        self.door = Gateway(inner(), known, self.metrics, lanes or {}, Limits.of(known))
 
     def __call__(self, method, path, **options):
         async def send():

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from loadtest.client import Answer, Client
 from service.api.gateway import Gateway
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from tests.service.local import Local, serving
 
 N_REQUESTS = 2000
@@ -119,7 +119,7 @@ class Framework:
     """The application without fast ways."""
 
     def __init__(self, app: FastAPI) -> None:
-        service, rate = app.state.serving, RateLimit(None)
+        service, rate = app.state.serving, Limits.of(app.state.serving.settings)
         inner = FastAPI.build_middleware_stack(app)
         self._app, self._door = app, Gateway(inner, service.settings, service.metrics, {}, rate)
 

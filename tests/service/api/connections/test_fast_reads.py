@@ -20,7 +20,7 @@ from service.api.connections.fast_reads import FastGet, FastReads
 from service.api.connections.guarded_transport import note_answer
 from service.api.connections.http_protocol import HttpProtocol
 from service.api.gateway import Gateway
-from service.api.rate_limit import RateLimit
+from service.api.rate_limit import Limits
 from service.api.routes.recommend import fast_get
 from service.errors import Overloaded
 from service.settings import Settings
@@ -44,7 +44,7 @@ class Server:
 
     def __init__(self, **settings: Any) -> None:
         self.metrics, self.state = Metrics(), ServerState()
-        self.door = Gateway(usual, Settings(**settings), self.metrics, {}, RateLimit(settings.get("rate_limit_per_s")))
+        self.door = Gateway(usual, Settings(**settings), self.metrics, {}, Limits.of(Settings(**settings)))
         self.config = uvicorn.Config(usual, log_config=None, access_log=False)
         self.config.load()
         self.holds = False

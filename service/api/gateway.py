@@ -47,7 +47,7 @@ REFUSED = "refused"  # counted as the route of requests that were refused before
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {
-    b"x-api-key", b"x-request-id", b"host", b"traceparent",
+    b"x-api-key", b"x-request-id", b"host", b"traceparent", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest",
 }  # fmt: skip
 _log = structlog.get_logger(__name__)
 

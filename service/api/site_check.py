@@ -2,7 +2,8 @@
 
 Without keys the service listens on this machine only, but a web page in a browser on this machine can reach it. A page
 can send simple requests to any address (cross-site request forgery), and can have its own name resolved to this machine
-(DNS rebinding). `Origin` shows the first attack, `Host` the second.
+(DNS rebinding). `Origin` shows the first attack, `Host` the second. A picture or a link sends no `Origin`, and may start
+an export: `Sec-Fetch-Site` tells of it. Pages of the console are checked with keys too, as browsers keep its sessions.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from service.addresses import is_loopback
+from service.api.auth import CONSOLE_PREFIX
 from service.errors import ForeignSite
 
 MAX_CHECKED = 64  # host names that are cached as checked
 HEALTH_PREFIX = b"/health/"  # harmless, and probes use any host name
+OF_OTHER_SITES = frozenset((b"cross-site", b"same-site"))  # another port or host of the same domain is not ours
+PAGES = frozenset((b"/", b"/docs", b"/console"))  # to which others may have links
 _KEYS = "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY, or call it as localhost"
 
 
@@ -35,7 +39,8 @@ class SiteCheck:
             ForeignSite: they are not.
         """
         host = headers.get(b"host")
-        if (host in self._checked and b"origin" not in headers) or path.startswith(HEALTH_PREFIX):
+        is_fetched = headers.get(b"sec-fetch-site") in OF_OTHER_SITES
+        if (host in self._checked and b"origin" not in headers and not is_fetched) or path.startswith(HEALTH_PREFIX):
             return
         if host is not None and host not in self._checked:
             self._check_host(host)
@@ -44,6 +49,8 @@ class SiteCheck:
             raise ForeignSite(
                 f"Invalid Origin: expected the service's own while no key is set, got {_shown(origin)}; {_KEYS}"
             )
+        if origin is None:
+            check_fetch(path, headers)
 
     def _check_host(self, host: bytes) -> None:
         if not is_own(host):
@@ -52,6 +59,20 @@ class SiteCheck:
             )
         if len(self._checked) < MAX_CHECKED:
             self._checked.add(host)
+
+
+def check_fetch(path: bytes, headers: Mapping[bytes, bytes]) -> None:
+    """Check that no page of another site makes the browser ask for `path`; it may lead a person to a page.
+
+    Raises:
+        ForeignSite: it does.
+    """
+    site = headers.get(b"sec-fetch-site")
+    if site not in OF_OTHER_SITES:
+        return
+    is_visit = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"") == b"document"
+    if not (is_visit and (path in PAGES or path.startswith(CONSOLE_PREFIX))):
+        raise ForeignSite(f"Invalid Sec-Fetch-Site: expected same-origin or none, got {_shown(site or b'')}; {_KEYS}")
 
 
 def is_own(host: bytes) -> bool:

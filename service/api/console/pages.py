@@ -86,9 +86,16 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "token": getattr(state, "token", NO_SESSION),
         "has_key": getattr(state, "has_key", False),
         "data_set": request.app.state.serving.settings.data_set,
+        "root": root(request),
         "here": template.removesuffix(".html"),
     }
     return HTMLResponse(_templates.get_template(template).render(shared | values), status)
+
+
+def root(request: Request) -> str:
+    """The way from the address of `request` to the folder of the pages; empty for all but unknown addresses."""
+    path: str = request.scope["path"]
+    return "../" * (path.count("/") - 2)
 
 
 def to(place: str, **query: str) -> RedirectResponse:

@@ -21,6 +21,7 @@ from service.api import audit, problems
 from service.api.console import pages
 from service.api.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.api.schemas.common_schemas import ProblemDocument
+from service.api.site_check import check_fetch
 from service.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
 from service.storage.session_folder import SESSION_S
 
@@ -101,6 +102,7 @@ def _sessions(request: Request) -> Sessions:
 
 async def _visited(request: Request, handler: Handler) -> Response:
     """The page, after the session and the token of a form were checked."""
+    check_fetch(request.scope["raw_path"], dict(request.scope["headers"]))
     sessions = _sessions(request)
     known = sessions.of_cookies(request.cookies)
     session = of_visitor() if known is None and request.method == "GET" else known
@@ -120,11 +122,12 @@ async def _visited(request: Request, handler: Handler) -> Response:
 def _sent_to_login(request: Request) -> Response:
     """Where scripts ask, they are told; a person is brought there."""
     audit.refuse()
+    login = pages.root(request) + "login"
     if "hx-request" in request.headers:
-        return Response(status_code=204, headers={"hx-redirect": "login"})
+        return Response(status_code=204, headers={"hx-redirect": login})
     if request.headers.get("accept", "").startswith("application/json"):
         raise NotAuthorized("Invalid session: expected a session that has signed in, got none; sign in")
-    return pages.to("login")
+    return pages.to(login)
 
 
 async def _check_form(request: Request) -> None:

@@ -197,7 +197,7 @@ def restore(
     """
     _check_free(data)
     with backup_files.source(backup) as opener:
-        with opener(MANIFEST_FILE) as file:
+        with opener(MANIFEST_FILE, None) as file:
             manifest = decoded(file.read())
         on_total(2 * manifest.n_bytes)
         nowhere = _Nowhere()
@@ -214,7 +214,7 @@ def restore(
 def _copy(opener: Opener, name: str, manifest: BackupManifest, target: Target, on_bytes: OnBytes) -> None:
     expected = manifest.files[name]
     try:
-        with opener(name) as file:
+        with opener(name, expected.n_bytes) as file:
             found = target.add(name, file, expected.n_bytes, on_bytes)
     except EOFError as error:
         raise InvalidBackup(f"Invalid backup: {name} is torn: {error}") from None

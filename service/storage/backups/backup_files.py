@@ -18,6 +18,7 @@ from service.storage.log.log_manifest import Sum
 
 TAR_SUFFIX = ".tar"
 CHUNK = 1 << 20
+MAX_MANIFEST_BYTES = 64 << 20  # has some hundred bytes for each of its files
 OnBytes = Callable[[int], None]
 
 
@@ -141,42 +142,85 @@ class Summed(io.RawIOBase):
         return Sum(self._n_bytes, self._digest.hexdigest())
 
 
-Opener = Callable[[str], IO[bytes]]
+Opener = Callable[[str, int | None], IO[bytes]]
 
 
 @contextlib.contextmanager
 def source(path: Path) -> Iterator[Opener]:
-    """Opens the files of the backup at `path` by name.
+    """Opens the files of the backup at `path` by name, each of which must be as long as the manifest says.
+
+    Nothing is unpacked by the names, kinds and sizes that an archive gives: only a plain member of the name of a file,
+    of its size, is read. The manifest itself, whose size nothing says, may have `MAX_MANIFEST_BYTES`.
 
     Raises:
-        InvalidBackup: it is no backup, or a file is missing.
+        InvalidBackup: it is no backup, or a file is missing, is none, or has another size.
         FileNotFoundError: there is nothing at `path`.
     """
     if path.is_dir():
-        yield lambda name: _opened(path, name)
+        yield lambda name, n_bytes: _opened(path, name, n_bytes)
         return
     files.open_regular(path).close()
     try:
-        with tarfile.open(path, "r:") as tar:
-            yield lambda name: _member(tar, path, name)
+        with tarfile.open(path, "r:", tarinfo=_Member) as tar:
+            yield lambda name, n_bytes: _member(tar, path, name, n_bytes)
     except tarfile.TarError as error:
         raise InvalidBackup(
             f"Invalid backup {path}: expected a folder or a tar file that can be read: {error}"
         ) from None
 
 
-def _opened(folder: Path, name: str) -> IO[bytes]:
+class _Member(tarfile.TarInfo):
+    """A member whose size is not negative: Python before 3.11.14 reads such an archive for ever (CVE-2025-8194)."""
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise tarfile.InvalidHeaderError("a member with a negative size")
+        return super()._block(count)  # type: ignore[misc,no-any-return]
+
+
+def _opened(folder: Path, name: str, n_bytes: int | None) -> IO[bytes]:
     try:
-        return files.open_regular(folder / name)
+        file = files.open_regular(folder / name)
     except OSError as error:
         raise InvalidBackup(f"Invalid backup {folder}: {name} cannot be read: {error}") from None
-
-
-def _member(tar: tarfile.TarFile, path: Path, name: str) -> IO[bytes]:
     try:
-        found = tar.extractfile(name)
+        _check_size(folder, name, os.fstat(file.fileno()).st_size, n_bytes)
+    except InvalidBackup:
+        file.close()
+        raise
+    return file
+
+
+def _member(tar: tarfile.TarFile, path: Path, name: str, n_bytes: int | None) -> IO[bytes]:
+    try:
+        member = tar.getmember(name)
     except KeyError:
-        found = None
-    if found is None:
-        raise InvalidBackup(f"Invalid backup {path}: expected the file {name} in it, got none")
-    return found
+        raise InvalidBackup(f"Invalid backup {path}: expected the file {name} in it, got none") from None
+    except (ValueError, OverflowError, RecursionError, IndexError) as error:  # of headers that say nonsense
+        raise tarfile.ReadError(str(error)) from None
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        raise InvalidBackup(f"Invalid backup {path}: expected {name} as a plain file, got {_kind_of(member)}")
+    _check_size(path, name, member.size, n_bytes)
+    file = tar.extractfile(member)
+    if file is None:  # not of a plain file
+        raise AssertionError(name)
+    return file
+
+
+def _kind_of(member: tarfile.TarInfo) -> str:
+    if member.issparse():
+        return "a sparse one"
+    kinds = {"a link": member.issym() or member.islnk(), "a folder": member.isdir(), "a device": member.isdev()}
+    return next((kind for kind, is_it in kinds.items() if is_it), "something else")
+
+
+def _check_size(backup: Path, name: str, n_bytes: int, expected: int | None) -> None:
+    """Check the size before a byte is read: a file with holes may claim to have any."""
+    if expected is None and n_bytes > MAX_MANIFEST_BYTES:
+        raise InvalidBackup(
+            f"Invalid backup {backup}: expected {name} with at most {MAX_MANIFEST_BYTES:,} bytes, got {n_bytes:,}"
+        )
+    if expected is not None and n_bytes != expected:
+        raise InvalidBackup(
+            f"Invalid backup {backup}: expected {name} with {expected:,} bytes, got {n_bytes:,}: it is torn or altered"
+        )

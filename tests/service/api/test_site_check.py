@@ -70,3 +70,41 @@ def test_only_some_names_are_kept() -> None:
     for number in range(1000):
         sites.check(b"/ratings", {b"host": b"localhost:%d" % number})
     assert len(sites._checked) <= MAX_CHECKED
+
+
+VISIT = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
+PICTURE = {b"sec-fetch-mode": b"no-cors", b"sec-fetch-dest": b"image"}
+FRAME = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"iframe"}
+
+
+def is_fetched(site: bytes, path: bytes, how: dict[bytes, bytes], **more: bytes) -> bool:
+    headers = {b"host": b"localhost:8000", b"sec-fetch-site": site} | how | {n.encode(): v for n, v in more.items()}
+    check = SiteCheck([b"http://shop.example"])
+    check.check(b"/recommend/u", {b"host": b"localhost:8000"})  # now the host is known
+    try:
+        check.check(path, headers)
+    except ForeignSite:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("site", [b"cross-site", b"same-site"])
+@pytest.mark.parametrize("path", [b"/admin/export", b"/recommend/u", b"/admin/exports/j", b"/users", b"/metrics"])
+@pytest.mark.parametrize("how", [VISIT, PICTURE, FRAME, {}])
+def test_no_page_of_another_site_makes_the_browser_read(site: bytes, path: bytes, how: dict[bytes, bytes]) -> None:
+    assert not is_fetched(site, path, how)
+    assert is_fetched(b"same-origin", path, how)
+    assert is_fetched(b"none", path, how)
+    assert is_fetched(site, path, how, origin=b"http://shop.example")
+    assert not is_fetched(site, path, how, origin=b"http://evil.example")
+
+
+@pytest.mark.parametrize("path", [b"/", b"/docs", b"/console", b"/console/overview"])
+def test_a_link_on_another_site_leads_to_a_page(path: bytes) -> None:
+    assert is_fetched(b"cross-site", path, VISIT)
+    assert not is_fetched(b"cross-site", path, PICTURE)
+    assert not is_fetched(b"cross-site", path, FRAME)
+
+
+def test_health_is_for_everybody() -> None:
+    assert is_fetched(b"cross-site", b"/health/ready", PICTURE)

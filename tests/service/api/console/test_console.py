@@ -453,3 +453,50 @@ class traffic:  # noqa: N801 (a context manager)
             while not self._is_over.wait(0.02):
                 assert client.get("/recommend/u1").status_code == 200
                 client.post("/ratings", json={"user": "u2", "item": "i1", "rating": 3})
+
+
+ODD = ["{}/", "{}/1", "{}/1/2/", "{}//", "{}%2F1", "{}/%2E%2E/x", "{}/..%2F", "/{}", "{}/login", "{}?id=%2F..%2F", "login/{}"]
+
+
+def crawled(visitor: Visitor) -> set[str]:
+    """Follow every address of the console from page to page, and odd ones; each answers after few redirects."""
+    visitor.max_redirects, visitor.follow_redirects = 3, True
+    base = str(visitor.base_url)
+    waiting = ["/console", "/console/", *(f"/console/{odd.format(one)}" for one in (*PAGES, "users") for odd in ODD)]
+    waiting += ["/console/login", "/console/users/1", "/console/static/x/y", "/console/logout"]
+    seen: set[str] = set()
+    while waiting:
+        address = waiting.pop()
+        if address in seen or len(seen) > 600:
+            continue
+        seen.add(address)
+        answer = visitor.get(address)  # raises TooManyRedirects
+        assert answer.status_code < 500, (address, answer.text)
+        for found in re.findall(r'(?:href|src|hx-get)="([^"#]+)"', answer.text):
+            place = str(answer.url.join(html.unescape(found))).removeprefix(base)
+            if place.startswith("/console"):
+                assert answer.status_code != 404 or "/static/" not in place or visitor.get(place).status_code == 200
+                waiting.append(place)
+    visitor.follow_redirects = False
+    return seen
+
+
+def test_no_address_of_the_console_redirects_for_ever(admin, stranger):
+    assert any("user?id=" in address for address in crawled(admin))
+    assert len(crawled(stranger)) > 50
+    for path, login in (("users/1", "../login"), ("a/b/c/", "../../../login"), ("users", "login")):
+        with Visitor(str(stranger.base_url)) as nobody:
+            assert nobody.open(path).headers["location"] == login
+            partial = nobody.get(f"/console/{path}", headers={"hx-request": "true"})
+            assert partial.headers["hx-redirect"] == login
+
+
+def test_a_page_of_another_site_shows_no_page_of_the_console(admin):
+    with Visitor(str(admin.base_url)) as visitor:
+        assert visitor.sign_in().status_code == 303
+        for site in ("cross-site", "same-site"):
+            fetched = visitor.get("/console/overview", headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})
+            assert fetched.status_code == 403
+        headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        assert visitor.get("/console/overview", headers=headers).status_code == 200
+        assert visitor.get("/console/overview", headers={"sec-fetch-site": "same-origin"}).status_code == 200

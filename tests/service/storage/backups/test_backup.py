@@ -156,7 +156,7 @@ def test_a_killed_backup_or_restore_leaves_nothing_that_can_be_seen(data: Path, 
         assert run(command) == 0
         assert not [one for one in tmp_path.iterdir() if one.name.startswith(f".{result.name}.")]
     assert content_of(restored) == content_of(data)
-    with source(out) as opener, opener(MANIFEST_FILE) as file:
+    with source(out) as opener, opener(MANIFEST_FILE, None) as file:
         assert StreamId.parse(decoded(file.read()).position) == entries()[-1].id
 
 
@@ -198,3 +198,96 @@ def test_commands_on_a_folder_are_noted_in_its_audit_log(data: Path, tmp_path: P
     assert noted(restored) == [("restore", "done", f"from {backup}"), ("restore", "failed", f"from {backup}")]
     assert run(["backup", "--data", str(tmp_path / "typo"), "--out", str(tmp_path / "none")]) == 1
     assert not (tmp_path / "typo").exists(), "a folder that is none of a service gets no audit log"
+
+
+def altered(kind: str, member: tarfile.TarInfo, content: bytes, folder: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """What stands in an archive in the place of a member."""
+    name = member.name
+    match kind:
+        case "a link to itself":
+            member.type, member.linkname, member.size, content = tarfile.SYMTYPE, name, 0, b""
+        case "a link to a file outside":
+            (folder / "outside").write_bytes(content)
+            member.type, member.linkname, member.size, content = tarfile.SYMTYPE, str(folder / "outside"), 0, b""
+        case "a hard link":
+            other = tarfile.TarInfo("/" + name)
+            other.size = len(content)
+            member.type, member.linkname, member.size = tarfile.LNKTYPE, other.name, 0
+            return [(other, content), (member, b"")]
+        case "a hard link to itself":
+            member.type, member.linkname, member.size, content = tarfile.LNKTYPE, name, 0, b""
+        case "a folder" | "a device" | "a pipe":
+            kinds = {"a folder": tarfile.DIRTYPE, "a device": tarfile.CHRTYPE, "a pipe": tarfile.FIFOTYPE}
+            member.type, member.size, content = kinds[kind], 0, b""
+        case "an absolute path":
+            member.name = str(folder / "victim" / name)
+        case "a path upwards":
+            member.name = f"../victim/{name}"
+        case "a sparse one":
+            member.pax_headers = {
+                "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": name,
+                "GNU.sparse.size": str(1 << 50), "GNU.sparse.map": f"0,{len(content)}",
+            }  # fmt: skip
+        case "nonsense as holes":
+            member.pax_headers = {"GNU.sparse.map": "a,b", "GNU.sparse.size": "x"}
+        case "a size that is too small":
+            member.size, content = len(content) - 2, content[:-2]
+        case "a size beyond the end":
+            member.size = 1 << 40
+    return [(member, content)]
+
+
+ALTERED = [
+    *("a link to itself", "a link to a file outside", "a hard link", "a hard link to itself", "a folder", "a device"),
+    *("a pipe", "an absolute path", "a path upwards", "a sparse one", "nonsense as holes", "a size that is too small"),
+    "a size beyond the end",
+]
+
+
+@pytest.mark.parametrize("of", [MANIFEST_FILE, "keys.json"])
+@pytest.mark.parametrize("kind", ALTERED)
+def test_what_is_no_plain_file_of_its_size_is_refused(data: Path, tmp_path: Path, kind: str, of: str) -> None:
+    back_up(data, tmp_path / "good.tar")
+    bad = tmp_path / "bad.tar"
+    with tarfile.open(tmp_path / "good.tar") as good, bad.open("wb") as file:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for member in good.getmembers():
+                content = (found := good.extractfile(member)) and found.read() or b""
+                replaced = altered(kind, member, content, tmp_path) if member.name == of else [(member, content)]
+                for one, its in replaced:
+                    file.write(one.tobuf(tarfile.PAX_FORMAT) + its + bytes(-len(its) % 512))
+                    tar.offset = file.tell()
+    with pytest.raises(InvalidBackup, match="Invalid "):
+        restore(bad, tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+    assert not (tmp_path / "victim").exists()
+    assert run(["restore", str(bad), "--data", str(tmp_path / "restored")]) == 1
+
+
+@pytest.mark.parametrize("of", [MANIFEST_FILE, "keys.json"])
+@pytest.mark.parametrize("kind", ["a link to itself", "a folder", "a pipe", "a sparse one"])
+def test_what_is_no_plain_file_in_a_folder_is_refused(data: Path, tmp_path: Path, kind: str, of: str) -> None:
+    back_up(data, tmp_path / "backup")
+    path = tmp_path / "backup" / of
+    if kind == "a sparse one":
+        os.truncate(path, 1 << 40)
+    else:
+        path.unlink()
+        {"a link to itself": lambda: path.symlink_to(path), "a folder": path.mkdir, "a pipe": lambda: os.mkfifo(path)}[
+            kind
+        ]()
+    with pytest.raises(InvalidBackup, match="Invalid "):
+        restore(tmp_path / "backup", tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_negative_size_is_not_read_for_ever(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("keys.json")
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"\xff" * 10 + b"\xfe\x00"  # -512 in base 256
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (tmp_path / "bad.tar").write_bytes(bytes(header) * 2 + bytes(1024))
+    with pytest.raises(InvalidBackup):
+        restore(tmp_path / "bad.tar", tmp_path / "restored")

@@ -28,9 +28,10 @@ class Credentials:
         self._proven: dict[tuple[str, bytes], None] = {}
 
     def check(self, method: str, path: bytes, key: bytes | None, address: str) -> None:
-        """Check that `key` permits the request. Raises what `Keys.check` raises, and:
+        """Check that `key` permits the request.
 
         Raises:
+            NotAuthorized, Forbidden, CorruptFile: see `Keys.check`.
             TooManyRequests: too many keys of the address were wrong, or the key has too often been used for what it
                 does not permit.
         """

@@ -2,8 +2,9 @@
 
 Without keys the service listens on this machine only, but a web page in a browser on this machine can reach it. A page
 can send simple requests to any address (cross-site request forgery), and can have its own name resolved to this machine
-(DNS rebinding). `Origin` shows the first attack, `Host` the second. A picture or a link sends no `Origin`, and may start
-an export: `Sec-Fetch-Site` tells of it. Pages of the console are checked with keys too, as browsers keep its sessions.
+(DNS rebinding). `Origin` shows the first attack, `Host` the second. A picture or a link sends no `Origin`, and may
+start an export: `Sec-Fetch-Site` tells of it. Pages of the console are checked with keys too, as browsers keep its
+sessions.
 """
 
 from __future__ import annotations

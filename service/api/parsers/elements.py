@@ -168,7 +168,8 @@ def _outside(content: bytes) -> bytes:
     if b"\\" in content:
         content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     letters = np.frombuffer(content, dtype=np.uint8)
-    return letters[np.cumsum(letters == ord('"'), dtype=np.uint8) % 2 == 0].tobytes()
+    is_outside = np.cumsum(letters == ord('"'), dtype=np.uint8) % 2 == 0
+    return bytes(letters[is_outside])
 
 
 def _check_length(length: int, longest: int, noun: str) -> None:

@@ -174,7 +174,7 @@ class _Member(tarfile.TarInfo):
 
     def _block(self, count: int) -> int:
         if count < 0:
-            raise tarfile.InvalidHeaderError("a member with a negative size")
+            raise tarfile.HeaderError("a member with a negative size")
         return super()._block(count)  # type: ignore[misc,no-any-return]
 
 

@@ -79,7 +79,7 @@ def filled(one: Callable[[int], str], join: str = ",", ends: str = "[]", most: i
     """As many texts as there is room for, at most `most`; they differ by their number."""
 
     def text(size: int) -> str:
-        parts, length = [], 0
+        parts, length = list[str](), 0
         while length < size and len(parts) < most:
             parts.append(one(len(parts)))
             length += len(parts[-1]) + len(join)
@@ -135,7 +135,7 @@ class Document:
         for name in [*names, "unknown"]:
             for one in ["tag.t", "min.n", "max.n"] if name == "filter" else [name]:
                 shapes = {shape: _repeated(f"{one}=", text) for shape, text in LETTERS.items()}
-                shapes["again"] = filled(lambda n, one=one: f"{one}=i{n}", "&", "")
+                shapes["again"] = filled(_numbered(f"{one}=i#"), "&", "")
                 for shape, grow in shapes.items():
                     yield Grown(method, path, f"?{one}: {shape}", MAX_URL, _in_query(path, grow))
         for shape, grow in {"names": filled(lambda n: f"n{n}=1", "&", ""), "tags": filled(_tag, "&", "")}.items():
@@ -158,12 +158,12 @@ class Document:
         """Lists of elements of the kind that a list has, distinct and equal; and lists of the most elements."""
         for one in self._each(schema):
             if one.get("type") == "array" and "items" in one:
-                yield "good elements", filled(lambda n, one=one: json.dumps(self.example(one["items"], n)))
-                yield "equal elements", filled(lambda n, one=one: json.dumps(self.example(one["items"])))
+                yield "good elements", filled(self._examples(one["items"]))
+                yield "equal elements", filled(_numbered(json.dumps(self.example(one["items"]))))
                 if most := one.get("maxItems"):
                     for shape in ('""', "null", "[]", "{}", '"a"', f'"{"x" * 257}"', "1"):
-                        yield f"full of {shape[:4]}", filled(lambda n, shape=shape: shape, most=most)
-                    good = filled(lambda n, one=one: json.dumps(self.example(one["items"], n)), most=most)
+                        yield f"full of {shape[:4]}", filled(_numbered(shape), most=most)
+                    good = filled(self._examples(one["items"]), most=most)
                     yield "full of good ones", good
 
     def _objects(self, schema: Any) -> Iterator[Any]:
@@ -183,6 +183,9 @@ class Document:
                 yield from self._each(part)
         else:
             yield schema
+
+    def _examples(self, schema: Any) -> Callable[[int], str]:
+        return lambda n: json.dumps(self.example(schema, n))
 
     def example(self, schema: Any, n: int = 0) -> Any:
         """A value of a schema; values with other numbers differ as far as they can."""
@@ -208,6 +211,10 @@ class Document:
 
 with tempfile.TemporaryDirectory() as _folder:
     DOCUMENT = application(LocalServing(Runtime(Settings(data=Path(_folder))))).openapi()
+
+
+def _numbered(text: str) -> Callable[[int], str]:
+    return lambda n: text.replace("#", str(n))
 
 
 def _tag(n: int) -> str:
@@ -320,10 +327,10 @@ def test_no_field_of_a_form_holds_the_loop(local: Local, steps: Steps, page: str
     shapes = {f"{name}: {shape}": _repeated(f"&{name}=", text) for name in fields for shape, text in LETTERS.items()}
     shapes |= {"names": filled(lambda n: f"&n{n}=1", "", ""), "params": filled(lambda n: f"&param.{n}=1", "", "")}
     token = f"token={quote(html.unescape(with_token[1]))}"
-    tried = [
-        Grown("POST", f"/console/{page}", what, MAX_BYTES, lambda size, grow=grow: {
-            "content": (token + grow(size)).encode(), "headers": kind | cookie,
-        })
-        for what, grow in shapes.items()
-    ]  # fmt: skip
+    headers = kind | cookie
+
+    def in_form(grow: Callable[[int], str]) -> Callable[[int], dict[str, Any]]:
+        return lambda size: {"content": (token + grow(size)).encode(), "headers": headers}
+
+    tried = [Grown("POST", f"/console/{page}", what, MAX_BYTES, in_form(grow)) for what, grow in shapes.items()]
     assert [fault for grown in tried if (fault := slow(local, steps, grown)) is not None] == []

@@ -77,7 +77,9 @@ def test_ports_that_are_not_of_the_web_are_refused(port):
     assert "expected port" in str(asyncio.run(Sender(["0.0.0.0/0"]).post(f"http://8.8.8.8:{port}/", {}, b"{}")))
 
 
-@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::1]"])
+@pytest.mark.parametrize(
+    "host", ["8.8.8.8", "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::1]"]
+)
 def test_what_is_outside_is_taken(host):
     targets.check_now(f"https://{host}:8443/jobs?of=shop", [])
 

@@ -95,9 +95,9 @@ async def whole(
     max_bytes = _longest(path, max_bytes)
     packed = await _read(receive, max_bytes)
     content = _unpacked(packed, max_bytes) if _encoding(headers) in _PACKED else packed
+    await turns.take(len(content))
     if _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own
         check_values(content)
-    await turns.take(len(content))
     message: Message | None = {"type": "http.request", "body": content, "more_body": False}
 
     async def again() -> Message:

@@ -106,7 +106,7 @@ def test_only_the_events_that_were_asked_for_are_told(service, receiver):
 def test_a_target_that_hangs_delays_nobody_else(service, receiver):
     hanging = made(service, receiver.answer("/hangs", HANGS))
     redirecting = made(service, receiver.answer("/redirects", *[302] * 9))
-    closed = made(service, "http://127.0.0.1:1/closed")
+    closed = made(service, "http://127.0.0.1:1025/closed")
     made(service, receiver.answer("/good"))
     receiver.answer("/elsewhere")
     told(receiver, "/good", forgotten(service))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Literal
@@ -142,6 +143,8 @@ def choose(wanted: BackendName = "auto") -> Backend:
     device = importlib.import_module("gpu.device")
     obstacle = device.obstacle()
     if obstacle is None:
+        for module in pkgutil.walk_packages(device.__path__, f"{device.__name__}."):
+            importlib.import_module(module.name)  # before threads start, see `gpu.host.jit.compilation.load`
         return Backend("device", device.describe())
     if wanted == "device":
         raise BackendUnavailable(f"Invalid backend: expected a usable CUDA device, got none ({obstacle}); use host")

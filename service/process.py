@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import event_loop, http_server, tuning
+from service import event_loop, http_server, imports, tuning
 from service.api.app import application
 from service.components import Components, Worker
 from service.errors import CorruptLiveFile
@@ -52,6 +52,7 @@ def run(settings: Settings) -> int:
     settings = http_server.within_files(settings)
     tuning.limit_arenas()
     tuning.limit_blas()
+    imports.for_models()
     n_fronts = parent.n_fronts(settings)
     data_sets = settings.each()
     with contextlib.suppress(CorruptLiveFile):  # the parts that need the file report it
@@ -82,6 +83,7 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
+    imports.for_files()
     with traces.running(settings, "worker"):
         return event_loop.run(_work(settings.each(), take_over))
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gpu
-from service import tuning
+from service import imports, tuning
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, known_users, rebuild
 from service.event_types import parse_event_types
@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     tuning.limit_blas()
+    imports.for_models()
     try:
         backend = gpu.choose(options.backend)
         described = f"{backend.name}: {backend.reason}"

@@ -29,7 +29,7 @@ from gpu.online import room
 from gpu.params import Values, with_changes
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
-from service import threads, tuning
+from service import imports, threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs import trainer_messages
@@ -110,6 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = TrainerOptions(**vars(parser.parse_args(arguments)))
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
+    imports.for_models()
     try:
         last = train(options, trainer_messages.send)
     except Cancelled:

@@ -10,11 +10,26 @@ from typing import Any
 
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 
 import gpu.host
 from gpu.host.jit.kernel_cache import KernelCache
 
 PREFIX = gpu.host.__name__ + "."
+
+
+def load() -> None:
+    """Import all kernels, and what Numba imports at the first call of one: a fifth of SciPy among it.
+
+    Call it before threads start: two threads that import modules of one package can wait for each other, which Python
+    ends with an error in one of them. Compiles nothing and starts no thread, so the process may fork afterwards.
+    """
+    kernels()
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    importlib.import_module("multiprocessing.synchronize")
+    with contextlib.suppress(ImportError):  # there is no OpenMP: the first parallel kernel takes another layer
+        importlib.import_module("numba.np.ufunc.omppool")
 
 
 def kernels() -> dict[str, Any]:

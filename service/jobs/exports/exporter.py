@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from service import tuning
+from service import imports, tuning
 from service.errors import ServiceError
 from service.jobs.exports.export_formats import Format, write
 from service.jobs.exports.export_rows import What, log_of, rows_of
@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     tuning.go_after_others(NICENESS)
     tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
+    imports.for_models()
     try:
         exported = rows_of(log_of(options.data), options.what, options.upto)
         with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as file:

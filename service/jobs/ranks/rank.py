@@ -29,7 +29,7 @@ from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as ring
 from gpu.model import Model
 from gpu.training.loop import State, Trainer, train
-from service import threads, tuning
+from service import imports, threads, tuning
 from service.errors import ServiceError
 from service.jobs.ranks.rank_messages import (
     ALIVE_EVERY_S,
@@ -107,6 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     key = bytes.fromhex(sys.stdin.readline())
     tuning.configure()
     tuning.limit_blas()
+    imports.for_models()
     coordinator = options.host, options.port
     connected = socket.create_connection(coordinator)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ACKNOWLEDGED_MS)

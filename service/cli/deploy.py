@@ -77,7 +77,7 @@ def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
         raise InvalidRequest(
             f"Invalid {folder.name}: expected a model of this log, up to {last}, got one trained up to {watermark}"
         )
-    theirs, known_items = set(snapshot_files.read_ids(folder / snapshot.ITEMS_FILE)), set[str]()
+    theirs, known_items = set(snapshot_files.read_ids(folder / snapshot_files.ITEMS_FILE)), set[str]()
     for batch in log.read(columns=["item"]):
         known_items.update(batch.column("item").dictionary.to_pylist())
         if not theirs.isdisjoint(known_items):

@@ -108,9 +108,15 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def read_regular(path: Path) -> bytes:
-    """All bytes of `path`. Raises what `open_regular` raises."""
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """All bytes of `path`, at most `most` if it is given. Raises what `open_regular` raises.
+
+    Raises:
+        OSError: also if the file is longer than `most`.
+    """
     with open_regular(path) as file:
+        if most is not None and (n_bytes := os.fstat(file.fileno()).st_size) > most:
+            raise OSError(f"Invalid file {path}: expected at most {most:,} bytes, got {n_bytes:,}")
         return file.read()
 
 

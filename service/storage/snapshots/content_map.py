@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from service.errors import NewerSnapshot
 from service.storage import files
+from service.storage.snapshots import array_file
+from service.storage.snapshots.array_values import MAX_PARAMETER
 
 FORMAT = 1
+MAX_HEADER_BYTES = 2**28  # with the names of all tags
 
 Tag = tuple[str, str]  # (name, value)
 Described = tuple[Mapping[str, Sequence[str]], NDArray[np.float32] | None]  # tags by name, and the embedding
@@ -129,24 +132,32 @@ class ContentMap:
 
         Raises:
             NewerSnapshot: a newer version wrote it.
-            ValueError: weights and names contradict each other.
+            ValueError: weights and names contradict each other, or a weight is no finite number.
         """
-        from safetensors import safe_open  # noqa: PLC0415
-
-        with safe_open(path, framework="numpy") as file:
-            text = file.metadata()["names"]
+        with files.open_regular(path) as file:
+            arrays, metadata = array_file.read_header(file, MAX_HEADER_BYTES)
+            if arrays.keys() != {"weights"} or "names" not in metadata:
+                raise ValueError(f"{path.name}: expected an array weights, and names in its metadata")
+            text = metadata["names"]
             stated = msgspec.json.decode(text, type=_Stated)
             if stated.format > FORMAT:
                 raise NewerSnapshot(
                     f"{path.parent.name}/{path.name} was written by a newer version (format {stated.format}); "
                     f"this one reads up to {FORMAT}: upgrade"
                 )
-            names, weights = msgspec.json.decode(text, type=_Names), file.get_tensor("weights")
-        features = Features(names.tags, names.n_dimensions)
-        expected = features.n_columns + 1, n_factors + 1
-        if weights.shape != expected:
-            raise ValueError(f"{path.name}: expected weights of shape {expected}, got {weights.shape}")
+            names = msgspec.json.decode(text, type=_Names)
+            features = Features(names.tags, names.n_dimensions)
+            expected = features.n_columns + 1, n_factors + 1
+            dtype, shape, _ = arrays["weights"]
+            if (dtype, shape) != (np.float32, expected):
+                raise ValueError(f"{path.name}: expected weights of float32 {expected}, got {dtype} {shape}")
+            weights = array_file.read_array(file, arrays["weights"], _check)
         return cls(features, weights)
+
+
+def _check(part: NDArray[np.float32], first: int) -> None:
+    if not (part.min() >= -MAX_PARAMETER and part.max() <= MAX_PARAMETER):
+        raise ValueError(f"expected weights within {MAX_PARAMETER:g}, got others from row {first} on")
 
 
 class _Stated(msgspec.Struct):

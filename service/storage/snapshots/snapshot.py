@@ -7,31 +7,35 @@ under a temporary name, synced and renamed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from gpu.algorithms import ALGORITHMS
 from gpu.errors import EngineError
 from gpu.model import Model
+from gpu.param_kinds import Params
 from gpu.params import params_for
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.storage import files
 from service.storage.snapshots import manifest as manifests
-from service.storage.snapshots import snapshot_files
+from service.storage.snapshots import manifest_check, snapshot_files
+from service.storage.snapshots.array_values import ArrayValues
 from service.storage.snapshots.content_map import ContentMap
 from service.storage.snapshots.manifest import FORMAT, Manifest, StoredCalibration
+from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, ITEMS_FILE, USERS_FILE
 from service.storage.snapshots.version_names import is_version, new_version, revision_of, shown, time_text_of
 
 N_KEPT = 3  # versions of each name: the live one and the two newest others
-ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
-CONTENT_FILE, MANIFEST_FILE, DIGEST_FILE = "content.safetensors", "manifest.json", "manifest.sha256"
+MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,57 +117,67 @@ def write(
 
 
 def read_manifest(folder: Path, version: str) -> Manifest:
-    """The manifest of `version`, after checking its digest and its format.
+    """The manifest of `version`, after checking its digest, its format and its numbers.
 
     Raises:
         UnknownVersion: there is no such snapshot.
-        CorruptSnapshot: the manifest is missing or altered.
+        CorruptSnapshot: the manifest is missing or altered, or says what no training does.
         NewerSnapshot: it has a format that this version does not know.
     """
     path = path_of(folder, version)
-    try:
-        content = files.read_regular(path / MANIFEST_FILE)
-        digest = files.read_regular(path / DIGEST_FILE).decode("ascii").strip()
+    with _corrupt(version, "unreadable manifest"):
+        content = files.read_regular(path / MANIFEST_FILE, manifest_check.MAX_BYTES)
+        digest = files.read_regular(path / DIGEST_FILE, manifest_check.MAX_BYTES).decode("ascii").strip()
         if hashlib.sha256(content).hexdigest() != digest:
             raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
         manifest = manifests.read(content)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
-        raise CorruptSnapshot(f"snapshot {version}: unreadable manifest: {error}") from error
+        manifest_check.check(manifest)
     if manifest.version != version:
         raise CorruptSnapshot(f"snapshot {version}: expected a manifest of {version}, got one of {manifest.version}")
     return manifest
 
 
 def verify(folder: Path, version: str) -> Manifest:
-    """The manifest of `version`, after checking the digest of every file.
+    """The manifest of `version`, after checking the digest of every file, and every value in them.
+
+    The arrays of an algorithm that this version does not know are not looked at.
 
     Raises:
         UnknownVersion: there is no such snapshot.
-        CorruptSnapshot: a file is missing, truncated or altered; the message says which.
+        CorruptSnapshot: a file is missing, truncated or altered, or has values that no model has; the message says
+            which.
     """
     manifest = read_manifest(folder, version)
     path = path_of(folder, version)
     for name, expected in manifest.files.items():
-        try:
+        with _corrupt(version, f"{name} cannot be read"):
             actual = files.sha256_of(path / name)
-        except OSError as error:
-            raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
         if actual != expected:
             raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
+    if manifest.algorithm in ALGORITHMS:
+        with _corrupt(version):
+            _check_content(path, manifest)
     return manifest
 
 
 def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapshot:
-    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also if files contradict each other.
+    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also for an unknown algorithm.
 
     Args:
         verified: what `verify` has returned for it in this process. Default: verify it now.
     """
     manifest = verified or verify(folder, version)
-    try:
+    with _corrupt(version):
         return _loaded(path_of(folder, version), manifest)
-    except (EngineError, OSError, ValueError) as error:
-        raise CorruptSnapshot(f"snapshot {version}: {error}") from error
+
+
+@contextlib.contextmanager
+def _corrupt(version: str, what: str = "") -> Iterator[None]:
+    """Turn what reading a bad file raises into CorruptSnapshot."""
+    try:
+        yield
+    except (EngineError, OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {what + ': ' if what else ''}{error}") from error
 
 
 def versions(folder: Path, name: str | None = None) -> list[str]:
@@ -260,14 +274,28 @@ def _written_ns(path: Path) -> int:
 
 def _loaded(path: Path, manifest: Manifest) -> Snapshot:
     params = params_for(manifest.algorithm, manifest.parameters)
-    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, format_=manifest.format)
+    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
     model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
-    user_ids, item_ids = (snapshot_files.read_ids(path / name) for name in (USERS_FILE, ITEMS_FILE))
-    content = ContentMap.read(path / CONTENT_FILE, model.params.width) if CONTENT_FILE in manifest.files else None
-    snapshot = Snapshot(manifest, model, user_ids, item_ids, content)
-    if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
-        raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
-    return snapshot
+    return Snapshot(manifest, model, *_ids_and_content(path, manifest, params))
+
+
+def _check_content(path: Path, manifest: Manifest) -> None:
+    """Check what `_loaded` would, without the memory for the arrays."""
+    params = params_for(manifest.algorithm, manifest.parameters)
+    snapshot_files.check_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
+    _ids_and_content(path, manifest, params)
+
+
+def _values_of(params: Params, manifest: Manifest) -> ArrayValues:
+    return ArrayValues(params, manifest.n_users, manifest.n_items, has_counts=manifest.format > 1)
+
+
+def _ids_and_content(
+    path: Path, manifest: Manifest, params: Params
+) -> tuple[Sequence[str], Sequence[str], ContentMap | None]:
+    users = snapshot_files.read_ids(path / USERS_FILE, manifest.n_users)
+    items = snapshot_files.read_ids(path / ITEMS_FILE, manifest.n_items)
+    return users, items, ContentMap.read(path / CONTENT_FILE, params.width) if CONTENT_FILE in manifest.files else None
 
 
 def _write_parts(

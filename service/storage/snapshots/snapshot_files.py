@@ -1,12 +1,9 @@
-"""Reads and writes the files of a snapshot: arrays (safetensors) and ids (Parquet). Reads in parts.
-
-The libraries hold the GIL while they copy: reading a whole model of 140 MB at once would stop all other threads for 70
-ms.
-"""
+"""Reads and writes the files of a snapshot: arrays (safetensors) and ids (Parquet). Reads check what they read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,8 +12,12 @@ from numpy.typing import NDArray
 
 from gpu.model import NO_SLOT, Model
 from service.storage import files
+from service.storage.snapshots import array_file
+from service.storage.snapshots.array_file import StoredArray
+from service.storage.snapshots.array_values import WITHOUT_WEIGHTS, ArrayValues
 
-PART_BYTES = 4 * 2**20  # bytes read at once; other threads can run between two parts
+ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
+CONTENT_FILE = "content.safetensors"
 PART_IDS = 5_000  # strings made at once
 _NAMES_BEFORE_FORMAT_3 = {"neighbours": "neighbors"}
 
@@ -50,47 +51,50 @@ class IdColumn(Sequence[str]):
             yield from self[first : first + PART_IDS]
 
 
-def read_arrays(path: Path, *, format_: int) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, values: ArrayValues, *, format_: int) -> dict[str, NDArray[Any]]:
     """The arrays of the file, by name; the arrays of item weights are empty if the file has none.
 
     Args:
         path: path of the file.
+        values: what the arrays must be.
         format_: format of the snapshot. Before format 3 one array has another name. Format 1 may lack `item_counts`:
             they are then zero.
-    """
-    from safetensors import safe_open  # noqa: PLC0415 (only a process that loads a model pays for it)
 
-    with safe_open(path, framework="numpy") as file:
-        names = _NAMES_BEFORE_FORMAT_3 if format_ < 3 else {}
-        arrays = {names.get(name, name): _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    if "item_bias" in arrays:
-        n_items = len(arrays["item_bias"])
-        if format_ == 1:
-            arrays.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
-        arrays.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
-        arrays.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
+    Raises:
+        ValueError: an array is missing, or of another size or dtype, or has a value that it must not have.
+    """
+    with files.open_regular(path) as file:
+        arrays = {
+            name: array_file.read_array(file, stored, values.checker(name))
+            for name, stored in _described(file, values, format_).items()
+        }
+    n_items = len(arrays["item_bias"])
+    arrays.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
+    arrays.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
+    arrays.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
     return arrays
 
 
-def _read_array(file: Any, name: str) -> NDArray[Any]:
-    stored = file.get_slice(name)
-    shape = stored.get_shape()
-    if 0 in shape:  # for example, all users are forgotten; the library refuses empty slices
-        empty: NDArray[Any] = file.get_tensor(name)
-        return empty
-    whole = np.empty(shape, dtype=stored[:0].dtype)
-    rows = max(1, PART_BYTES // max(1, whole[:1].nbytes))
-    for first in range(0, len(whole), rows):
-        end = min(first + rows, len(whole))  # the library refuses an end beyond the array
-        whole[first:end] = stored[first:end]
-    return whole
+def check_arrays(path: Path, values: ArrayValues, *, format_: int) -> None:
+    """Check what `read_arrays` would, with the memory of a part of one array."""
+    with files.open_regular(path) as file:
+        for name, stored in _described(file, values, format_).items():
+            array_file.scan_array(file, stored, values.checker(name))
+
+
+def _described(file: BufferedReader, values: ArrayValues, format_: int) -> dict[str, StoredArray]:
+    """The arrays that the header of the file describes, by their present names."""
+    names = _NAMES_BEFORE_FORMAT_3 if format_ < 3 else {}
+    described = {names.get(name, name): stored for name, stored in array_file.read_header(file)[0].items()}
+    values.check_header(described)
+    return described
 
 
 def write_arrays(path: Path, model: Model) -> None:
     """Write the arrays of `model`; those of item weights only if it has any."""
     from safetensors.numpy import save_file  # noqa: PLC0415
 
-    left_out = () if model.item_weights.size else ("item_slots", "item_weights")
+    left_out = () if model.item_weights.size else WITHOUT_WEIGHTS
     arrays = {name: array for name, array in model.arrays.items() if name not in left_out}
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     files.sync(path)
@@ -105,9 +109,29 @@ def write_ids(path: Path, ids: Sequence[str]) -> None:
     files.sync(path)
 
 
-def read_ids(path: Path) -> IdColumn:
-    """The ids in the order of their rows."""
+def read_ids(path: Path, n: int | None = None) -> IdColumn:
+    """The ids in the order of their rows.
+
+    Args:
+        path: path of the file.
+        n: how many there must be. None: any number.
+
+    Raises:
+        ValueError: there is another number, or they are not distinct strings.
+        OSError: the file cannot be read.
+    """
+    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     with files.open_regular(path) as file:
-        return IdColumn(pq.read_table(file, columns=["id"], use_threads=False).column("id"))
+        try:
+            table = pq.ParquetFile(file)
+            if n is not None and table.metadata.num_rows != n:
+                raise ValueError(f"expected {n} ids, got {table.metadata.num_rows}")
+            column = table.read(columns=["id"], use_threads=False).column("id")
+        except (pa.ArrowException, KeyError, TypeError) as error:
+            raise ValueError(f"expected a Parquet file with a column id: {error}") from error
+    n_distinct = pa.compute.count_distinct(column, mode="only_valid").as_py()
+    if column.type != pa.string() or n_distinct != len(column):
+        raise ValueError(f"expected distinct strings, got {n_distinct} among {len(column)} of type {column.type}")
+    return IdColumn(column)

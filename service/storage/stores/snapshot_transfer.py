@@ -14,21 +14,11 @@ from service.errors import Conflict, CorruptSnapshot, UnknownVersion
 from service.storage import files
 from service.storage.backups.backup_files import new_folder
 from service.storage.snapshots import manifest as manifests
-from service.storage.snapshots import snapshot
+from service.storage.snapshots import manifest_check, snapshot
 from service.storage.snapshots.manifest import Manifest
-from service.storage.snapshots.snapshot import (
-    ARRAYS_FILE,
-    CONTENT_FILE,
-    DIGEST_FILE,
-    ITEMS_FILE,
-    MANIFEST_FILE,
-    USERS_FILE,
-)
+from service.storage.snapshots.snapshot import DIGEST_FILE, MANIFEST_FILE
 from service.storage.snapshots.version_names import is_version, revision_of
 from service.storage.stores.object_store import OnBytes, Store
-
-MAX_MANIFEST_BYTES = 1 << 20
-NEEDED = {ARRAYS_FILE, USERS_FILE, ITEMS_FILE}
 
 
 def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: OnBytes) -> bool:
@@ -48,7 +38,7 @@ def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: 
     manifest = snapshot.verify(folder, version)
     path = folder / version
     content = files.read_regular(path / MANIFEST_FILE)
-    there = store.read(f"{version}/{MANIFEST_FILE}", MAX_MANIFEST_BYTES)
+    there = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
     if there is not None:
         _check_same(there, content, f"{store.url}/{version}")
         return False
@@ -99,10 +89,10 @@ def _manifest_of(store: Store, version: str) -> bytes:
             f"Invalid source {store.url}/{version}: expected a URL that ends with a version, such as"
             f" {store.url}/als-20260131T120000-1a2b, got {version!r}"
         )
-    content = store.read(f"{version}/{MANIFEST_FILE}", MAX_MANIFEST_BYTES)
+    content = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
     if content is None:
         raise UnknownVersion(f"there is no snapshot at {store.url}/{version}: expected a {MANIFEST_FILE} in it")
-    digest = store.read(f"{version}/{DIGEST_FILE}", MAX_MANIFEST_BYTES)
+    digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
     if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
         raise CorruptSnapshot(f"{store.url}/{version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
     return content
@@ -113,17 +103,12 @@ def _checked(store: Store, version: str, content: bytes) -> Manifest:
     place = f"{store.url}/{version}"
     try:
         manifest = manifests.read(content)
-    except msgspec.MsgspecError as error:
+        manifest_check.check(manifest)
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptSnapshot(f"{place}: unreadable manifest: {error}") from error
     if manifest.version != version:
         raise CorruptSnapshot(f"{place}: expected a manifest of {version}, got one of {manifest.version[:80]!r}")
     manifests.check_known(manifest)
-    names = manifest.files.keys()
-    if wrong := (names - NEEDED - {CONTENT_FILE}) or (NEEDED - names):
-        raise CorruptSnapshot(
-            f"{place}: expected the files {', '.join(sorted(NEEDED))} and perhaps {CONTENT_FILE} in its manifest,"
-            f" got {'one more' if wrong - NEEDED else 'none'} called {min(wrong)[:80]!r}"
-        )
     return manifest
 
 

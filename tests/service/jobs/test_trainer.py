@@ -23,7 +23,7 @@ from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
-from service.storage.snapshots import live_versions, snapshot
+from service.storage.snapshots import live_versions, snapshot, snapshot_files
 from service.storage.snapshots.manifest import Manifest
 from tests.data import planted
 from tests.service.logs import commit
@@ -500,8 +500,8 @@ def test_a_catalog_adds_a_content_map_to_the_snapshot(data: Path) -> None:
     again = snapshot.load(folder, rewritten.version).content
     np.testing.assert_array_equal(again and again.weights, loaded.content.weights)
     for version in (without.version, others.version):
-        assert not (folder / str(version) / snapshot.CONTENT_FILE).exists()
+        assert not (folder / str(version) / snapshot_files.CONTENT_FILE).exists()
         assert snapshot.load(folder, str(version)).content is None
     first, second = ((folder / str(one.version)) for one in (without, with_catalog))
-    for name in (snapshot.ARRAYS_FILE, snapshot.USERS_FILE, snapshot.ITEMS_FILE):
+    for name in (snapshot_files.ARRAYS_FILE, snapshot_files.USERS_FILE, snapshot_files.ITEMS_FILE):
         assert (first / name).read_bytes() == (second / name).read_bytes()

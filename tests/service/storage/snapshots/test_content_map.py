@@ -71,7 +71,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     found = ContentMap.read(tmp_path / "map", n_factors=4)
     assert found.features == FEATURES
     np.testing.assert_array_equal(found.weights, MAP.weights)
-    with pytest.raises(ValueError, match=r"expected weights of shape \(6, 4\), got \(6, 5\)"):
+    with pytest.raises(ValueError, match=r"expected weights of float32 \(6, 4\), got float32 \(6, 5\)"):
         ContentMap.read(tmp_path / "map", n_factors=3)
 
 

@@ -16,7 +16,8 @@ from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
 from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
-from service.storage.snapshots import snapshot, snapshot_files, version_names
+from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
+from service.storage.snapshots.array_values import ArrayValues
 from service.storage.snapshots.manifest import StoredCalibration
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
@@ -39,7 +40,7 @@ def written(folder: Path, version: str | None = None) -> str:
 
 
 def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_files, "PART_BYTES", 24)
+    monkeypatch.setattr(array_file, "PART_BYTES", 24)
     monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
     loaded = snapshot.load(tmp_path, written(tmp_path))
     assert (list(loaded.user_ids), list(loaded.item_ids)) == (USERS, ITEMS)
@@ -178,22 +179,27 @@ def test_a_snapshot_from_before_items_were_counted_has_no_counts(
 
 
 def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None:
-    path, arrays = tmp_path / "arrays", a_model().arrays
-    save_file({"item_bias": arrays["item_bias"]}, path)
-    assert "item_counts" in snapshot_files.read_arrays(path, format_=1)
-    assert "item_counts" not in snapshot_files.read_arrays(path, format_=3)
+    path, model = tmp_path / "arrays", a_model()
+    left_out = "item_counts", "item_slots", "item_weights"
+    save_file({name: array for name, array in model.arrays.items() if name not in left_out}, path)
+    size = model.params, model.n_users, model.n_items
+    read = snapshot_files.read_arrays(path, ArrayValues(*size, has_counts=False), format_=1)
+    assert read["item_counts"].tolist() == [0] * len(ITEMS)
+    with pytest.raises(ValueError, match="expected an array item_counts"):
+        snapshot_files.read_arrays(path, ArrayValues(*size, has_counts=True), format_=3)
 
 
 def test_item_weights_are_stored_where_there_are_any(tmp_path: Path) -> None:
     path = tmp_path / "arrays"
-    model = a_model()
+    model = Model.zeros(params_for("ease", {}), 0.0, (0.0, 1.0), len(USERS), len(ITEMS))
     snapshot_files.write_arrays(path, model)
     with safe_open(path, framework="numpy") as file:
         assert not {"item_slots", "item_weights"} & set(file.keys())
     weights, slots = np.arange(4, dtype=np.float32).reshape(2, 2), np.array([1, -1, 0], dtype=np.int32)
     arrays = {**model.arrays, "item_weights": weights, "item_slots": slots}
     snapshot_files.write_arrays(path, Model(model.params, 0.0, (0.0, 1.0), arrays))
-    loaded = snapshot_files.read_arrays(path, format_=3)
+    values = ArrayValues(model.params, model.n_users, model.n_items, has_counts=True)
+    loaded = snapshot_files.read_arrays(path, values, format_=3)
     np.testing.assert_array_equal(loaded["item_weights"], weights)
     np.testing.assert_array_equal(loaded["item_slots"], slots)
 
@@ -314,7 +320,7 @@ def test_a_snapshot_is_verified_without_being_loaded(tmp_path: Path, monkeypatch
     manifest = snapshot.load(tmp_path, version).manifest
     monkeypatch.setattr(snapshot_files, "read_arrays", None)
     assert snapshot.verify(tmp_path, version) == manifest
-    users = tmp_path / version / snapshot.USERS_FILE
+    users = tmp_path / version / snapshot_files.USERS_FILE
     users.write_bytes(users.read_bytes()[:-1])
-    with pytest.raises(CorruptSnapshot, match=snapshot.USERS_FILE):
+    with pytest.raises(CorruptSnapshot, match=snapshot_files.USERS_FILE):
         snapshot.verify(tmp_path, version)

@@ -1,0 +1,100 @@
+"""`ArrayValues`: which arrays the model of a snapshot must have, and which values kernels can take in them.
+
+Kernels check no index and no number: a row number out of range reads foreign memory and ends the process, and one NaN
+among the factors of items empties every list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.model import ARRAYS, MAX_WEIGHTED, NO_NEIGHBOR, NO_SLOT
+from gpu.param_kinds import Params
+from gpu.params import CulshParams
+from service.storage.snapshots.array_file import OnPart, StoredArray
+
+# Of any parameter; those of models of the largest ratings, 1e6, are below 1e10. Products of two rows of 1,024 factors
+# stay far within float32.
+MAX_PARAMETER = 1e12
+WITHOUT_WEIGHTS = "item_slots", "item_weights"  # files of models without item weights lack both
+WORD_BITS = 64  # signatures are packed into words
+
+
+class ArrayValues:
+    """The arrays of a model of this size."""
+
+    def __init__(self, params: Params, n_users: int, n_items: int, *, has_counts: bool) -> None:
+        """Prepare.
+
+        Args:
+            params: of its training.
+            n_users, n_items: rows of its id tables.
+            has_counts: whether it must have `item_counts`; snapshots of format 1 may lack them.
+        """
+        self._params, self._needs = params, set(ARRAYS) - set(WITHOUT_WEIGHTS)
+        if not has_counts:
+            self._needs.discard("item_counts")
+        self._sizes = {"U": n_users, "I": n_items, "F": params.width, "K": getattr(params, "n_neighbors", 0)}
+        self._n_slots = 0
+        self._slots: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+    def check_header(self, stored: Mapping[str, StoredArray]) -> None:
+        """Check names, dtypes and shapes of all arrays, before memory is taken for them; raises `ValueError`."""
+        if missing := self._needs - stored.keys():
+            raise ValueError(f"expected an array {min(missing)}, got none")
+        if (has := [name for name in WITHOUT_WEIGHTS if name in stored]) and len(has) < len(WITHOUT_WEIGHTS):
+            raise ValueError(f"expected both of {' and '.join(WITHOUT_WEIGHTS)} or none, got {has[0]}")
+        sizes = self._sizes | {"H": self._size_of(stored, "projections"), "T": self._size_of(stored, "item_weights")}
+        if sizes["H"] % WORD_BITS or (sizes["H"] and not isinstance(self._params, CulshParams)):
+            raise ValueError(f"expected a multiple of {WORD_BITS} bits in projections, got {sizes['H']}")
+        most = min(sizes["I"], MAX_WEIGHTED) if self._params.has_item_weights else 0
+        if sizes["T"] > most:
+            raise ValueError(f"expected weights of at most {most} items, got {sizes['T']}")
+        for name, (dtype, shape, _) in stored.items():
+            if name not in ARRAYS:
+                raise ValueError(f"expected arrays of a model, got one called {name[:64]!r}")
+            axes, wanted = ARRAYS[name]
+            expected = tuple(sizes[axis] for axis in axes)
+            if (dtype, shape) != (wanted, expected):
+                raise ValueError(f"expected {name} of {wanted.__name__} {expected}, got {dtype} {shape}")
+        self._n_slots = sizes["T"]
+
+    def checker(self, name: str) -> OnPart:
+        """What checks the parts of array `name`; it raises `ValueError` with the place of the first bad value."""
+        low, high = self._range_of(name)
+
+        def check(part: NDArray[Any], first: int) -> None:
+            numbers = part.view(np.uint8) if part.dtype == np.bool_ else part
+            if not (numbers.min() >= low and numbers.max() <= high):  # as NaN is neither
+                row, *rest = np.argwhere(~((numbers >= low) & (numbers <= high)))[0].tolist()
+                place = ", ".join(map(str, (first + row, *rest)))
+                raise ValueError(f"expected {name} from {low:g} to {high:g}, got {numbers[(row, *rest)]} at [{place}]")
+            if name == "item_slots":
+                self._check_distinct(part)
+
+        return check
+
+    def _range_of(self, name: str) -> tuple[float, float]:
+        """The lowest and the highest value."""
+        if name == "neighbors":
+            return NO_NEIGHBOR, self._sizes["I"] - 1
+        if name == "item_slots":
+            return NO_SLOT, self._n_slots - 1
+        dtype = ARRAYS[name][1]
+        if dtype == np.bool_:
+            return 0, 1
+        if dtype == np.int32:
+            return (np.iinfo(np.int32).min if name == "projections" else 0), np.iinfo(np.int32).max
+        return (0.0 if self._params.is_nonnegative and name.endswith("factors") else -MAX_PARAMETER), MAX_PARAMETER
+
+    def _check_distinct(self, part: NDArray[np.int32]) -> None:
+        self._slots = np.append(self._slots, part[part >= 0])
+        if len(np.unique(self._slots)) < len(self._slots):
+            raise ValueError("expected each item to have weights of its own, got two items with the same item_slots")
+
+    def _size_of(self, stored: Mapping[str, StoredArray], name: str) -> int:
+        return stored[name].shape[-1] if name in stored else 0

@@ -1,0 +1,60 @@
+"""What a manifest of a snapshot may say: files of a snapshot alone, and numbers that a training can have."""
+
+from __future__ import annotations
+
+import math
+
+from service.storage.events import StreamId
+from service.storage.snapshots.array_values import MAX_PARAMETER
+from service.storage.snapshots.manifest import Manifest, StoredCalibration
+from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, ITEMS_FILE, USERS_FILE
+
+MAX_BYTES = 1 << 20  # of a manifest
+MAX_ROWS = 2**31 - 1  # rows are int32
+LEAST_DIVISOR = 1e-30  # float32 has it
+NEEDED = {ARRAYS_FILE, USERS_FILE, ITEMS_FILE}
+
+
+def check(manifest: Manifest) -> None:
+    """Check all but the version and the hyperparameters.
+
+    Raises:
+        ValueError: something is none of a training; the message says what.
+    """
+    names = manifest.files.keys()
+    if wrong := (names - NEEDED - {CONTENT_FILE}) or (NEEDED - names):
+        raise ValueError(
+            f"expected the files {', '.join(sorted(NEEDED))} and perhaps {CONTENT_FILE} in its manifest,"
+            f" got {'one more' if wrong - NEEDED else 'none'} called {min(wrong)[:80]!r}"
+        )
+    StreamId.parse(manifest.watermark)
+    _check("format", manifest.format, 1)
+    _check("n_users", manifest.n_users, 0, MAX_ROWS)
+    _check("n_items", manifest.n_items, 0, MAX_ROWS)
+    _check("n_ratings", manifest.n_ratings or 0, 0)
+    _check("mean", manifest.mean, -MAX_PARAMETER, MAX_PARAMETER)
+    _check_scale("scale", manifest.scale)
+    _check_calibration(manifest.calibration)
+
+
+def _check_calibration(stored: StoredCalibration) -> None:
+    for name in ("unit", "typical", "usual_weight", "alpha"):  # divisors
+        _check(f"calibration.{name}", getattr(stored, name), LEAST_DIVISOR, MAX_PARAMETER)
+    for name in ("regularization", "prior"):
+        _check(f"calibration.{name}", getattr(stored, name), 0, MAX_PARAMETER)
+    for name, value in (("origin", stored.origin), ("middle", stored.middle or 0.0), ("as_of_s", stored.as_of_s)):
+        _check(f"calibration.{name}", value, -MAX_PARAMETER, MAX_PARAMETER)
+    _check("calibration.density", stored.density, 0, 1)
+    _check_scale("calibration.scale", stored.scale)
+
+
+def _check_scale(name: str, scale: tuple[float, float | None]) -> None:
+    low, high = scale
+    _check(f"{name}[0]", low, -MAX_PARAMETER, MAX_PARAMETER)
+    if high is not None:
+        _check(f"{name}[1]", high, low, MAX_PARAMETER)
+
+
+def _check(name: str, value: float, low: float, high: float = math.inf) -> None:
+    if not low <= value <= high:  # as NaN is not
+        raise ValueError(f"expected {name} from {low:g} to {high:g}, got {value}")

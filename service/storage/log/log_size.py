@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from service.storage.events import StreamId
+from service.storage.events import ZERO, StreamId
 from service.storage.log.rating_log import RatingLog
 
 
@@ -37,13 +38,19 @@ class LogSize:
 
     def measure(self) -> Size:
         """The present size, from the ends of the segment files."""
-        sizes = dict[tuple[str, int], int]()
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # merged into another one meanwhile: list again
+                self._rows = dict(self._present())
+                return Size(len(self._rows), sum(self._rows.values()), sum(n_bytes for _, n_bytes in self._rows))
+
+    def _present(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """Name, bytes and rows of each segment, without those that have been merged and are still there."""
+        cursor = ZERO
         for segment in self._log.segments():
-            with contextlib.suppress(FileNotFoundError):  # merged into another one meanwhile
+            if segment.last > cursor:
                 key = segment.path.name, segment.path.stat().st_size
-                sizes[key] = self._rows[key] if key in self._rows else _rows_of(segment.path)
-        self._rows = sizes
-        return Size(len(sizes), sum(sizes.values()), sum(n_bytes for _, n_bytes in sizes))
+                yield key, self._rows[key] if key in self._rows else _rows_of(segment.path)
+                cursor = segment.last
 
     def newer(self, watermarks: set[StreamId]) -> dict[StreamId, int]:
         """The rows after each watermark, in the log so far. Raises what `RatingLog.read` raises."""

@@ -19,9 +19,10 @@ from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
 from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
+from service.jobs.lease import RENEW_EVERY_S, Lease
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
-from service.jobs.trainer_messages import TrainerMessage
+from service.jobs.trainer_messages import TrainerMessage, decision
 from service.jobs.trainer_process import TrainerProcess, listing, training
 from service.jobs.turns import turn
 from service.settings import Settings
@@ -36,7 +37,6 @@ from service.threads import PartThread, helper, unheard
 
 HOUR_S = 3600.0
 POLL_S = 0.2  # seconds between two looks at the queue or a trainer
-RENEW_EVERY_S = 1.0  # seconds between two renewals of a lease
 STOPPED = "the worker was stopped"
 LATE = "the job ran for longer than {:g} hours: train fewer epochs, or set NEARFIELD_MAX_JOB_HOURS to more"
 
@@ -116,7 +116,8 @@ class Supervisor:
         try:
             if job["kind"] not in self._kinds:
                 raise _Interrupted("failed", _unknown(job["kind"], self._kinds))
-            outcome, fields = "succeeded", self._kinds[job["kind"]](job)
+            with Lease(self._table, job["id"], self._worker):
+                outcome, fields = "succeeded", self._kinds[job["kind"]](job)
         except _Interrupted as interrupted:
             if interrupted.outcome is None:
                 _log.warning("job belongs to another worker now", job=job["id"])
@@ -149,11 +150,6 @@ class Supervisor:
             self._renewed_s = time.monotonic()
             if not is_ours:
                 raise _Interrupted(None)
-            self._check_wanted(job)
-
-    def _check_wanted(self, job: Job) -> None:
-        """Check that the job is not cancelled."""
-        with contextlib.suppress(StreamUnavailable):
             if "cancel" in self._table.get(job["id"]):
                 raise _Interrupted("cancelled")
 
@@ -186,10 +182,9 @@ class Supervisor:
                 raise _Interrupted("failed", last.error)
             self._trace.phase("activate")
             version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
-            promoted, reason = _decision(job, last)
+            promoted, reason = decision(job, last)
             if promoted:
-                check = functools.partial(self._check_wanted, job)  # who ends a name cancels its trainings first
-                live_versions.activate(self._settings.data, name_of(job), version, shadow=is_shadow(job), check=check)
+                self._activate(job, version)
             for gone in live_versions.prune(self._settings.data, name_of(job)):
                 _log.info("snapshot removed", version=gone)
         fields = {
@@ -201,6 +196,25 @@ class Supervisor:
             "trials": msgspec.json.encode(last.trials).decode(),
         }
         return fields | _without_none(reason=reason, backend=last.backend)
+
+    def _activate(self, job: Job, version: str) -> None:
+        """Make a version live while the job is ours and wanted; waits for Redis, which knows."""
+
+        def check() -> None:
+            if not self._table.renew(job["id"], self._worker):
+                raise _Interrupted(None)
+            if "cancel" in self._table.get(job["id"]):  # who ends a name cancels its trainings first
+                raise _Interrupted("cancelled")
+
+        backoff = Backoff("the worker", self._stopping)
+        while True:
+            try:
+                live_versions.activate(self._settings.data, name_of(job), version, shadow=is_shadow(job), check=check)
+            except StreamUnavailable as error:
+                self._tend(job)
+                backoff.failed(error)
+            else:
+                return
 
     def _turn(self, job: Job) -> contextlib.AbstractContextManager[object]:
         """Wait for the turn of this data set, as long as we hold the job."""
@@ -288,18 +302,6 @@ class Supervisor:
             done = step
             self._tend(job, {"progress": f"{done:.4f}"})
         return {"progress": "1", "reason": REMAINS}
-
-
-def _decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
-    """Whether the trained model goes live, and the reason to show."""
-    promoted, reason = last.promote, last.reason
-    if is_shadow(job):  # it is there to be tested, and never answers
-        promoted = True
-    if job.get("force") == "1" and not promoted:
-        promoted, reason = True, f"force was true: {reason}"
-    if promoted and job["activate"] != "1":
-        promoted, reason = False, "activate was false"
-    return promoted, reason
 
 
 def _unknown(kind: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 import gpu
 from service.jobs.promotion import finite
 from service.jobs.ranks.ranks import Ranks
+from service.jobs.table import Job, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
 
 TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
@@ -104,3 +105,15 @@ def send(message: TrainerMessage) -> None:
     """Write it to stdout, as a line of JSON."""
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
+    """Whether the trained model goes live, and the reason to show."""
+    promoted, reason = last.promote, last.reason
+    if is_shadow(job):  # it is there to be tested, and never answers
+        promoted = True
+    if job.get("force") == "1" and not promoted:
+        promoted, reason = True, f"force was true: {reason}"
+    if promoted and job["activate"] != "1":
+        promoted, reason = False, "activate was false"
+    return promoted, reason

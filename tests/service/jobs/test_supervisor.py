@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -17,7 +17,10 @@ import redis
 from structlog.testing import capture_logs
 
 from service.cli import synthetic
-from service.errors import JobRunning
+from service.errors import JobRunning, StreamUnavailable
+from service.jobs import lease, table
+from service.jobs import supervisor as supervisors
+from service.jobs.forget import without_forgotten
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
@@ -54,10 +57,19 @@ def jobs(redis_url: str, stream: Stream, tmp_path: Path) -> Iterator[Jobs]:
 
 
 @pytest.fixture
-def supervise(redis_url: str, stream: Stream, log: RatingLog) -> Iterator[Callable[[Settings], Supervisor]]:
-    """supervise(settings): a running supervisor beside a running archiver."""
-    archiver, table, started = Archiver(stream, log), JobTable(redis_url), []
+def archiver(stream: Stream, log: RatingLog) -> Iterator[Archiver]:
+    archiver = Archiver(stream, log)
     archiver.start()
+    yield archiver
+    archiver.stop()
+
+
+@pytest.fixture
+def supervise(
+    redis_url: str, stream: Stream, log: RatingLog, archiver: Archiver
+) -> Iterator[Callable[[Settings], Supervisor]]:
+    """supervise(settings): a running supervisor beside a running archiver."""
+    table, started = JobTable(redis_url), []
 
     def start(settings: Settings) -> Supervisor:
         started.append(Supervisor(settings, table, stream, log, Metrics()))
@@ -67,7 +79,6 @@ def supervise(redis_url: str, stream: Stream, log: RatingLog) -> Iterator[Callab
     yield start
     for supervisor in started:
         supervisor.stop()
-    archiver.stop()
     table.close()
 
 
@@ -288,6 +299,105 @@ def test_a_supervisor_that_dies_leaves_a_failed_job(
     job = jobs.get(job.id)
     assert (job.state, job.error) == ("failed", "worker died")
     eventually(lambda: not psutil.pid_exists(pid))
+
+
+STALLING = """
+import os, signal, sys, time
+from pathlib import Path
+from service.jobs import supervisor
+from service.jobs.table import JobTable
+from service.settings import Settings
+from service.storage.log.rating_log import RatingLog
+from service.storage.streams.stream import Stream
+from service.telemetry.metrics import Metrics
+
+without_forgotten = supervisor.without_forgotten
+
+def stalling(*arguments):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return without_forgotten(*arguments)
+
+supervisor.without_forgotten = stalling
+url, data = sys.argv[1], Path(sys.argv[2])
+parts = JobTable(url), Stream(url), RatingLog(data / "ratings"), Metrics()
+supervisor.Supervisor(Settings(data=data, backend="host"), *parts).start()
+time.sleep(600)
+"""
+
+
+def test_a_supervisor_that_was_stopped_makes_no_model_live(
+    settings: Settings,
+    jobs: Jobs,
+    client: redis.Redis,
+    archiver: Archiver,
+    rate: Callable[[], StreamId],
+    redis_url: str,
+) -> None:
+    """It stops between the end of the training and `live.json`, until the job has failed."""
+    rate()
+    job = jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2})
+    with subprocess.Popen([sys.executable, "-c", STALLING, redis_url, str(settings.data)]) as stopped:
+        try:
+            eventually(lambda: psutil.Process(stopped.pid).status() == psutil.STATUS_STOPPED, 60)
+            client.delete(f"nearfield:job:{job.id}:lease")  # as ten seconds later
+            assert (jobs.get(job.id).state, jobs.get(job.id).error) == ("failed", "worker died")
+            stopped.send_signal(signal.SIGCONT)
+            later = jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2})
+            eventually(lambda: jobs.get(later.id).state == "running", 60)  # it is done with the first one
+        finally:
+            stopped.kill()
+    assert snapshot.versions(settings.data / "snapshots")
+    assert live_versions.read(settings.data) == {}
+    assert jobs.get(job.id).state == "failed"
+
+
+def test_a_supervisor_that_waits_for_longer_than_a_lease_keeps_its_job(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a machine without a free processor, or with a slow disk."""
+    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setattr(table, "LEASE_MS", 1_000)
+
+    def slow(*arguments: Any) -> str:
+        time.sleep(2.5)
+        jobs.list()  # buries the jobs whose leases have ended
+        return without_forgotten(*arguments)
+
+    monkeypatch.setattr(supervisors, "without_forgotten", slow)
+    rate()
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}))
+    assert (job.state, job.error, job.promoted) == ("succeeded", None, True)
+    assert live_versions.read(settings.data) == {"als": job.version}
+
+
+def test_a_training_waits_for_redis_before_its_model_goes_live(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without Redis nobody knows whether the job is still ours."""
+    activate, n_calls = live_versions.activate, 0
+
+    def unreachable(*arguments: Any, **options: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls < 3:
+            raise StreamUnavailable("Redis is gone")
+        activate(*arguments, **options)
+
+    monkeypatch.setattr(live_versions, "activate", unreachable)
+    rate()
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}))
+    assert (job.state, job.error, n_calls) == ("succeeded", None, 3)
+    assert live_versions.read(settings.data) == {"als": job.version}
 
 
 def test_a_trainer_ends_with_its_supervisor(

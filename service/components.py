@@ -36,7 +36,7 @@ from service.webhooks.webhooks import Webhooks
 
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
-    "ratings", "redis", "snapshots", "work", "exports", ".lock", session_folder.FOLDER, key_uses.FOLDER,
+    "ratings", "redis", "snapshots", "work", "exports", "loading", ".lock", session_folder.FOLDER, key_uses.FOLDER,
     audit_log.FOLDER,
     live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE, HEAD_FILE, OWNER_FILE,
 ))  # fmt: skip

@@ -71,6 +71,8 @@ def _activate(runtime: Runtime, version: str) -> ModelInfo:
     folder = runtime.settings.data / "snapshots"
     snapshot.verify(folder, snapshot.latest_revision(folder, version))
     runtime.jobs.order(ACTIVATE, version)
+    runtime.hotswap.failures.try_again(snapshot.latest_revision(folder, version))
+    runtime.hotswap.poke()
     return next(one for one in runtime.hotswap.models() if one.version == version_names.shown(version))
 
 
@@ -189,7 +191,7 @@ class LocalServing:
         readiness = self._runtime.readiness
         if not readiness.ready:
             raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
-        return Ready("ready", str(self._runtime.as_of))
+        return Ready("ready", str(self._runtime.as_of), self._runtime.hotswap.failures.left_out())
 
     async def _forget(self, asked: ForgetUser) -> Forgotten:
         stream_id = await self._runtime.append(encode_subject("forget", asked.user))

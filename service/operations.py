@@ -159,10 +159,16 @@ Operation = (
 
 
 class Ready(Struct):
-    """The answer of a ready service; `as_of` is the last entry that it has learned."""
+    """The answer of a ready service.
+
+    Attributes:
+        as_of: the last entry that it has learned.
+        left_out: versions that should be live and cannot be loaded; `GET /admin/models` says why.
+    """
 
     status: str
     as_of: str
+    left_out: list[str] = []
 
 
 class Archived(Struct):

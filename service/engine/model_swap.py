@@ -19,7 +19,6 @@ import structlog
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST, Backend
 from gpu.decay import weighing
-from gpu.errors import NotEnoughMemory
 from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
@@ -28,6 +27,7 @@ from service.engine import compilation, model_series, swap_trace
 from service.engine.background import Slices
 from service.engine.engine import Engine
 from service.engine.live_file import LiveFile
+from service.engine.load_failures import LoadFailures
 from service.engine.models import model_info
 from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
 from service.engine.readiness import MODELS
@@ -58,8 +58,7 @@ class HotSwap:
         self._data, self._engine, self._metrics = data, engine, metrics
         self.trace = swap_trace.SwapTrace(engine.stages)
         self._folder = data / "snapshots"
-        self._failures: dict[str, str] = {}
-        self._without_room: set[str] = set()  # failed versions that did not fit into memory
+        self.failures = LoadFailures(data, metrics)
         self._file = LiveFile(data, engine.stages)
         self._poked, self._stopping = threading.Event(), threading.Event()
         self._compiled: set[tuple[str, Backend]] = set()  # algorithms and backends whose kernels are loaded
@@ -72,6 +71,7 @@ class HotSwap:
 
     def stop(self) -> None:
         """End the thread; a swap in progress is given up when the engine has stopped."""
+        self.failures.end()
         self._stopping.set()
         self._poked.set()
         self._thread.join()
@@ -84,7 +84,7 @@ class HotSwap:
 
     def failure_of(self, version: str) -> str | None:
         """Why `version` could not be loaded; None if it was not tried or is live."""
-        return self._failures.get(version)
+        return self.failures.reason_of(version)
 
     def models(self) -> list[model_info.ModelInfo]:
         """Every snapshot on disk, by name, the newest first."""
@@ -102,8 +102,8 @@ class HotSwap:
         """
         version = snapshot.latest_revision(self._folder, version)
         snapshot.verify(self._folder, version)
-        self._failures.pop(version, None)
         live_versions.activate(self._data, version_names.name_of(version), version)
+        self.failures.try_again(version)
         self.poke()
         return self._info(version)
 
@@ -178,9 +178,12 @@ class HotSwap:
             if self._stopping.is_set() or self._engine.stages.is_done("stream"):
                 return
             try:
-                model = snapshot.load(self._folder, version, manifest).model
-                item_index.prepare(model.params.width, weighing(model.params, self._engine.backend))
-                rehearse(model, self._engine.backend)
+                with self.failures.attempt(version):
+                    model = snapshot.load(self._folder, version, manifest).model
+                    item_index.prepare(model.params.width, weighing(model.params, self._engine.backend))
+                    rehearse(model, self._engine.backend)
+            except CorruptSnapshot:  # to load it will fail the same way, and say why
+                continue
             except Exception as error:  # as in `_compile_wanted`
                 _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
 
@@ -205,14 +208,14 @@ class HotSwap:
         """
         if (live := self._file.read()) is None:
             return
+        self.failures.wanted = live.versions.values()
         self._remove_ended(live)
         self._follow_shadows(live)
         for name, version in live.versions.items():
             served = self.served().get(name)
-            is_due = version not in self._failures or (served is None and version in self._without_room)
-            if is_due and served != version:
+            if served != version and self.failures.is_due(version, has_other=served is not None):
                 self._swap(name, version)
-                if name not in self.served() and version not in self._without_room:
+                if name not in self.served() and not self.failures.lacks_room(version):
                     self._swap_older(name, version)
 
     def _remove_ended(self, live: Live) -> None:
@@ -252,32 +255,25 @@ class HotSwap:
         started_s = time.monotonic()
         try:
             self._check_room(snapshot.read_manifest(self._folder, version))
-            loaded = snapshot.load(self._folder, version, self._verified.get(version))
-            if name in ALGORITHMS and loaded.manifest.algorithm != name:
-                raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
-            self._prepare(loaded)
+            with self.failures.attempt(version):
+                loaded = snapshot.load(self._folder, version, self._verified.get(version))
+                if name in ALGORITHMS and loaded.manifest.algorithm != name:
+                    raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
+                self._prepare(loaded)
         except NotReady:
             raise
         except Exception as error:
             self.trace.record(name, version, started_s, error)
-            self._note_failure(name, version, error)
+            self.failures.note(name, version, error, self.served().get(name))
             self._engine.backend.check()
         else:
             self.trace.record(name, version, started_s)
-            self._failures.pop(version, None)
+            self.failures.try_again(version)
             self._metrics.swaps.labels(name, "swapped").inc()
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
             self._show_live()
             _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
         self._engine.backend.release()  # free the memory of the old model: a training may need it
-
-    def _note_failure(self, name: str, version: str, error: Exception) -> None:
-        if version not in self._failures:  # log and count it once for all attempts
-            self._metrics.swaps.labels(name, "failed").inc()
-            _log.error("model cannot be loaded", version=version, still_live=self.served().get(name), error=str(error))
-        self._failures[version] = f"{type(error).__name__}: {error}"
-        if isinstance(error, NotEnoughMemory):
-            self._without_room.add(version)
 
     def _check_room(self, manifest: Manifest) -> None:
         """Check that the model fits into memory together with the models that answer.

@@ -1,0 +1,78 @@
+"""A model that ends the process while it is loaded is left out at the third start."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.client import Client
+from service.engine.load_failures import FOLDER
+from service.service_process import ServiceProcess
+from tests.service.planted import events
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
+
+# A service that dies as from a fault in a kernel while it prepares a model of `als`.
+DYING = """
+import os, signal, sys
+from service.cli.__main__ import run
+from service.engine.model_swap import HotSwap
+
+prepare = HotSwap._prepare
+
+def dying(self, loaded):
+    if loaded.manifest.algorithm == "als":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    prepare(self, loaded)
+
+HotSwap._prepare = dying
+sys.exit(run(["serve", "--port", "0", "--data", sys.argv[1]]))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    with Whole(redis_url, data) as whole:
+        whole.send(events())
+        bad = whole.train("als", n_factors=4, n_epochs=2)
+        good = whole.train("nmf", n_factors=4, n_epochs=2)
+    assert list((data / FOLDER).iterdir()) == []
+    for name, value in {"REDIS": redis_url, "WORKER": "false", "FRONTS": "0", "BACKEND": "host"}.items():
+        monkeypatch.setenv(f"NEARFIELD_{name}", value)
+    for _ in range(2):
+        died = subprocess.run([sys.executable, "-c", DYING, str(data)], capture_output=True, timeout=120, check=False)
+        assert died.returncode == -signal.SIGSEGV, died.stderr
+    log = tmp_path / "log"
+    with log.open("wb") as file, ServiceProcess(data, log=file) as process, Client(process.address()) as client:
+        assert client.get("/health/ready")["left_out"] == [bad]
+        models = {one["version"]: one for one in client.get("/admin/models")["models"]}
+        assert "2 processes ended while they loaded it" in models[bad]["error"]
+        assert (models[bad]["live"], models[good]["live"]) == (False, True)
+        assert client.recommend("u1")["model"] == "nmf"
+        assert "it is left out" in log.read_text()
+        client.post(f"/admin/models/{bad}/activate", None)
+        eventually(lambda: client.get("/health/ready")["left_out"] == [], 30)
+        eventually(lambda: {one["live"] for one in client.get("/admin/models")["models"]} == {True}, 30)
+    assert list((data / FOLDER).iterdir()) == []
+
+
+def test_processes_that_load_and_that_ended_in_order_do_not_count(redis_url: str, tmp_path: Path) -> None:
+    """Replicas load a version at the same time; a service may be stopped again and again while it starts."""
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        version = whole.train("als", n_factors=4, n_epochs=2)
+        failures = whole.hotswap.failures
+        with failures.attempt(version), failures.attempt(version), failures.attempt(version):
+            assert len(list((tmp_path / FOLDER).iterdir())) == 3
+            failures.end()
+            assert list((tmp_path / FOLDER).iterdir()) == []
+        with failures.attempt(version):
+            assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert list((tmp_path / FOLDER).iterdir()) == []

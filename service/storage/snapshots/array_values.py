@@ -17,9 +17,10 @@ from gpu.param_kinds import Params
 from gpu.params import CulshParams
 from service.storage.snapshots.array_file import OnPart, StoredArray
 
-# Of any parameter; those of models of the largest ratings, 1e6, are below 1e10. Products of two rows of 1,024 factors
-# stay far within float32.
-MAX_PARAMETER = 1e12
+# Of any parameter; of factors of both sides; and of those of NMF, which has all of the size of ratings on one side.
+# Those of models of the largest ratings, 1e6, are below 1e7, 1e5 and 1e10. With more, scores overflow float32.
+MAX_PARAMETER, MAX_FACTOR, MAX_NONNEGATIVE = 1e8, 1e6, 1e12
+LEAST_NONNEGATIVE = 1e-15  # of the largest factor of a side of NMF, whose square divides in refits
 WITHOUT_WEIGHTS = "item_slots", "item_weights"  # files of models without item weights lack both
 WORD_BITS = 64  # signatures are packed into words
 
@@ -27,19 +28,23 @@ WORD_BITS = 64  # signatures are packed into words
 class ArrayValues:
     """The arrays of a model of this size."""
 
-    def __init__(self, params: Params, n_users: int, n_items: int, *, has_counts: bool) -> None:
+    def __init__(
+        self, params: Params, n_users: int, n_items: int, *, n_forgotten: int = 0, has_counts: bool = True
+    ) -> None:
         """Prepare.
 
         Args:
             params: of its training.
             n_users, n_items: rows of its id tables.
+            n_forgotten: users who were removed since its training; `item_counts` counts them still.
             has_counts: whether it must have `item_counts`; snapshots of format 1 may lack them.
         """
         self._params, self._needs = params, set(ARRAYS) - set(WITHOUT_WEIGHTS)
         if not has_counts:
             self._needs.discard("item_counts")
         self._sizes = {"U": n_users, "I": n_items, "F": params.width, "K": getattr(params, "n_neighbors", 0)}
-        self._n_slots = 0
+        self._n_slots, self._most_counted = 0, n_users + n_forgotten
+        self._largest: dict[str, float] = {}
         self._slots: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
     def check_header(self, stored: Mapping[str, StoredArray]) -> None:
@@ -75,26 +80,35 @@ class ArrayValues:
                 raise ValueError(f"expected {name} from {low:g} to {high:g}, got {numbers[(row, *rest)]} at [{place}]")
             if name == "item_slots":
                 self._check_distinct(part)
+            if low == 0.0 and name.endswith("factors"):
+                self._check_alive(name, part, is_last=first + len(part) == self._sizes[ARRAYS[name][0][0]])
 
         return check
 
     def _range_of(self, name: str) -> tuple[float, float]:
         """The lowest and the highest value."""
-        if name == "neighbors":
-            return NO_NEIGHBOR, self._sizes["I"] - 1
-        if name == "item_slots":
-            return NO_SLOT, self._n_slots - 1
-        dtype = ARRAYS[name][1]
-        if dtype == np.bool_:
-            return 0, 1
-        if dtype == np.int32:
-            return (np.iinfo(np.int32).min if name == "projections" else 0), np.iinfo(np.int32).max
-        return (0.0 if self._params.is_nonnegative and name.endswith("factors") else -MAX_PARAMETER), MAX_PARAMETER
+        integers = np.iinfo(np.int32)
+        ranges = {
+            "neighbors": (NO_NEIGHBOR, self._sizes["I"] - 1),
+            "item_slots": (NO_SLOT, self._n_slots - 1),
+            "item_counts": (0, self._most_counted),
+            "projections": (integers.min, integers.max),
+            "user_trained": (0, 1),
+            "item_trained": (0, 1),
+        }
+        if name.endswith("factors"):
+            return (0.0, MAX_NONNEGATIVE) if self._params.is_nonnegative else (-MAX_FACTOR, MAX_FACTOR)
+        return ranges.get(name, (-MAX_PARAMETER, MAX_PARAMETER))
 
     def _check_distinct(self, part: NDArray[np.int32]) -> None:
         self._slots = np.append(self._slots, part[part >= 0])
         if len(np.unique(self._slots)) < len(self._slots):
             raise ValueError("expected each item to have weights of its own, got two items with the same item_slots")
+
+    def _check_alive(self, name: str, part: NDArray[np.float32], *, is_last: bool) -> None:
+        self._largest[name] = max(self._largest.get(name, 0.0), float(part.max()))
+        if is_last and self._largest[name] < LEAST_NONNEGATIVE:
+            raise ValueError(f"expected some {name} above {LEAST_NONNEGATIVE:g}, got {self._largest[name]:g} at most")
 
     def _size_of(self, stored: Mapping[str, StoredArray], name: str) -> int:
         return stored[name].shape[-1] if name in stored else 0

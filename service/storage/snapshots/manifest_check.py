@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gpu.algorithms import ALGORITHMS
 from service.storage.events import StreamId
 from service.storage.snapshots.array_values import MAX_PARAMETER
 from service.storage.snapshots.manifest import Manifest, StoredCalibration
@@ -11,7 +12,7 @@ from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, 
 
 MAX_BYTES = 1 << 20  # of a manifest
 MAX_ROWS = 2**31 - 1  # rows are int32
-LEAST_DIVISOR = 1e-30  # float32 has it
+LEAST_DIVISOR, LARGEST = 1e-12, 1e12
 NEEDED = {ARRAYS_FILE, USERS_FILE, ITEMS_FILE}
 
 
@@ -34,27 +35,39 @@ def check(manifest: Manifest) -> None:
     _check("n_ratings", manifest.n_ratings or 0, 0)
     _check("mean", manifest.mean, -MAX_PARAMETER, MAX_PARAMETER)
     _check_scale("scale", manifest.scale)
-    _check_calibration(manifest.calibration)
+    has_values = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.has_values
+    _check_calibration(manifest.calibration, has_values=has_values)
 
 
-def _check_calibration(stored: StoredCalibration) -> None:
+def _check_calibration(stored: StoredCalibration, *, has_values: bool) -> None:
     for name in ("unit", "typical", "usual_weight", "alpha"):  # divisors
-        _check(f"calibration.{name}", getattr(stored, name), LEAST_DIVISOR, MAX_PARAMETER)
+        _check(f"calibration.{name}", getattr(stored, name), LEAST_DIVISOR, LARGEST)
     for name in ("regularization", "prior"):
-        _check(f"calibration.{name}", getattr(stored, name), 0, MAX_PARAMETER)
+        _check(f"calibration.{name}", getattr(stored, name), 0, LARGEST)
     for name, value in (("origin", stored.origin), ("middle", stored.middle or 0.0), ("as_of_s", stored.as_of_s)):
-        _check(f"calibration.{name}", value, -MAX_PARAMETER, MAX_PARAMETER)
+        _check(f"calibration.{name}", value, -LARGEST, LARGEST)
     _check("calibration.density", stored.density, 0, 1)
     _check_scale("calibration.scale", stored.scale)
+    low, high = stored.scale
+    if (
+        has_values
+        and stored.values == "ratings"
+        and (stored.middle is None or high is None or high - low < LEAST_DIVISOR)
+    ):
+        raise ValueError(
+            f"expected a calibration of ratings with a middle and a width, got {stored.middle}, {low} to {high}"
+        )
+    if stored.is_damped:
+        _check("calibration.scale[0]", low, LEAST_DIVISOR)
 
 
 def _check_scale(name: str, scale: tuple[float, float | None]) -> None:
     low, high = scale
-    _check(f"{name}[0]", low, -MAX_PARAMETER, MAX_PARAMETER)
+    _check(f"{name}[0]", low, -LARGEST, LARGEST)
     if high is not None:
-        _check(f"{name}[1]", high, low, MAX_PARAMETER)
+        _check(f"{name}[1]", high, low, LARGEST)
 
 
-def _check(name: str, value: float, low: float, high: float = math.inf) -> None:
-    if not low <= value <= high:  # as NaN is not
+def _check(name: str, value: float | None, low: float, high: float = math.inf) -> None:
+    if value is None or not low <= value <= high:  # as NaN is not
         raise ValueError(f"expected {name} from {low:g} to {high:g}, got {value}")

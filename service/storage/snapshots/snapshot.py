@@ -287,7 +287,8 @@ def _check_content(path: Path, manifest: Manifest) -> None:
 
 
 def _values_of(params: Params, manifest: Manifest) -> ArrayValues:
-    return ArrayValues(params, manifest.n_users, manifest.n_items, has_counts=manifest.format > 1)
+    n_forgotten, has_counts = revision_of(manifest.version), manifest.format > 1
+    return ArrayValues(params, manifest.n_users, manifest.n_items, n_forgotten=n_forgotten, has_counts=has_counts)
 
 
 def _ids_and_content(

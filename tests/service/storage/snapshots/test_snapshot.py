@@ -28,7 +28,7 @@ def a_model(algorithm: str = "culsh") -> Model:
     model = Model.zeros(params, 3.5, (1.0, 5.0), len(USERS), len(ITEMS), n_bits=64)
     generator = np.random.default_rng(0)
     model.user_factors[:] = generator.normal(size=model.user_factors.shape)
-    model.mark_trained(np.array([4, 0]), np.array([0, 3, 1]))
+    model.mark_trained(np.array([4, 0]), np.array([0, 2, 1]))
     model.projections[:] = generator.integers(-9, 9, model.projections.shape)
     return model
 

@@ -101,6 +101,7 @@ class Settings(BaseSettings):
     )
     read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
     write_key: Keys = Field(None, description="Key that may only write ratings, events and items.")
+    model_key: Keys = Field(None, description="Key that signs models in stores, and without which none is taken.")
 
     rating_scale: Annotated[Scale | None, NoDecode] = Field(
         None,

@@ -133,8 +133,9 @@ def push(
     """
     from service.cli import registry
 
+    keys = arguments.settings({}).keys("model_key")
     with progress("Sending", None) as bar:
-        url, is_new = registry.push(model, target, bar.expect, bar.advance)
+        url, is_new = registry.push(model, target, keys, bar.expect, bar.advance)
     Printer(as_json=False).line(
         {"pushed" if is_new else "unchanged": url, "next": shlex.join(["nearfield", "pull", url])}
     )
@@ -158,7 +159,7 @@ def pull(
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
     with progress("Fetching", None) as bar, audited(settings, "pull", f"from {shown(source)}"):
-        path = registry.pull(source, settings.data, bar.advance_bytes)
+        path = registry.pull(source, settings.data, settings.keys("model_key"), bar.advance_bytes)
     following = shlex.join(["nearfield", "deploy", str(path), "--data", str(settings.data)])
     Printer(as_json=False).line({"pulled": path, "next": following})
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -65,8 +65,11 @@ class Credentials(NamedTuple):
 class Server:
     """An MLflow server. Its methods raise `StoreRefused` or `StoreUnavailable` if it does not do what was asked."""
 
-    def __init__(self, url: str | None, credentials: Credentials) -> None:
-        """Prepare; nothing is asked yet. `InvalidSetting` if `url`, of MLFLOW_TRACKING_URI, is not that of a server."""
+    def __init__(self, url: str | None, credentials: Credentials, keys: Sequence[str] = ()) -> None:
+        """Prepare; nothing is asked yet. `InvalidSetting` if `url`, of MLFLOW_TRACKING_URI, is not that of a server.
+
+        `keys`: see `Store`.
+        """
         parts = urlsplit(url or "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidSetting(
@@ -75,6 +78,7 @@ class Server:
             )
         basic = (credentials.user, credentials.password or "") if credentials.user else None
         headers = {"Authorization": f"Bearer {credentials.token}"} if credentials.token else {}
+        self.keys = keys
         self.netloc = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{self.netloc}"
         transport = httpx.HTTPTransport(retries=N_CONNECTS - 1)
@@ -144,7 +148,7 @@ class ArtifactStore:
     """The artifacts below a path that a server sends and takes itself; see `Store` of the object stores."""
 
     def __init__(self, server: Server, path: str) -> None:
-        self._server, self._path = server, path
+        self._server, self._path, self.keys = server, path, server.keys
         self.url = f"mlflow-artifacts:/{path}"
 
     def read(self, name: str, most: int) -> bytes | None:
@@ -297,7 +301,7 @@ def _store_of(server: Server, uri: str) -> Store:
     if parts.scheme == "mlflow-artifacts" and parts.netloc in ("", server.netloc):
         return ArtifactStore(server, unquote(parts.path).strip("/"))
     if parts.scheme in SCHEMES and parts.scheme != "file":
-        return ObjectStore(uri)
+        return ObjectStore(uri, server.keys)
     raise InvalidRequest(
         f"Invalid artifacts of {server.url}: expected an object store, or a server with --serve-artifacts, got {uri}"
     )

@@ -55,9 +55,11 @@ class Store(Protocol):
 
     Attributes:
         url: where it is, without secrets.
+        keys: of `manifest_signature`, the first of which signs; empty: nothing is signed or checked.
     """
 
     url: str
+    keys: Sequence[str]
 
     def read(self, name: str, most: int) -> bytes | None:
         """The content of a small file; None if there is none. `InvalidRequest` if it has more than `most` bytes."""
@@ -79,15 +81,15 @@ class Store(Protocol):
 class ObjectStore:
     """The files below a URL. Each method raises `StoreRefused` or `StoreUnavailable`, after retries, if it fails."""
 
-    def __init__(self, url: str) -> None:
-        """Prepare; nothing is asked yet.
+    def __init__(self, url: str, keys: Sequence[str] = ()) -> None:
+        """Prepare; nothing is asked yet. `keys`: see `Store`.
 
         Raises:
             InvalidRequest: `url` cannot be used.
             InvalidSetting: the extra is not installed.
         """
         check_url(url)
-        self.url = url.rstrip("/")
+        self.url, self.keys = url.rstrip("/"), keys
         self._scheme = urlsplit(url).scheme
         self._library = _library("obstore")
         stores = _library("obstore.store")

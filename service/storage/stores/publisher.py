@@ -84,9 +84,10 @@ class Publisher:
         """Prepare; `start` starts the thread."""
         self.url = store.url
         self._store, self._data, self._stream, self._rating_log = store, data, stream, log
-        self._snapshots = ObjectStore(f"{store.url}/{SNAPSHOTS}")
+        self._snapshots = ObjectStore(f"{store.url}/{SNAPSHOTS}", store.keys)
         self._head: Head | None = None  # as the store has it
         self._sent: set[str] = set()  # objects of segments that the store has
+        self._signed: set[str] = set()  # versions that this process has signed, if there is a key
         self._content: bytes | None = None  # of this head
         self._is_swept = False  # whether the store has only what it names
         self._sent_state: _State | None = None
@@ -237,7 +238,8 @@ class Publisher:
 
     def _send_snapshot(self, version: str) -> bool:
         """Send a snapshot that the store lacks; return whether the store has it. A damaged one holds nothing up."""
-        if self._head is not None and version in self._head.snapshots:
+        is_signed = version in self._signed or not self._snapshots.keys
+        if self._head is not None and version in self._head.snapshots and is_signed:
             return True
         try:
             snapshot_transfer.push(self._data / "snapshots", version, self._snapshots, _ignore, _ignore)
@@ -248,6 +250,7 @@ class Publisher:
                 _log.error("a model cannot be published", version=version, error=str(error))
             self._unpublished[version] = str(error)
             return False
+        self._signed.add(version)
         return True
 
     def _new_head(self, state: _State, sent: list[str]) -> Head:

@@ -18,6 +18,7 @@ from service.storage.snapshots import manifest_check, snapshot
 from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot import DIGEST_FILE, MANIFEST_FILE
 from service.storage.snapshots.version_names import is_version, revision_of
+from service.storage.stores import manifest_signature
 from service.storage.stores.object_store import OnBytes, Store
 
 
@@ -41,11 +42,13 @@ def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: 
     there = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
     if there is not None:
         _check_same(there, content, f"{store.url}/{version}")
+        manifest_signature.sign(store, version, content)
         return False
     on_total(sum((path / name).stat().st_size for name in manifest.files))
     for name, expected in manifest.files.items():
         _check_sum(f"snapshot {version}", name, store.send(f"{version}/{name}", path / name, on_bytes), expected)
     store.write(f"{version}/{DIGEST_FILE}", files.read_regular(path / DIGEST_FILE))
+    manifest_signature.sign(store, version, content)
     store.write(f"{version}/{MANIFEST_FILE}", content)
     return True
 
@@ -63,7 +66,7 @@ def pull(store: Store, version: str, folder: Path, on_bytes: OnBytes) -> str:
 
     Raises:
         UnknownVersion: the store has no snapshot of this version, or the last one to push it was cut off.
-        CorruptSnapshot: a file is missing, torn or altered; the message says which.
+        CorruptSnapshot: a file is missing, torn or altered, or no key of the store has signed; the message says which.
         NewerSnapshot: a newer version wrote it.
         Conflict: `folder` has another snapshot of this version.
         OSError: the disk is full or broken.
@@ -95,6 +98,7 @@ def _manifest_of(store: Store, version: str) -> bytes:
     digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
     if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
         raise CorruptSnapshot(f"{store.url}/{version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+    manifest_signature.check(store, version, content)
     return content
 
 

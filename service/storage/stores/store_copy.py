@@ -22,7 +22,7 @@ class StoreCopy:
     def __init__(self, store: ObjectStore, data: Path, log: RatingLog) -> None:
         """Prepare; `store` is that of the data set."""
         self._store, self._data, self._log = store, data, log
-        self._snapshots = ObjectStore(f"{store.url}/{SNAPSHOTS}")
+        self._snapshots = ObjectStore(f"{store.url}/{SNAPSHOTS}", store.keys)
 
     def clean(self) -> None:
         """Remove what killed copies have left, and snapshots that are torn. Raises `OSError`."""

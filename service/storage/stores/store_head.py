@@ -114,7 +114,8 @@ def object_of(segment: Sum) -> str:
 def store_of(settings: Settings, *folders: str) -> ObjectStore:
     """The store of a data set, or a folder in it; raises what `ObjectStore` raises."""
     within = ["sets", settings.data_set] if settings.data_set else []
-    return ObjectStore("/".join([(settings.store or "").rstrip("/"), *within, *folders]))
+    url = "/".join([(settings.store or "").rstrip("/"), *within, *folders])
+    return ObjectStore(url, settings.keys("model_key"))
 
 
 def read(store: ObjectStore) -> bytes | None:

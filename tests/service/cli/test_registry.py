@@ -342,3 +342,38 @@ def test_the_examples_of_the_page(out: Path, tmp_path: Path, monkeypatch, capsys
         command, told = example.split("\n", 1)
         assert run(shlex.split(command)[1:]) == 0
         assert capsys.readouterr().out.strip() == told.strip()
+
+
+SECRET, OTHER = "a key of sixteen characters", "another key of this length"
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/models", "models:/films@champion"])
+def test_with_a_key_only_signed_models_are_taken(
+    server: ObjectServer, mlflow: MLflowServer, model: Path, tmp_path: Path, url: str, monkeypatch, capsys
+) -> None:
+    def pulled(key: str | None) -> int:
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+        if key is None:
+            monkeypatch.delenv("NEARFIELD_MODEL_KEY", raising=False)
+        else:
+            monkeypatch.setenv("NEARFIELD_MODEL_KEY", key)
+        source = url if url.startswith("models:") else f"{url}/{VERSION}"
+        status = run(["pull", source, "--data", str(tmp_path / "data")])
+        assert (tmp_path / "data/snapshots" / VERSION).is_dir() == (status == 0)
+        return status
+
+    assert run(["push", str(model), url]) == 0
+    assert (pulled(None), pulled(SECRET)) == (0, 1)
+    assert "expected a manifest.hmac of its manifest under NEARFIELD_MODEL_KEY" in capsys.readouterr().err
+    monkeypatch.setenv("NEARFIELD_MODEL_KEY", SECRET)
+    if url.startswith("models:"):  # whose versions cannot change
+        shutil.move(model, model := model.with_name("als-20260201T120000-1a2b"))
+        altered(model, version=model.name)
+        monkeypatch.setattr(sys.modules[__name__], "VERSION", model.name)
+    assert run(["push", str(model), url]) == 0  # adds the signature
+    assert [pulled(key) for key in (None, SECRET, f"{OTHER},{SECRET}", OTHER)] == [0, 0, 0, 1]
+    altered(model, mean=4.0)  # by somebody who can write to the store, but has no key
+    stored = server.objects if url.startswith("s3:") else mlflow.artifacts
+    for path in [path for path in stored if path.endswith((f"{model.name}/manifest.json", "manifest.sha256"))]:
+        stored[path] = (model / path.rpartition("/")[2]).read_bytes()
+    assert (pulled(SECRET), pulled(None)) == (1, 0)

@@ -294,11 +294,14 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure a model on a file: RMSE, MAE and the ranks of the held-out items."""
-    from service.cli import offline
+    from service.cli import offline, pair_counts
 
     lists = None if negatives is None else offline.read_negatives(negatives)
     measured = arguments.reader(key, skip_bad, delimiter, columns)(test)
-    Printer(json).line(offline.evaluate(model, measured, lists, relevant, arguments.backend(backend)))
+    result = offline.evaluate(model, measured, lists, relevant, arguments.backend(backend))
+    for remark in pair_counts.remarks(result):
+        complain(remark, 0)
+    Printer(json).line(result)
 
 
 app.add_typer(data_commands.app)

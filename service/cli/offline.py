@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput, naming
-from service.cli import closing_line
+from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
@@ -154,6 +154,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then ranks.
 
+    The result also has `pair_counts.counts_of`, and `reason` if a figure is NaN.
+
     Args:
         folder: the folder of a version, or a folder of several versions; then the newest is used.
         test: held-out ratings.
@@ -164,17 +166,23 @@ def evaluate(
         backend: the backend that scores.
     """
     version, model, data = _loaded(folder, test)
+    known = model.n_users, model.n_items
+    model.grow(len(data.users), len(data.items))
     assert data.test is not None  # noqa: S101 - `of_files` always gives one; this narrows the type
     users, items, values = data.test.coo()
-    rows, result = data.train.by_user, {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
+    rows = data.train.by_user
+    result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
+    result |= pair_counts.counts_of(data.train, data.test, *known)
     if not model.is_implicit:
         result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)
         result["mae"] = gpu.evaluate.mae(model, rows, users, items, values, backend=backend)
     threshold = model.middle if relevant_from is None else relevant_from
     if negatives is None:
-        return result | gpu.evaluate.ranking(model, rows, data.test, threshold, backend=backend)
-    relevant = data.test.where(values >= threshold)
-    return result | _against_negatives(model, data, relevant, negatives, backend)
+        result |= gpu.evaluate.ranking(model, rows, data.test, threshold, backend=backend)
+    else:
+        result |= _against_negatives(model, data, data.test.where(values >= threshold), negatives, backend)
+    reason = pair_counts.reason_of_nulls(result)
+    return result if reason is None else result | {"reason": reason}
 
 
 def read_negatives(path: Path) -> dict[str, list[str]]:
@@ -265,7 +273,6 @@ def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
     items.rows_or_new(loaded.item_ids)
     _, _, train_rows = numbered(ratings_file.read(ratings), users, items)
     _, _, test_rows = numbered(test, users, items)
-    loaded.model.grow(len(users), len(items))
     data = Data(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
     return version, loaded.model, data
 

@@ -1,0 +1,61 @@
+"""Counts the pairs of a test file that say less about a model than the others, and puts that into words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import gpu
+
+
+def counts_of(train: gpu.Ratings, test: gpu.Ratings, n_users: int, n_items: int) -> dict[str, int]:
+    """How many test pairs were trained on, and what the model does not know.
+
+    Args:
+        train, test: ratings with the same rows.
+        n_users, n_items: rows that the model knows; later ones are of the test file alone.
+
+    Returns:
+        `trained_on`: pairs of `test` that are in `train`, too. `unknown_users` and `unknown_items`: those of `test`
+        that the model does not know. `of_unknown`: pairs with one of them.
+    """
+    users, items, _ = test.coo()
+    pairs, trained = (one[0].astype(np.int64) * test.n_items + one[1] for one in ((users, items, None), train.coo()))
+    new_users, new_items = users >= n_users, items >= n_items
+    return {
+        "trained_on": int(np.isin(pairs, trained).sum()),
+        "unknown_users": len(np.unique(users[new_users])),
+        "unknown_items": len(np.unique(items[new_items])),
+        "of_unknown": int((new_users | new_items).sum()),
+    }
+
+
+def reason_of_nulls(result: Mapping[str, Any]) -> str | None:
+    """Why figures of a result are not defined; None if all are."""
+    missing = [name for name, value in result.items() if isinstance(value, float) and math.isnan(value)]
+    if not missing:
+        return None
+    if not result["n_test"]:
+        why = "the test file has no ratings"
+    elif result["trained_on"] == result["n_test"]:
+        why = "the model was trained on all test pairs, and items of the training are in no list"
+    else:
+        why = "no test pair is relevant and was not trained on"
+    return f"no {', '.join(missing)}: {why}"
+
+
+def remarks(result: Mapping[str, Any]) -> list[str]:
+    """What a reader of these figures has to know, in sentences."""
+    said, n_test = [], f"{result['n_test']:,} test pairs"
+    if n := result["trained_on"]:
+        errors = ": their errors are too small" if "rmse" in result else ""
+        said.append(f"the model was trained on {n:,} of {n_test}{errors}; they have no rank")
+    if n := result["of_unknown"]:
+        unknown = f"{result['unknown_users']:,} users and {result['unknown_items']:,} items"
+        said.append(f"{n:,} of {n_test} are of {unknown} that the model does not know: it gives averages there")
+    if "reason" in result:
+        said.append(result["reason"])
+    return said

@@ -1,0 +1,121 @@
+"""`nearfield evaluate` on test files that share pairs with the training, or have unknown ids; and on forged models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cli.__main__ import run
+from service.storage.events import Entry, StreamId
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment import table_of
+from service.storage.snapshots import live_versions, snapshot
+from tests.service.planted import entries, events
+from tests.service.storage.snapshots import forged
+
+HEAD = "user,item,rating\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.csv, unseen.csv (the held-out seventh), and models of sgd and nmf."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    lines = [f"{one.user},{one.item},{one.rating}\n" for one in events()]
+    (folder / "train.csv").write_text(HEAD + "".join(line for n, line in enumerate(lines) if n % 7))
+    (folder / "unseen.csv").write_text(HEAD + "".join(lines[::7]))
+    for algorithm in ("sgd", "nmf", "als-implicit"):
+        command = ["train", "--ratings", str(folder / "train.csv"), "--algorithm", algorithm]
+        assert run([*command, "--set", "n_factors=4", "n_epochs=3", "--out", str(folder / algorithm)]) == 0
+    return folder
+
+
+def measured(folder: Path, text: str, capsys: Any, algorithm: str = "sgd", *options: str) -> tuple[dict[str, Any], str]:
+    """The JSON of a measurement on a file with this text, and what stderr says."""
+    (folder / "test.csv").write_text(text)
+    files = ["--model", str(folder / algorithm), "--test", str(folder / "test.csv")]
+    capsys.readouterr()
+    assert run(["evaluate", *files, *options, "--json"]) == 0
+    said = capsys.readouterr()
+    return json.loads(said.out), said.err
+
+
+def test_a_clean_test_file_has_no_remark(folder: Path, capsys) -> None:
+    result, said = measured(folder, (folder / "unseen.csv").read_text(), capsys)
+    names = "trained_on", "unknown_users", "unknown_items", "of_unknown"
+    assert [result[name] for name in names] == [0, 0, 0, 0]
+    assert "reason" not in result
+    assert not [line for line in said.splitlines() if line.startswith("nearfield:")]
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "als-implicit"])
+def test_pairs_of_the_training_are_counted_and_said(folder: Path, algorithm: str, capsys) -> None:
+    trained = (folder / "train.csv").read_text().splitlines(keepends=True)[1:]
+    unseen = (folder / "unseen.csv").read_text().splitlines(keepends=True)[1:]
+    result, said = measured(folder, HEAD + "".join(trained[:30] + unseen), capsys, algorithm)
+    assert (result["trained_on"], result["n_test"]) == (30, 30 + len(unseen))
+    assert f"was trained on 30 of {30 + len(unseen)} test pairs" in said
+    assert ("their errors are too small" in said) == (algorithm == "sgd")
+    assert "reason" not in result
+    result, said = measured(folder, HEAD + "".join(trained[:30]), capsys, algorithm)
+    assert (result["trained_on"], result["ndcg@10"], result["recall@20"]) == (30, None, None)
+    assert result["reason"].startswith("no ndcg@10, recall@20: the model was trained on all test pairs")
+    assert result["reason"] in said
+
+
+def test_unknown_users_and_items_are_counted_and_said(folder: Path, capsys) -> None:
+    unseen = (folder / "unseen.csv").read_text()
+    result, said = measured(folder, unseen + "X1,i1,5\nX1,i2,5\nX2,new,1\nu1,new,1\nu2,newer,2\n", capsys)
+    assert [result[name] for name in ("unknown_users", "unknown_items", "of_unknown")] == [2, 2, 5]
+    assert f"5 of {result['n_test']:,} test pairs are of 2 users and 2 items that the model does not know" in said
+    strangers = HEAD + "".join(f"X{line}\n" for line in unseen.splitlines()[1:])
+    result, _ = measured(folder, strangers, capsys)
+    assert result["of_unknown"] == result["n_test"] > 0
+
+
+def test_a_null_has_its_reason(folder: Path, capsys) -> None:
+    result, _ = measured(folder, HEAD, capsys)
+    assert (result["rmse"], result["ndcg@10"]) == (None, None)
+    assert result["reason"] == "no rmse, mae, ndcg@10, recall@20: the test file has no ratings"
+    result, _ = measured(folder, (folder / "unseen.csv").read_text(), capsys, "sgd", "--relevant", "9")
+    assert result["rmse"] > 0
+    assert result["reason"] == "no ndcg@10, recall@20: no test pair is relevant and was not trained on"
+
+
+def with_nan(path: Path) -> None:
+    arrays = forged.arrays_of(path)
+    arrays["item_factors"][1, 1] = np.nan
+    forged.replace_arrays(path, arrays)
+
+
+def with_a_foreign_file(path: Path) -> None:
+    forged.state(path, lambda document: document["files"].update({"../../secret": "0" * 64}))
+
+
+def with_many_rows(path: Path) -> None:
+    forged.state(path, lambda document: document.update(n_users=2**31 - 1))
+
+
+@pytest.mark.parametrize("forge", [with_nan, with_a_foreign_file, with_many_rows])
+def test_commands_refuse_a_forged_model_with_a_sentence(folder: Path, tmp_path: Path, forge, capsys) -> None:
+    models = Path(shutil.copytree(folder / "nmf", tmp_path / "nmf"))
+    version = snapshot.versions(models)[0]
+    forge(models / version)
+    made = [*entries(), Entry(StreamId(5000, 0), "noop")]
+    RatingLog(tmp_path / "data/ratings").write(made[0].id, made[-1].id, [table_of(made[:-1])])
+    for command in (
+        ["evaluate", "--model", str(models), "--test", str(folder / "unseen.csv")],
+        ["topics", "--model", str(models)],
+        ["deploy", str(models), "--data", str(tmp_path / "data")],
+    ):
+        assert run(command) == 1
+        said = capsys.readouterr().err
+        assert f"snapshot {version}: " in said
+        assert "expected" in said
+        assert "Traceback" not in said
+    assert live_versions.read(tmp_path / "data") == {}
+    assert not (tmp_path / "data/snapshots" / version).exists()

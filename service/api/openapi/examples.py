@@ -251,7 +251,7 @@ COMPONENTS: dict[str, Any] = {
     "RatingPage": {"ratings": [{"user": USER, **_stored}], "next": None, "as_of": POSITION},
     "RatingsOfItem": {"item": ITEM, "n_ratings": 1, "ratings": [_rated_by], "as_of": POSITION},
     "RatingsOfUser": {"user": USER, "n_ratings": 1, "ratings": [_stored], "as_of": POSITION},
-    "Ready": {"status": "ready", "as_of": POSITION},
+    "Ready": {"status": "ready", "as_of": POSITION, "left_out": []},
     "Reason": _reason,
     "RecommendBody": BODIES["recommend_user_filtered"]["filters"],
     "Recommendation": {

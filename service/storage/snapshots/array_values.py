@@ -64,7 +64,7 @@ class ArrayValues:
                 raise ValueError(f"expected arrays of a model, got one called {name[:64]!r}")
             axes, wanted = ARRAYS[name]
             expected = tuple(sizes[axis] for axis in axes)
-            if (dtype, shape) != (wanted, expected):
+            if dtype != wanted or shape != expected:
                 raise ValueError(f"expected {name} of {wanted.__name__} {expected}, got {dtype} {shape}")
         self._n_slots = sizes["T"]
 

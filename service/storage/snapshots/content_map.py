@@ -149,7 +149,7 @@ class ContentMap:
             features = Features(names.tags, names.n_dimensions)
             expected = features.n_columns + 1, n_factors + 1
             dtype, shape, _ = arrays["weights"]
-            if (dtype, shape) != (np.float32, expected):
+            if dtype != np.float32 or shape != expected:
                 raise ValueError(f"{path.name}: expected weights of float32 {expected}, got {dtype} {shape}")
             weights = array_file.read_array(file, arrays["weights"], _check)
         return cls(features, weights)

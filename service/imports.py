@@ -17,7 +17,7 @@ from gpu.host.jit import compilation
 def for_files() -> None:
     """What reads and writes the files of DATA: for processes that answer nothing and train nothing."""
     pa.array([""])  # Arrow looks for pandas and imports dateutil at the first conversion of a list
-    for name in ("encodings.unicode_escape", "pyarrow.dataset", "safetensors.numpy", "_strptime"):
+    for name in ("encodings.unicode_escape", "pyarrow.compute", "pyarrow.dataset", "safetensors.numpy", "_strptime"):
         importlib.import_module(name)
 
 

@@ -116,7 +116,8 @@ def test_no_thread_of_a_service_imports_what_is_shared(
     monkeypatch.setenv("TEST_IMPORTS", str(seen))
     service = Service(tmp_path / "data", fronts=fronts, backend="host", retrain_share=0)
     try:
-        service.rate(*((event.user, event.item, event.rating) for event in events()[:900]))
+        rated = [(one.user, one.item, one.rating) for one in events()[:900] if one.rating is not None]
+        service.rate(*rated)
         assert service.retrain("als", n_factors=4, n_epochs=2)["promoted"]
         job = service.api.post("/admin/retrain", {"algorithm": "sgd", "params": {"n_factors": 4, "n_epochs": 2}})
         service.api.ended_job(job["id"])

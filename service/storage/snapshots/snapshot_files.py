@@ -121,6 +121,7 @@ def read_ids(path: Path, n: int | None = None) -> IdColumn:
         OSError: the file cannot be read.
     """
     import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     with files.open_regular(path) as file:
@@ -131,7 +132,7 @@ def read_ids(path: Path, n: int | None = None) -> IdColumn:
             column = table.read(columns=["id"], use_threads=False).column("id")
         except (pa.ArrowException, KeyError, TypeError) as error:
             raise ValueError(f"expected a Parquet file with a column id: {error}") from error
-    n_distinct = pa.compute.count_distinct(column, mode="only_valid").as_py()
+    n_distinct = pc.count_distinct(column, mode="only_valid").as_py()
     if column.type != pa.string() or n_distinct != len(column):
         raise ValueError(f"expected distinct strings, got {n_distinct} among {len(column)} of type {column.type}")
     return IdColumn(column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gpu.backend import HOST
 from gpu.online import prepare_online
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
-from service.engine.queries import Estimate, Neighbors, Recommend
+from service.engine.queries import Estimate, Neighbors, Query, Recommend
 from service.engine.state.history import History
 from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId
@@ -30,6 +30,7 @@ from tests.service.planted import SMALL, entries
 N_USERS, N_ITEMS = 20, 16
 WATERMARK = StreamId(1000, 0)
 Arrays = dict[str, NDArray[Any]]
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def trained(folder: Path, algorithm: str) -> str:
@@ -86,14 +87,8 @@ def answers(loaded: snapshot.Snapshot) -> Iterator[float]:
     history = History()
     history.apply(ratings())
     table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
-    steps = rows_of(loaded, history)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            rows = end.value
-            break
-    model = loaded.model.mapped(*rows, table.n_users, table.n_items)
+    users, items = _done(rows_of(loaded, history))
+    model = loaded.model.mapped(users, items, table.n_users, table.n_items)
     ready = prepare_online(model, table, history.users.keys, history.items.keys, HOST)
     live_model, ranking = LiveModel(loaded.manifest, ready, history, loaded.content), Ranking(history, ["any"])
     ranking.install(live_model)
@@ -103,8 +98,12 @@ def answers(loaded: snapshot.Snapshot) -> Iterator[float]:
         live_model.learn(applied)
         while not (live_model.settle(1.0) and live_model.catch_up(1.0)):
             pass
-        users = (*(f"u{user}" for user in range(0, N_USERS, 3)), "new0")
-        asked = [Recommend(users=users), Recommend(user="u1", explain=True), Recommend(ratings=[("i2", 5.0)])]
+        asking = (*(f"u{user}" for user in range(0, N_USERS, 3)), "new0")
+        asked: list[Query] = [
+            Recommend(users=asking),
+            Recommend(user="u1", explain=True),
+            Recommend(ratings=[("i2", 5.0)]),
+        ]
         asked += [Neighbors(kind="item", id="i3"), Neighbors(kind="user", id="u1"), Estimate(user="u1", item="i1")]
         for answer in ranking.answer(asked, StreamId(9000 + n, 0)):
             if isinstance(answer, ServiceError):  # such a model makes no such answers
@@ -112,6 +111,15 @@ def answers(loaded: snapshot.Snapshot) -> Iterator[float]:
             if isinstance(answer, Exception):
                 raise answer
             yield from _numbers(answer)
+
+
+def _done(steps: Generator[None, None, Rows]) -> Rows:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            rows: Rows = end.value
+            return rows
 
 
 def are_finite(loaded: snapshot.Snapshot) -> bool:

@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,15 @@ def forgeries(path: Path) -> Iterator[tuple[str, Forge]]:
     """(what is forged, what forges it) of all forgeries of the snapshot `path`."""
     for keys in _fields(json.loads((path / snapshot.MANIFEST_FILE).read_bytes())):
         for value in STATED:
-            yield f"{'.'.join(keys)} = {str(value)[:40]}", lambda at, k=keys, v=value: forged.state(at, _setter(k, v))
-        yield f"{'.'.join(keys)} removed", lambda at, k=keys: forged.state(at, _remover(k))
+            yield f"{'.'.join(keys)} = {str(value)[:40]}", partial(forged.state, change=_setter(keys, value))
+        yield f"{'.'.join(keys)} removed", partial(forged.state, change=_remover(keys))
     arrays = forged.arrays_of(path)
     for name, array in arrays.items():
         for what, changed in _changes(array):
-            yield f"{name} {what}", lambda at, n=name, c=changed: forged.replace_arrays(at, {**arrays, n: c})
+            yield f"{name} {what}", partial(forged.replace_arrays, arrays={**arrays, name: changed})
         rest = {other: array for other, array in arrays.items() if other != name}
-        yield f"{name} removed", lambda at, r=rest: forged.replace_arrays(at, r)
-        yield f"{name} twice", lambda at, n=name: forged.replace_arrays(at, {**arrays, f"{n}2": arrays[n]})
+        yield f"{name} removed", partial(forged.replace_arrays, arrays=rest)
+        yield f"{name} twice", partial(forged.replace_arrays, arrays={**arrays, f"{name}2": array})
 
 
 def _fields(document: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

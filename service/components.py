@@ -132,6 +132,10 @@ class Components:
         self._to_stop.callback(self._deliveries.close)
         self.webhooks = Webhooks(self.settings.data, self.settings.webhook_networks, self._deliveries)
 
+    def note_acknowledged(self, entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
+        """Keep entries that another process of the service has written, until the rating log has them."""
+        self._stream.note((StreamId.parse(stream_id), fields) for stream_id, fields in entries)
+
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what tells webhooks their ends; `settle`: see `Supervisor`."""
         parts = self._table, self._stream, self._rating_log, self.metrics

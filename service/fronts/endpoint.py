@@ -20,6 +20,7 @@ from service.engine.queries.encoding import encoded
 from service.errors import NotReady, Overloaded, ServiceError
 from service.fronts.frames import Frames
 from service.fronts.messages import (
+    Acknowledged,
     Answered,
     Archived,
     Count,
@@ -182,6 +183,8 @@ class _Front:
                     self._endpoint.counted(self, message)
                 case Wrote(stream_id, trace):
                     self._endpoint.runtime.traces.note(StreamId.parse(stream_id), Trace.decoded(trace))
+                case Acknowledged(entries):
+                    self._endpoint.runtime.note_acknowledged(entries)
                 case Archived():
                     self._endpoint.archiver.report(*msgspec.structs.astuple(message))
                 case Hello(name):

@@ -92,7 +92,13 @@ class Wrote(Struct, tag=7, array_like=True, frozen=True):
     trace: bytes
 
 
-FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRequest | Wrote
+class Acknowledged(Struct, tag=8, array_like=True, frozen=True):
+    """The newest entries that a front has written, told when it has lost Redis; it has no answer."""
+
+    entries: list[tuple[str, dict[bytes, bytes]]]
+
+
+FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRequest | Wrote | Acknowledged
 
 # --- from the engine
 

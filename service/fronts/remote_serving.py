@@ -9,18 +9,21 @@ from pathlib import Path
 from service.engine import fairness
 from service.engine.queries import Query, Recommend
 from service.fronts.link import Link
-from service.fronts.messages import Request, TracedRequest, VerifyRedis, Wrote
+from service.fronts.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
 from service.operations import CheckNewIds, Operation
 from service.settings import Settings
-from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
+from service.storage.events import ZERO, Fields, RatingEvent, StreamId, TypedEvent
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender, run_id_of
 from service.storage.streams.redis_server import url_of
+from service.storage.streams.tail import Tail
 from service.telemetry.metrics import Metrics
 from service.telemetry.trace_context import Trace
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
+
+TAIL_BYTES = 1 << 20  # bytes of the newest entries, far more than the engine has not read yet
 
 
 class RemoteServing:
@@ -39,10 +42,11 @@ class RemoteServing:
             name: of this front, for the engine's log.
         """
         self.settings, self.metrics = settings, Metrics()
-        self._appender = Appender(url_of(settings), self._verify, settings.keyspace)
+        self._tail = Tail(TAIL_BYTES)
+        self._appender = Appender(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
-        self._link = Link(socket, name, max_open, self.metrics.registry, self._appender.reconnect)
+        self._link = Link(socket, name, max_open, self.metrics.registry, self._join)
         to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
         self._writes = Writes(self._appender, *to_write)
 
@@ -99,6 +103,14 @@ class RemoteServing:
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))
+
+    def _join(self) -> None:
+        self._tell_tail()
+        self._appender.reconnect()
+
+    def _tell_tail(self) -> None:
+        """Tell what was acknowledged here, before the engine's process verifies the server that comes back."""
+        self._link.tell(Acknowledged([(str(stream_id), dict(fields)) for stream_id, fields in self._tail.after(ZERO)]))
 
     async def _verify(self, pipe: RedisPipe) -> None:
         await self._link.ask(VerifyRedis, await run_id_of(pipe))

@@ -8,9 +8,11 @@ the order of sending.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
 import hiredis
@@ -25,15 +27,17 @@ REPLY_TIMEOUT_S = 5.0
 class RedisPipe(asyncio.Protocol):
     """A pipelined connection. Any failure closes it for good; then open another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: Callable[[], None] = lambda: None) -> None:
+        """`on_lost`: called when the connection has ended."""
+        self._on_lost = on_lost
         self._replies = hiredis.Reader()
         self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
         self._watchdog: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def open(cls, url: str) -> RedisPipe:
-        """Connect, authenticate and select the database of the URL.
+    async def open(cls, url: str, on_lost: Callable[[], None] = lambda: None) -> RedisPipe:
+        """Connect, authenticate and select the database of the URL; `on_lost`: called when the connection has ended.
 
         Raises:
             StreamUnavailable: no connection within two seconds, or the server refuses.
@@ -41,7 +45,7 @@ class RedisPipe(asyncio.Protocol):
         target: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                pipe = await cls._connect(url, target)
+                pipe = await cls._connect(url, target, on_lost)
                 try:
                     await pipe._log_in(target)
                 except BaseException:
@@ -52,13 +56,13 @@ class RedisPipe(asyncio.Protocol):
         return pipe
 
     @classmethod
-    async def _connect(cls, url: str, target: dict[str, Any]) -> RedisPipe:
-        loop = asyncio.get_running_loop()
+    async def _connect(cls, url: str, target: dict[str, Any], on_lost: Callable[[], None]) -> RedisPipe:
+        loop, make = asyncio.get_running_loop(), functools.partial(cls, on_lost)
         if "path" in target:
-            return (await loop.create_unix_connection(cls, target["path"]))[1]
+            return (await loop.create_unix_connection(make, target["path"]))[1]
         tls = ssl.create_default_context(cafile=target.get("ssl_ca_certs")) if url.startswith("rediss:") else None
         address = target.get("host", "localhost"), target.get("port", 6379)
-        return (await loop.create_connection(cls, *address, ssl=tls))[1]
+        return (await loop.create_connection(make, *address, ssl=tls))[1]
 
     async def _log_in(self, target: dict[str, Any]) -> None:
         if "password" in target:
@@ -121,6 +125,7 @@ class RedisPipe(asyncio.Protocol):
             if not future.done():
                 future.set_exception(StreamUnavailable(f"Redis connection lost: {exc or 'closed'}"))
         self._waiting.clear()
+        self._on_lost()
 
     def _watch(self) -> None:
         """Check the oldest command for a timeout. One timer suffices, because replies come in order."""

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from service.errors import StreamUnavailable
 from service.keyspace import DEFAULT, Keyspace
-from service.storage.events import Fields, StreamId
+from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.redis_client import id_of
 from service.storage.streams.shared_pipe import SharedPipe, Verify
+from service.storage.streams.tail import Tail
 
 
 class Appender:
     """Writes on one connection, for many requests. Belongs to one event loop."""
 
-    def __init__(self, url: str, verify: Verify, keys: Keyspace = DEFAULT) -> None:
+    def __init__(
+        self,
+        url: str,
+        verify: Verify,
+        tail: Tail,
+        keys: Keyspace = DEFAULT,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare; nothing connects yet.
 
         Args:
             url: redis://, rediss:// or unix://.
             verify: called with each new connection before its first entry; if it raises, no entry is written.
+            tail: gets each entry that was written.
             keys: of the data set.
+            on_lost: called when a connection has ended.
         """
-        self._pipe = SharedPipe(url, verify)
+        self._pipe = SharedPipe(url, verify, on_lost)
+        self._tail, self._last = tail, ZERO
         self._ratings, self._never = keys.ratings, keys.never
 
     @property
@@ -40,7 +52,13 @@ class Appender:
             ServiceError: the error of `verify`.
         """
         raw = await self._pipe.call("XADD", self._ratings, b"*", *itertools.chain.from_iterable(fields.items()))
-        return id_of(raw, self._ratings)
+        stream_id = id_of(raw, self._ratings)
+        if stream_id <= self._last:  # emptied behind our back: no reader would see the entry
+            self._pipe.reconnect()
+            raise StreamUnavailable(f"Redis gave the id {stream_id} after {self._last}: was it emptied? Try again")
+        self._last = stream_id
+        self._tail.note([(stream_id, fields)])
+        return stream_id
 
     async def check_writable(self) -> None:
         """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.errors import InvalidKey, StreamUnavailable
-from service.storage.events import ZERO, StreamId
+from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
 from service.storage.streams import aof_files
 
 SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
@@ -114,6 +114,22 @@ def id_of(raw: bytes, stream: str) -> StreamId:
             f" another program has added an entry with an explicit id, and no later entry can follow it: copy the"
             f" entries that you need out of {stream} and delete the key"
         ) from None
+
+
+def value_ids(entries: list[tuple[bytes, Fields]], stream: str) -> set[StreamId]:
+    """The ids of those entries of the key `stream` that are no noops. Raises what `id_of` raises."""
+    return {id_of(raw, stream) for raw, fields in entries if fields.get(b"v") != NOOP_VERSION}
+
+
+def last_and_length(client: Any, stream: str) -> tuple[StreamId, int]:
+    """The last id that the key `stream` has given out, and how many entries it has. Raises what `id_of` raises."""
+    try:
+        info = client.xinfo_stream(stream)
+    except redis.ResponseError as error:
+        if "no such key" not in str(error):
+            raise
+        return ZERO, 0
+    return id_of(info["last-generated-id"], stream), int(info["length"])
 
 
 def position_of(value: Any, key: str) -> StreamId:

@@ -24,14 +24,15 @@ class SharedPipe:
         n_waiting: calls that wait for the connection or for their reply.
     """
 
-    def __init__(self, url: str, verify: Verify) -> None:
+    def __init__(self, url: str, verify: Verify, on_lost: Callable[[], None] = lambda: None) -> None:
         """Prepare; nothing connects yet.
 
         Args:
             url: URL of the server.
             verify: called with each new connection; if it raises, the waiting calls fail with its error.
+            on_lost: called when a connection has ended.
         """
-        self._url, self._verify = url, verify
+        self._url, self._verify, self._on_lost = url, verify, on_lost
         self._pipe: RedisPipe | None = None
         self._opening: asyncio.Task[RedisPipe] | None = None
         self._failure: ServiceError | None = None  # error of the last attempt to connect
@@ -83,7 +84,7 @@ class SharedPipe:
 
     async def _open(self) -> RedisPipe:
         try:
-            pipe = await RedisPipe.open(self._url)
+            pipe = await RedisPipe.open(self._url, self._on_lost)
             try:
                 await self._verify(pipe)
             except BaseException:

@@ -14,34 +14,36 @@ These are the names of the default data set (`service.keyspace`).
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
 import structlog
 
-from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
+from service.errors import InvalidKey, StreamUnavailable
 from service.keyspace import DEFAULT, Keyspace
 from service.settings import AppendFsync
-from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
+from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender
-from service.storage.streams.durability import refuse_volatile
 from service.storage.streams.redis_client import (  # fmt: skip
     REPACK,
     TRIM,
     connect,
     id_of,
+    last_and_length,
     position_of,
     rewrite_aof,
     text_of,
     translated,
 )
+from service.storage.streams.tail import Tail
+from service.storage.streams.verification import Verification
 
 MAX_REJECTED = 10_000
-COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
+DROP_EVERY_S = 5.0  # seconds between two looks at the log for entries that need not be kept in memory
 REPACKED = 300  # entries that one script copies; three times the default size of a stream node
 
 _log = structlog.get_logger(__name__)
@@ -74,17 +76,16 @@ class Stream:
 
         Args:
             url: redis://, rediss:// or unix://.
-            floor: returns the last id of the rating log; new entries must come after it.
+            floor: returns the last id of the rating log; new entries must come after it and after all that was read.
             appendfsync: the weakest policy with which the server counts as durable.
             known: returns the ids of the rating log in a range, both ends included. Further ids are harmless.
             keys: of the data set.
         """
         self.url, self._keys = url, keys
-        self._floor, self._known = floor, known
-        self._appendfsync = appendfsync
+        self._floor, self._tail, self._dropped_s = floor, Tail(), 0.0
         self._client = connect(url)
-        self._appender = Appender(url, self._verify_connection, keys)
-        self._warned = threading.Event()
+        self._verification = Verification(self._client, keys, appendfsync, self._tail, floor, known)
+        self._appender = Appender(url, self._verify_connection, self._tail, keys)
 
     # --- appending
     @property
@@ -113,15 +114,12 @@ class Stream:
     # --- the promises of the server
 
     def verify(self) -> None:
-        """Check that the server keeps acknowledged entries, and that its ids continue those of the log.
+        """Verify the server, see `Verification`, which has the errors."""
+        self._verification()
 
-        Raises:
-            VolatileServer: persistence is off or too weak, or entries may be evicted.
-            StreamReplaced: the stream is behind the rating log and has entries that the log lacks.
-            StreamUnavailable: Redis is gone.
-        """
-        self._check_durability()
-        self._raise_last_id(self._floor())
+    def note(self, entries: Iterable[tuple[StreamId, Fields]]) -> None:
+        """Entries that another process of this service has written: a server that has lost them gets them again."""
+        self._tail.note(entries)
 
     def signing_key(self, proposed: bytes | None = None, *, replace: bool = False) -> bytes | None:
         """The key that signs: `proposed`, if Redis has none or with `replace`. Raises `StreamUnavailable`."""
@@ -155,43 +153,6 @@ class Stream:
         del pipe
         await asyncio.to_thread(self.verify)
 
-    def _check_durability(self) -> None:
-        names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
-        with translated():
-            try:
-                config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
-            except redis.ResponseError as error:
-                if not self._warned.is_set():
-                    _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
-                self._warned.set()
-                return
-        refuse_volatile(config, self._appendfsync)
-
-    def _raise_last_id(self, floor: StreamId) -> None:
-        """Make the next id greater than `floor`: a flushed or replaced server would start below the log."""
-        with translated():
-            # One transaction, so that no other producer can append an entry between the check and the noop.
-            self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), self._keys.ratings)
-
-    def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
-        last, length = self._last_and_length(pipeline)
-        if last < floor and length and not self._is_older_copy(pipeline):
-            raise StreamReplaced(
-                f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
-                f" up to {last}. Was Redis replaced? Delete {self._keys.ratings} to go on from the log, or restore its"
-                " data"
-            )
-        pipeline.multi()
-        if last < floor:
-            pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
-            _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
-
-    def _is_older_copy(self, pipeline: Any) -> bool:
-        """Whether the log has the newest entries: then the server lost its tail or was restored from a backup."""
-        newest = pipeline.xrevrange(self._keys.ratings, count=COMPARED)
-        ids = {self._id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
-        return not ids or ids <= self._known(min(ids), max(ids))
-
     # --- reading
 
     def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> Reading:
@@ -203,10 +164,12 @@ class Stream:
             pipeline.xread({self._keys.ratings: str(after)}, count=count, block=block_ms or None)
             pipeline.get(self._keys.trimmed)
             reply, trimmed = pipeline.execute()
-        return Reading(
-            [(self._id(raw), fields) for _, entries in reply for raw, fields in entries],
-            position_of(trimmed, self._keys.trimmed),
-        )
+        entries = [(self._id(raw), fields) for _, entries in reply for raw, fields in entries]
+        self._tail.note(entries)
+        if self._tail and time.monotonic() - self._dropped_s > DROP_EVERY_S:
+            self._dropped_s = time.monotonic()
+            self._tail.drop(self._floor())
+        return Reading(entries, position_of(trimmed, self._keys.trimmed))
 
     def pause(self, seconds: float) -> None:
         """Wait by a blocking command, so that a lost connection fails this call and the server is verified again."""
@@ -216,8 +179,7 @@ class Stream:
     def last_id(self) -> StreamId:
         """The last id that the server has assigned; its entry may have been trimmed."""
         with translated():
-            last, _ = self._last_and_length(self._client)
-            return last
+            return last_and_length(self._client, self._keys.ratings)[0]
 
     def newest(self) -> StreamId:
         """Id of the newest entry still in the stream; `ZERO` if it is empty."""
@@ -316,15 +278,6 @@ class Stream:
     def _position(self, key: str) -> StreamId:
         with translated():
             return position_of(self._client.get(key), key)
-
-    def _last_and_length(self, client: Any) -> tuple[StreamId, int]:
-        try:
-            info = client.xinfo_stream(self._keys.ratings)
-        except redis.ResponseError as error:
-            if "no such key" not in str(error):
-                raise
-            return ZERO, 0
-        return self._id(info["last-generated-id"]), int(info["length"])
 
     def _id(self, raw: bytes) -> StreamId:
         return id_of(raw, self._keys.ratings)

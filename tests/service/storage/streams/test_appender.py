@@ -14,6 +14,7 @@ from service.storage.events import Fields
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender, run_id_of
 from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.tail import Tail
 from tests.service.keys import NEVER, RATINGS
 from tests.service.waiting import soon
 
@@ -39,7 +40,7 @@ class Verifier:
 def appending(url: str, check: Callable[[Appender, Verifier], Any]) -> None:
     async def run() -> None:
         verifier = Verifier()
-        appender = Appender(url, verifier)
+        appender = Appender(url, verifier, Tail())
         try:
             await check(appender, verifier)
         finally:

@@ -1,0 +1,172 @@
+"""`Verification`: what a server must promise before an entry may be written to it, and what it is given back.
+
+A server that was replaced by an older copy, emptied, or started with an older clock would give out ids again that
+readers have passed: they would never see the new entries. So the next id must come after all ids that this process has
+seen. The entries that the server lost are written to it again, under their ids.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+import structlog
+
+from service.errors import StreamReplaced, VolatileServer
+from service.keyspace import Keyspace
+from service.settings import AppendFsync
+from service.storage.events import NOOP_VERSION, ZERO, StreamId
+from service.storage.streams.durability import refuse_volatile
+from service.storage.streams.redis_client import last_and_length, position_of, text_of, translated, value_ids
+from service.storage.streams.tail import Tail
+
+COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
+OTHERS_S = 2.0  # seconds in which other processes give back what they have seen; they look for the server each second
+
+_log = structlog.get_logger(__name__)
+
+
+class Verification:
+    """Verifies the server of one client, at each new connection. May be called from any thread."""
+
+    def __init__(
+        self,
+        client: Any,
+        keys: Keyspace,
+        appendfsync: AppendFsync,
+        tail: Tail,
+        archived: Callable[[], StreamId],
+        known: Callable[[StreamId, StreamId], set[StreamId]],
+    ) -> None:
+        """See `Stream` for the arguments; `archived` is its `floor`."""
+        self._client, self._keys, self._appendfsync = client, keys, appendfsync
+        self._tail, self._archived, self._known = tail, archived, known
+        self._verifying = threading.Lock()
+        self._run: str | None = None  # that was verified last
+        self._ahead_ms = 0  # by which its clock was ahead of ours
+        self._warned = False
+
+    def __call__(self) -> None:
+        """Check that the server keeps acknowledged entries, and that its ids continue those seen before.
+
+        Raises:
+            VolatileServer: persistence is off or too weak, entries may be evicted, or it is a part of a cluster.
+            StreamReplaced: the stream is behind what this process has seen, and has entries that it does not know.
+            StreamUnavailable: Redis is gone.
+        """
+        with self._verifying, translated():
+            self._refuse_cluster()
+            self._check_durability()
+            now_ms = int(time.time() * 1000)
+            run, clock_ms = text_of(self._info("server").get("run_id", "")), self._clock_ms()
+            is_new = not run or run != self._run
+            floor = self._floor()  # before the last id: meanwhile both may grow
+            if floor > last_and_length(self._client, self._keys.ratings)[0]:
+                self._restore(floor)
+                if is_new and self._run is not None:
+                    time.sleep(OTHERS_S)
+                self._raise_to(self._floor())
+            if is_new and clock_ms is not None:
+                # What other processes have seen is not above the clock of the server that gave it out.
+                self._raise_past(StreamId(now_ms + max(self._ahead_ms, 0), 0), clock_ms)
+                self._ahead_ms = clock_ms - now_ms
+            self._run = run
+
+    def _floor(self) -> StreamId:
+        return max(self._archived(), self._tail.highest)
+
+    def _refuse_cluster(self) -> None:
+        if self._info("cluster").get("cluster_enabled"):
+            raise VolatileServer(
+                "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service names"
+                " several keys, which may lie on several nodes of a cluster; name a server without cluster mode"
+            )
+
+    def _check_durability(self) -> None:
+        names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+        try:
+            config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
+        except redis.ResponseError as error:
+            if not self._warned:
+                _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
+            self._warned = True
+            return
+        refuse_volatile(config, self._appendfsync)
+
+    def _info(self, section: str) -> dict[str, Any]:
+        """Empty if the server refuses to tell."""
+        try:
+            return dict(self._client.info(section))
+        except redis.ResponseError:
+            return {}
+
+    def _clock_ms(self) -> int | None:
+        """None if the server refuses to tell."""
+        try:
+            seconds, us = self._client.time()
+        except redis.ResponseError:
+            return None
+        return int(seconds) * 1000 + int(us) // 1000
+
+    # --- raising the last id, in one transaction, so that no other producer can append an entry in between
+
+    def _restore(self, floor: StreamId) -> None:
+        """Write the entries that the server has lost and this process still has, under their ids."""
+        self._client.transaction(lambda pipeline: self._restore_in(pipeline, floor), self._keys.ratings)
+
+    def _restore_in(self, pipeline: Any, floor: StreamId) -> None:
+        last = self._last_if_ours(pipeline, floor)
+        archived, trimmed = self._archived(), position_of(pipeline.get(self._keys.trimmed), self._keys.trimmed)
+        lost = self._tail.after(last)
+        pipeline.multi()
+        if last < archived and trimmed < archived:  # so that who has not read them from the stream reads the log
+            pipeline.set(self._keys.trimmed, str(archived))
+        for stream_id, fields in lost:
+            pipeline.xadd(self._keys.ratings, dict(fields), id=str(stream_id))
+        if lost:
+            _log.warning("entries that redis had lost are written again", entries=len(lost), after=str(last))
+
+    def _raise_to(self, floor: StreamId) -> None:
+        """Make the next id greater than `floor`: a flushed or replaced server would start below it."""
+        self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), self._keys.ratings)
+
+    def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
+        last = self._last_if_ours(pipeline, floor)
+        pipeline.multi()
+        if last < floor:
+            pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
+            _log.warning("stream was behind and has been raised", last=str(last), raised_to=str(floor))
+
+    def _raise_past(self, bound: StreamId, clock_ms: int) -> None:
+        if clock_ms >= bound.ms:
+            return
+
+        def raise_in(pipeline: Any) -> None:
+            last, _ = last_and_length(pipeline, self._keys.ratings)
+            pipeline.multi()
+            if ZERO < last < bound:
+                pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(bound))
+                _log.info("clock of redis is behind; ids go on from ours", behind_ms=bound.ms - clock_ms)
+
+        self._client.transaction(raise_in, self._keys.ratings)
+
+    def _last_if_ours(self, pipeline: Any, floor: StreamId) -> StreamId:
+        """The last id of the server. Raises `StreamReplaced` if it is below `floor` and has entries of others."""
+        last, length = last_and_length(pipeline, self._keys.ratings)
+        if last < floor and length and not self._is_older_copy(pipeline):
+            key = self._keys.ratings
+            raise StreamReplaced(
+                f"Invalid stream: expected ids above {floor}, the last one that was read, got {length:,} entries up to"
+                f" {last}, some of which this service has never read. Was Redis replaced? Keep them under another name,"
+                f" RENAME {key} {key}:kept, to go on from the log, and add them again (docs/faults.md)"
+            )
+        return last
+
+    def _is_older_copy(self, pipeline: Any) -> bool:
+        """Whether the newest entries are known: then the server lost its tail or was restored from a backup."""
+        newest = pipeline.xrevrange(self._keys.ratings, count=COMPARED)
+        ids = value_ids(newest, self._keys.ratings) - self._tail.ids()
+        return not ids or ids <= self._known(min(ids), max(ids))

@@ -19,7 +19,8 @@ from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.settings import Settings
-from service.storage import audit_log, files, key_uses, sealed_file, session_folder
+from service.storage import audit_log, data_format, files, key_uses, sealed_file, session_folder
+from service.storage.archive_lock import ArchivableFormat
 from service.storage.archiver import Archiver
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
@@ -39,6 +40,7 @@ OURS = frozenset(sealed_file.all_names()) | frozenset((
     "ratings", "redis", "snapshots", "work", "exports", "loading", ".lock", session_folder.FOLDER, key_uses.FOLDER,
     audit_log.FOLDER,
     live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE, HEAD_FILE, OWNER_FILE,
+    data_format.FORMAT_FILE, data_format.LOCK_FILE,
 ))  # fmt: skip
 SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
@@ -78,6 +80,7 @@ class Components:
         self._together: list[Callable[[], None]] = []
         self._to_stop = contextlib.AsyncExitStack()
         self._rating_log = RatingLog(settings.data / "ratings")
+        self._check_format = ArchivableFormat(self._rating_log.folder).check
 
     async def stop(self) -> None:
         """Stop all threads at once, then all other parts in reverse order of their start.
@@ -99,7 +102,7 @@ class Components:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def _prepare_data(self) -> None:
-        """Prepare DATA before any part opens it. Call it on the event loop."""
+        """Prepare DATA before any part opens it. Call it on the event loop. Raises what `data_format.enter` raises."""
         self._loop = asyncio.get_running_loop()
         for path in files.open_to_others(self.settings.data, SECRETS):
             _log.warning(
@@ -108,6 +111,7 @@ class Components:
                 file=str(path),
             )
         files.close_to_others(self.settings.data, OURS)
+        data_format.enter(self.settings.data)
 
     def _run_part(self, part: _Part) -> None:
         """Start a part with a thread, which ends with all others."""
@@ -135,6 +139,11 @@ class Components:
     def note_acknowledged(self, entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
         """Keep entries that another process of the service has written, until the rating log has them."""
         self._stream.note((StreamId.parse(stream_id), fields) for stream_id, fields in entries)
+
+    async def archive_rest(self) -> None:
+        """Commit what came after the archiver's process has ended, or was killed. With a store the worker does it."""
+        if self.settings.store is None:
+            await _in_thread(Archiver(self._stream, self._rating_log).finish, THREADS_STOP_S)
 
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what tells webhooks their ends; `settle`: see `Supervisor`."""

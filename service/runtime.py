@@ -151,8 +151,7 @@ class Runtime(Components):
 
     async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
         """The engine's answer after it has learned `wait_for`. Raises what `Engine.ask` and `wait_for` raise."""
-        if wait_for is not None:
-            await self.wait_for(wait_for)
+        await self.wait_for(wait_for)
         return await self.ask_now(query)
 
     def ask_now(self, query: Query) -> asyncio.Future[Any]:
@@ -244,7 +243,8 @@ class Runtime(Components):
         self._archiver = self._archiver_of(engine)
         self._run_part(Learner(engine, self._stream, self._rating_log, self._archiver.wait))
         self.traces = engine.traces
-        self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note)
+        to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
+        self._writes = Writes(self._stream, *to_write)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         watch_archiver(self._archiver, self.metrics)

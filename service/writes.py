@@ -36,6 +36,7 @@ class Writes:
         max_waiting: most appends that may wait for Redis.
         metrics: counts refusals by reason.
         on_traced: told the position and the span of each recorded request that has written.
+        check: raises the error with which an entry must be refused.
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class Writes:
         max_waiting: int,
         metrics: Metrics,
         on_traced: Callable[[StreamId, Trace], None],
+        check: Callable[[Fields], None] = lambda fields: None,
     ) -> None:
-        self._tracer, self._on_traced = traces.active(), on_traced
+        self._tracer, self._on_traced, self._check_entry = traces.active(), on_traced, check
         self._stream, self._refusal, self._max_waiting, self._metrics = stream, refusal, max_waiting, metrics
         metrics.queue_length.labels("appends").set_function(lambda: stream.n_appending)
 
@@ -54,6 +56,7 @@ class Writes:
         """See `service.serving.Serving.append`."""
         try:
             self._check()
+            self._check_entry(fields)
             if self._tracer is None or (trace := fairness.current.get().trace) is None:
                 return await self._stream.append(fields)
             return await self._traced(fields, self._tracer, trace)

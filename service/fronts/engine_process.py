@@ -83,6 +83,8 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
         was_ready = announcing.done()
         announcing.cancel()
         await endpoint.stop()
+        if was_ready:
+            await runtime.archive_rest()
         await runtime.stop()
     if runtime.failure is None:
         return 0

@@ -143,7 +143,7 @@ class _Parent:
     def _stop(self) -> None:
         """Let the fronts answer what is in flight and the archivers commit, then stop the engines, at last with Redis.
 
-        Ratings that a front takes after the last commit stay in Redis until the next start. Kills those that hang.
+        The engines commit what a front takes after the last commit of an archiver. Kills those that hang.
         """
         self._listener.close()
         deadline_s = time.monotonic() + STOP_S

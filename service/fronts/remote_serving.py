@@ -12,6 +12,7 @@ from service.fronts.link import Link
 from service.fronts.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
 from service.operations import CheckNewIds, Operation
 from service.settings import Settings
+from service.storage.archive_lock import ArchivableFormat
 from service.storage.events import ZERO, Fields, RatingEvent, StreamId, TypedEvent
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender, run_id_of
@@ -22,7 +23,6 @@ from service.telemetry.trace_context import Trace
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
-
 TAIL_BYTES = 1 << 20  # bytes of the newest entries, far more than the engine has not read yet
 
 
@@ -48,7 +48,7 @@ class RemoteServing:
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(socket, name, max_open, self.metrics.registry, self._join)
         to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
-        self._writes = Writes(self._appender, *to_write)
+        self._writes = Writes(self._appender, *to_write, ArchivableFormat(settings.data / "ratings").check)
 
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""

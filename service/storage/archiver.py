@@ -12,8 +12,8 @@ import structlog
 
 from service.backoff import Backoff
 from service.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
+from service.storage.archive_lock import ArchiveLock
 from service.storage.events import BATCH_RATINGS, ZERO, Entry, StreamId, portions
-from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
 from service.storage.streams.stream import MAX_REJECTED, Stream
@@ -30,7 +30,6 @@ LOOK_AGAIN_S = 5.0  # seconds between two checks of a damaged log
 STALLED_S = 5.0  # seconds; only a large merge makes a step take longer
 READ_BLOCK_MS = 200  # milliseconds of a read; read and pause together delay a requested commit
 PAUSE_S = 0.1  # seconds between reads, each of which takes the GIL several times
-LOCK = ".lock"
 
 _log = structlog.get_logger(__name__)
 
@@ -92,7 +91,7 @@ class Archiver:
         self._keeper = keeper or OwnLog(stream, log)
         self._reader: StreamReader | None = None
         self._is_verified = False
-        self._lock: FileLock | None = None
+        self._lock: ArchiveLock | None = None
         self._pending: list[pa.Table] = []
         self._fresh: list[Entry] = []  # pending entries that are not converted to columns yet
         self._n_fresh = 0
@@ -282,21 +281,29 @@ class Archiver:
                     self._reader = None
                     self._release()
                 backoff.failed(error)
-        self._finish()
+        self.finish()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Commit the rest of the stream, unless another process archives; log what stays in Redis alone."""
         try:
-            if self._lock is not None and self._is_verified:
+            if self._lock is not None or self._acquire():  # whoever had it may have been killed
+                self._commit()  # first, because it needs no Redis
                 self.flush()
-            elif self._lock is not None:  # Redis has just failed: do not wait for it again
-                self._commit()
         except Exception as error:
-            _log.error("stream not archived at stop; the next start archives it", error=str(error))
+            n_left = self._n_left()
+            _log.error("stream not archived at stop; the next start archives it", entries=n_left, error=str(error))
         finally:
             self._release()
 
+    def _n_left(self) -> int | None:
+        """Entries that are in Redis alone; None if it cannot tell."""
+        try:
+            return self._stream.n_after(self._rating_log.last_id())
+        except Exception:
+            return None
+
     def _acquire(self) -> bool:
-        self._lock = FileLock.try_take(self._rating_log.folder / LOCK)
+        self._lock = ArchiveLock.try_take(self._rating_log.folder)
         self._stepped_s = time.monotonic()
         return self._lock is not None
 

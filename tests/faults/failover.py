@@ -43,7 +43,10 @@ class FailingRedis:
         """Start it with a clock that is behind by so many seconds, if there is libfaketime."""
         settings = {"port": self._port, "dir": self._folder, "appendonly": "yes", "appendfsync": "always"}
         settings |= {"save": "", "bind": "127.0.0.1", "maxmemory-policy": "noeviction"}
-        command = [str(find_binary()), *(str(part) for name, value in settings.items() for part in (f"--{name}", value))]
+        command = [
+            str(find_binary()),
+            *(str(part) for name, value in settings.items() for part in (f"--{name}", value)),
+        ]
         faked = {"LD_PRELOAD": str(FAKE_CLOCK[0]), "FAKETIME": f"-{behind_s}"} if behind_s and FAKE_CLOCK else {}
         with (self._folder.with_suffix(".log")).open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | faked)

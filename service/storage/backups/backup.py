@@ -19,13 +19,14 @@ from typing import IO
 from service.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
 from service.keyspace import Keyspace
 from service.settings import Settings
-from service.storage import files, sealed_file, signing_key
-from service.storage.archiver import LOCK, Archiver
+from service.storage import data_format, files, sealed_file, signing_key
+from service.storage.archive_lock import ArchiveLock
+from service.storage.archiver import Archiver
 from service.storage.backups import backup_files
 from service.storage.backups.backup_files import FolderTarget, OnBytes, Opener, Target
 from service.storage.backups.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
 from service.storage.events import ZERO
-from service.storage.files import DataLock, FileLock
+from service.storage.files import DataLock
 from service.storage.log import log_manifest
 from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
@@ -57,10 +58,12 @@ def complete_log(settings: Settings) -> None:
     Raises:
         InvalidFolder: not a data folder.
         StreamUnavailable, LogUnavailable, ServerFailed: Redis cannot be used, or nobody archives.
+        NewerData: a newer version wrote the folder.
     """
     data, root = settings.data, settings.root
     if not (data / "ratings").is_dir():
         raise InvalidFolder(f"Invalid --data: expected the data folder of a service, got {data} without ratings in it")
+    data_format.check(data)
     with contextlib.ExitStack() as stack:
         if settings.redis is None and (lock := _own(root)) is not None:
             stack.callback(lock.release)
@@ -83,7 +86,7 @@ def _archive(data: Path, url: str, keys: Keyspace) -> None:
     log = RatingLog(data / "ratings")
     stream = Stream(url, log.last_id, keys=keys)
     try:
-        lock = FileLock.try_take(log.folder / LOCK)
+        lock = ArchiveLock.try_take(log.folder)
         if lock is None:
             archive_up_to(stream, log, stream.last_id())
         else:
@@ -131,7 +134,8 @@ def back_up(
             written[signing_key.KEY_FILE] = signing_key.read(data)
         found |= {name: _add(target, name, content) for name, content in written.items()}
         now_ms = int(time.time() * 1000)
-        manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found)
+        about = FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found
+        manifest = BackupManifest(*about, data_format.FORMAT)
         _add(target, MANIFEST_FILE, manifest.encoded())
     return manifest
 

@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from service.errors import ServiceError
+from service.storage import data_format
 from service.storage.log.log_manifest import Sum
 
 MANIFEST_FILE = "backup.json"
@@ -34,6 +35,7 @@ class BackupManifest(msgspec.Struct):
         created_ms: Unix milliseconds.
         live: versions of its live models by name.
         files: by name, which is the path in the data folder.
+        data_format: of the data folder, see `service.storage.data_format`.
     """
 
     format: int
@@ -42,6 +44,7 @@ class BackupManifest(msgspec.Struct):
     created_ms: int
     live: dict[str, str]
     files: dict[str, Sum]
+    data_format: int = 1
 
     @property
     def n_bytes(self) -> int:
@@ -71,6 +74,11 @@ def decoded(content: bytes) -> BackupManifest:
         raise InvalidBackup(f"Invalid {MANIFEST_FILE}: {error}; upgrade, if a newer version made it") from None
     if manifest.format > FORMAT:
         raise InvalidBackup(f"Invalid {MANIFEST_FILE}: expected format {FORMAT}, got {manifest.format}: upgrade")
+    if manifest.data_format > data_format.FORMAT:
+        raise InvalidBackup(
+            f"Invalid {MANIFEST_FILE}: the backup was written by format {manifest.data_format}; this version reads up"
+            f" to {data_format.FORMAT}: install Nearfield ≥ {manifest.nearfield}"
+        )
     if bad := [name for name in manifest.files if not _FILE_NAME.fullmatch(name) or "/.." in name]:
         raise InvalidBackup(f"Invalid {MANIFEST_FILE}: expected names of files of a data folder, got {bad[0][:80]!r}")
     return manifest

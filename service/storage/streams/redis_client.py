@@ -37,6 +37,9 @@ redis.call('XSETID', KEYS[1], last)
 return false
 """
 
+# KEYS: the stream. ARGV: the first id.
+COUNT = "return #redis.call('XRANGE', KEYS[1], ARGV[1], '+')"
+
 # KEYS: the stream, the trimmed id, a key that never exists. ARGV: the last id to trim, and the id after it. DEL changes
 # nothing. At `maxmemory`, Redis refuses SET in a script unless the script has already run a write command that cannot
 # take memory. Without DEL, Redis would refuse this script, which frees memory, for lack of memory.

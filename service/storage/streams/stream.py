@@ -29,6 +29,7 @@ from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender
 from service.storage.streams.redis_client import (  # fmt: skip
+    COUNT,
     REPACK,
     TRIM,
     connect,
@@ -186,6 +187,11 @@ class Stream:
         with translated():
             entries = self._client.xrevrange(self._keys.ratings, count=1)
         return self._id(entries[0][0]) if entries else ZERO
+
+    def n_after(self, position: StreamId) -> int:
+        """How many entries come after `position`."""
+        with translated():
+            return int(self._client.eval(COUNT, 1, self._keys.ratings, f"({position}"))
 
     def trimmed_id(self) -> StreamId:
         """The highest id that trimming has removed or is about to remove; `ZERO` before the first trimming."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -15,9 +16,9 @@ import redis
 
 from service.errors import NewerEntry, StreamUnavailable
 from service.storage import archiver as archiver_module
+from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
-from service.storage.files import FileLock
 from service.storage.log import segment_folder
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
@@ -300,7 +301,7 @@ def test_an_entry_of_a_newer_version_stops_it_before_it(
     assert f"entry {newer!s} has the version b'2'" in str(archiver.obstacle)
     assert "upgrade this process" in str(archiver.obstacle)
     assert stream.rejected() == []
-    lock = eventually(lambda: FileLock.try_take(log.folder / archiver_module.LOCK))
+    lock = eventually(lambda: ArchiveLock.try_take(log.folder))
     time.sleep(1.5)
     assert archiver.obstacle is not None
     lock.release()
@@ -436,3 +437,36 @@ def test_nothing_is_trimmed_before_it_is_in_the_log(stream: Stream, log: RatingL
     archiver = Archiver(stream, log)
     archiver._tidy()
     assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ["20-0", "10000000-0"]
+
+
+def test_what_stays_in_redis_at_the_end_is_counted(
+    archiver: Archiver,
+    stream: Stream,
+    log: RatingLog,
+    put: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    put("a"), put("b"), put("c", "d")
+    monkeypatch.setattr(log, "write", fails)
+    archiver.finish()
+    said = capsys.readouterr().out
+    assert "stream not archived at stop" in said
+    assert "entries=3" in said.replace("\x1b[0m", "").replace("\x1b[36m", "").replace("\x1b[35m", "")
+
+
+def test_who_stops_commits_the_rest_if_nobody_archives(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable
+) -> None:
+    last = put("a")
+    archiver.finish()
+    assert log.last_id() == last
+    later = put("b")
+    with ArchiveLock.try_take(log.folder) or contextlib.nullcontext():
+        archiver.finish()  # another process archives
+        assert log.last_id() == last
+    archiver.finish()
+    assert log.last_id() == later

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -223,11 +224,81 @@ def test_entries_below_the_log_need_an_operator(
     client.xadd(RATINGS, {"v": "1", "forget": "x"}, id="1000-0")
     commit(log, [rating_entry(2000, ("u", "i", 1.0))])
     for _ in range(2):
-        with pytest.raises(StreamReplaced, match="2000-0"):
+        with pytest.raises(StreamReplaced, match=f"2000-0.*RENAME {RATINGS} {RATINGS}:kept"):
             run(stream.append(FIELDS))
     assert client.xlen(RATINGS) == 1
-    client.delete(RATINGS)  # what the message advises
+    client.rename(RATINGS, f"{RATINGS}:kept")  # what the message advises
     assert run(stream.append(FIELDS)) > StreamId(2000, 0)
+
+
+def test_a_server_that_lost_entries_gets_them_again_from_who_read_them(
+    redis_url: str, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry]
+) -> None:
+    stream = Stream(redis_url, log.last_id)
+    stream.verify()
+    ids = [f"{ms}-0" for ms in (1000, 1001, 1002, 1003)]
+    for stream_id in ids:
+        append(client, FIELDS, stream_id)
+    assert len(stream.read(ZERO).entries) == 4
+    commit(log, [rating_entry(1000, ("u", "i", 4.0))])
+    client.delete(RATINGS)
+    stream.verify()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ids
+    assert stream.trimmed_id() == StreamId(1000, 0)  # who has not read so far takes these from the log
+    for stream_id in ids[2:]:
+        client.xdel(RATINGS, stream_id)
+    client.xtrim(RATINGS, maxlen=0)
+    client.delete(RATINGS)
+    append(client, FIELDS, ids[0])  # an older copy
+    stream.verify()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ids
+    stream.close()
+
+
+def test_entries_that_nobody_has_read_are_not_taken_for_an_older_copy(
+    redis_url: str, log: RatingLog, client: redis.Redis
+) -> None:
+    stream = Stream(redis_url, log.last_id)
+    append(client, FIELDS, "2000-0")
+    stream.read(ZERO)
+    client.delete(RATINGS)
+    append(client, FIELDS, "1500-0")
+    with pytest.raises(StreamReplaced, match="above 2000-0.* 1 entries up to 1500-0"):
+        stream.verify()
+    stream.close()
+
+
+def test_what_another_process_has_written_is_given_back_too(
+    stream: Stream, client: redis.Redis, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.note([(StreamId(3000, 1), FIELDS), (StreamId(3000, 0), FIELDS)])
+    assert run(stream.append(FIELDS)) > StreamId(3000, 1)
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()][:2] == ["3000-0", "3000-1"]
+
+
+def test_a_clock_that_is_behind_gives_no_id_below_ours(
+    stream: Stream, client: redis.Redis, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(client, FIELDS, "1-0")
+    ahead_s = time.time() + 1000
+    monkeypatch.setattr(time, "time", lambda: ahead_s)
+    assert run(stream.append(FIELDS)) == StreamId(int(ahead_s * 1000), 1)
+
+
+def test_an_id_that_goes_back_is_not_acknowledged(stream: Stream, client: redis.Redis) -> None:
+    """Emptied without a new connection, by a server whose clock is behind."""
+
+    async def scenario() -> None:
+        await stream.append(FIELDS)
+        future = StreamId(4_000_000_000_000, 0)
+        append(client, FIELDS, str(future))
+        last = await stream.append(FIELDS)
+        client.delete(RATINGS)
+        with pytest.raises(StreamUnavailable, match=f"after {last}"):
+            await stream.append(FIELDS)
+        await stream.aclose()
+
+    asyncio.run(scenario())
 
 
 def test_an_older_copy_of_the_stream_goes_on_above_the_log(
@@ -240,7 +311,9 @@ def test_an_older_copy_of_the_stream_goes_on_above_the_log(
 ) -> None:
     ids = [StreamId(1000, 0), StreamId(1001, 0), StreamId(2000, 0)]
     commit(log, [rating_entry(stream_id.ms, ("u", "i", 1.0)) for stream_id in ids])
-    monkeypatch.setattr(stream._verification, "_known", lambda first, last: {known for known in ids if first <= known <= last})
+    monkeypatch.setattr(
+        stream._verification, "_known", lambda first, last: {known for known in ids if first <= known <= last}
+    )
     for stream_id in ids[:2]:
         append(client, FIELDS, str(stream_id))
     client.xadd(RATINGS, {"v": "noop"}, id="1002-0")

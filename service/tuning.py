@@ -93,3 +93,11 @@ def prefer_as_victim(score: int, pid: int | str = "self") -> None:
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(score), "ascii")
+
+
+def as_victim(command: list[str], score: int) -> list[str]:
+    """`command`, which has the score of `prefer_as_victim` from its first page of memory on.
+
+    A shell sets it before it becomes the command: the starting process may itself wait for memory by then.
+    """
+    return ["/bin/sh", "-c", f'{{ echo {score} >/proc/self/oom_score_adj; }} 2>/dev/null; exec "$0" "$@"', *command]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from service.engine.readiness import Stages
+from service.engine.readiness import MODELS, Stages
 from service.errors import CorruptLiveFile
 from service.storage.snapshots import live_versions
 from service.storage.snapshots.live_versions import Live
@@ -28,12 +28,12 @@ class LiveFile:
         try:
             live = live_versions.read_all(self._data)
         except CorruptLiveFile as error:
-            self._stages.obstruct(live_versions.LIVE_FILE, str(error))
+            self._stages.obstruct(MODELS, str(error))
             if not self._is_corrupt:  # log it once
-                _log.error("no model is loaded", error=str(error))
+                _log.error("no model is loaded; without one popular items answer", error=str(error))
             self._is_corrupt = True
             return None
-        self._stages.clear(live_versions.LIVE_FILE)
+        self._stages.clear(MODELS)
         self._is_corrupt = False
         return live
 

@@ -45,7 +45,10 @@ class Stages:
             return self._done[stage] >= 1.0
 
     def obstruct(self, who: str, reason: str) -> None:
-        """Make the service not ready until `clear`: part `who` cannot work; `reason` is a sentence that names it."""
+        """Make the service not ready until `clear`: part `who` cannot work; `reason` is a sentence that names it.
+
+        Without `MODELS` it can still answer.
+        """
         with self._lock:
             self._obstacles[who] = reason
 
@@ -61,14 +64,15 @@ class Stages:
 
     @property
     def can_answer(self) -> Readiness:
-        """Ready when all but the models is done: until they are live, lists are of popular items."""
+        """Ready when all but the models is done and works: until they are live, lists are of popular items."""
         return self._readiness(needs_models=False)
 
     def _readiness(self, *, needs_models: bool) -> Readiness:
         with self._lock:
             fraction = sum(self._done.values()) / len(self._done)
-            for reason in self._obstacles.values():
-                return Readiness(False, reason, fraction)
+            for who, reason in self._obstacles.items():
+                if needs_models or who != MODELS:
+                    return Readiness(False, reason, fraction)
             for stage, done in self._done.items():
                 if done < 1.0 and (needs_models or stage != MODELS):
                     note = self._notes.get(stage) or f"{STAGES[stage]}: {done:.0%} done"

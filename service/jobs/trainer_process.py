@@ -38,7 +38,7 @@ class TrainerProcess:
         # A process group, not a session: Linux with autogroups first divides the processor among sessions, without
         # regard to niceness. A training in a session took a quarter of a core from Redis and the service.
         self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
-            command,
+            tuning.as_victim(command, tuning.TRAINER_OOM_SCORE),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -47,7 +47,6 @@ class TrainerProcess:
             env=environment,
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
-        tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
         self._messages: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
         assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
         self._last_words = LastWords(self._process.stderr, "trainer-stderr")

@@ -1,4 +1,4 @@
-"""The format of DATA and of stream entries: which version wrote the folder, and which version of Nearfield can read it."""
+"""The format of DATA and of stream entries: which version wrote the folder, and which versions can read it."""
 
 from __future__ import annotations
 

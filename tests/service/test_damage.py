@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.storage import archiver
-from tests.service.local import serving
+from tests.service.local import Local, serving
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -38,6 +38,49 @@ def test_a_corrupt_live_file_is_named_and_nothing_else_breaks(tmp_path: Path) ->
         assert service.get("/recommend/u0").json()["personalized"]
         path.write_bytes(intact)
         eventually(lambda: service.get("/health/ready").status_code == 200)
+
+
+ALTERED = [
+    "", "{", "null", "[]", '{"als": 3}', '{"als": {}}', '{"als": "../../etc"}', '{"shadows": "als"}', '{"sha256": "0"}',
+    '{"culsh": "als-20261122T105445-bfd3"}', "\x00\xff",
+]  # fmt: skip
+
+
+def test_popular_items_answer_after_a_start_with_an_altered_live_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(OLD, tmp_path / "data"))
+    path = data / "live.json"
+    intact = path.read_bytes()
+    path.write_text(ALTERED[0], "latin-1")
+    with Local(data, backend="host") as service:
+        eventually(lambda: service.get("/recommend/u0").status_code == 200)
+        for content in ALTERED:
+            path.write_text(content, "latin-1")
+            service.runtime.hotswap.poke()
+            answer = service.get("/recommend/u0").json()
+            assert (answer["personalized"], len(answer["items"])) == (False, 10), content
+            eventually(lambda: str(path) in service.get("/health/ready").json()["detail"], 5)
+            assert service.rate(("u0", "i1", 3.0))
+        assert "no model is loaded; without one popular items answer" in capsys.readouterr().out
+        path.write_bytes(intact)
+        eventually(lambda: service.get("/recommend/u0").json()["personalized"])
+        assert service.get("/health/ready").status_code == 200
+
+
+def test_a_live_version_that_is_gone_leaves_the_next_or_popular_items(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(OLD, tmp_path / "data"))
+    gone = "als-20990101T000000-abcd"
+    (data / "live.json").write_text(f'{{"als": "{gone}"}}')
+    with serving(data, backend="host") as service:
+        assert service.get("/recommend/u0").json()["model_version"].startswith("als-2026")
+    shutil.rmtree(data / "snapshots")
+    with serving(data, backend="host") as service:
+        answer = service.get("/recommend/u0").json()
+        assert (answer["personalized"], len(answer["items"])) == (False, 10)
+    assert gone in capsys.readouterr().out
 
 
 def test_a_missing_segment_is_reported_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

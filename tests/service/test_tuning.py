@@ -12,6 +12,7 @@ import pytest
 from service import tuning
 from service.jobs import trainer_process
 from service.storage.files import FileLock
+from tests.service.waiting import eventually
 
 
 def score_of(pid: int) -> int:
@@ -23,9 +24,17 @@ def test_a_trainer_goes_before_the_service(tmp_path: Path) -> None:
     assert lock is not None
     process = trainer_process.TrainerProcess(["/bin/sleep", "60"], lock)
     try:
-        assert score_of(process._process.pid) == tuning.TRAINER_OOM_SCORE
+        eventually(lambda: score_of(process._process.pid) == tuning.TRAINER_OOM_SCORE, 10)
     finally:
         process.end()
+
+
+def test_a_trainer_has_its_score_before_its_first_line() -> None:
+    """Whatever its parent, which may itself wait for memory, does after the start."""
+    code = "print(open('/proc/self/oom_score_adj').read().strip(), *__import__('sys').argv[1:])"
+    command = [sys.executable, "-c", code, "with spaces", "$HOME '"]
+    ran = subprocess.run(tuning.as_victim(command, 800), capture_output=True, text=True, check=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("800 with spaces $HOME '\n", "")
 
 
 def test_a_worker_goes_before_the_service_and_after_a_trainer(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def complete_log(settings: Settings) -> None:
             stack.callback(lock.release)
             if not (root / "redis").is_dir():  # it never had one, or was restored
                 return
-            server = RedisServer(root)
+            server = RedisServer(root, outlives=False)
             stack.callback(server.stop)
             server.start()
         _archive(data, url_of(settings), settings.keyspace)

@@ -7,9 +7,12 @@ that outlived a killed service is adopted if its CONFIG shows our folder and pol
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -36,6 +39,7 @@ FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 5.0
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
+_PR_SET_PDEATHSIG = 1  # from sys/prctl.h
 _LAST_WORDS = 3  # lines; the length of an error message about the configuration
 
 _log = structlog.get_logger(__name__)
@@ -49,6 +53,8 @@ class RedisServer:
         data: Path,
         appendfsync: AppendFsync = "always",
         on_failure: Callable[[BaseException], None] = unheard,
+        *,
+        outlives: bool = True,
     ) -> None:
         """Prepare a server that keeps its files in `data`/redis.
 
@@ -56,6 +62,7 @@ class RedisServer:
             data: the DATA folder.
             appendfsync: `always` loses no acknowledged rating; `everysec` loses up to one second on power loss.
             on_failure: called on another thread when the thread that restarts the server has failed.
+            outlives: whether it survives this process, for the next one to adopt; else it ends with it.
         """
         self.folder = data.resolve() / "redis"
         self.socket = runtime_folder(data) / "redis.sock"
@@ -66,6 +73,7 @@ class RedisServer:
             "appendfsync": appendfsync,
             "maxmemory-policy": "noeviction",
         }
+        self._before_exec = None if outlives else functools.partial(_end_with, os.getpid())
         self._process: subprocess.Popen[bytes] | None = None  # None also when adopted
         self._stopping = threading.Event()
         self._watcher = PartThread("redis-watch", self._watch, on_failure)
@@ -124,6 +132,7 @@ class RedisServer:
                 stderr=log,
                 process_group=0,
                 env=without_secrets(os.environ),
+                preexec_fn=self._before_exec,  # noqa: PLW1509 (only in a command, which has hardly any threads)
             )
         self._await_loaded()
         _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))
@@ -242,6 +251,13 @@ class RedisServer:
         path = self.folder / "server.log"
         lines = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
         return f"{' '.join(lines[-_LAST_WORDS:])} (more in {path})"
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process with its parent, also after SIGKILL."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has ended before the call
+        os._exit(1)
 
 
 def url_of(settings: Settings) -> str:

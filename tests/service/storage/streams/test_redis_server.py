@@ -55,6 +55,26 @@ def test_killed_it_comes_back_with_everything_acknowledged(server: RedisServer) 
         assert [found for found, _ in client.xrange("s")] == ids
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_for_a_command_ends_with_it(tmp_path: Path, number: int) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from service.storage.streams.redis_server import RedisServer;"
+        "server = RedisServer(Path(sys.argv[1]), outlives=False); server.start(); print(server.pid, flush=True);"
+        "time.sleep(60)"
+    )
+    command = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert command.stdout is not None
+    with command.stdout:
+        pid = next(int(line) for line in command.stdout if line.strip().isdecimal())
+    assert is_running(pid)
+    command.send_signal(number)
+    command.wait()
+    eventually(lambda: not is_running(pid), 10)
+    server = RedisServer(tmp_path)  # its files are whole
+    server.start()
+    server.stop()
+
+
 def test_stopping_ends_the_process_and_keeps_the_data(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     server.start()

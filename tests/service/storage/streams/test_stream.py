@@ -311,9 +311,11 @@ def test_an_older_copy_of_the_stream_goes_on_above_the_log(
 ) -> None:
     ids = [StreamId(1000, 0), StreamId(1001, 0), StreamId(2000, 0)]
     commit(log, [rating_entry(stream_id.ms, ("u", "i", 1.0)) for stream_id in ids])
-    monkeypatch.setattr(
-        stream._verification, "_known", lambda first, last: {known for known in ids if first <= known <= last}
-    )
+
+    def in_log(first: StreamId, last: StreamId) -> set[StreamId]:
+        return {known for known in ids if first <= known <= last}
+
+    monkeypatch.setattr(stream._verification, "_known", in_log)
     for stream_id in ids[:2]:
         append(client, FIELDS, str(stream_id))
     client.xadd(RATINGS, {"v": "noop"}, id="1002-0")

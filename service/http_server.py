@@ -22,6 +22,7 @@ BACKLOG = 2048  # connections that the kernel may queue
 DRAIN_S = 3.0  # most seconds for which a service that stops goes on to take requests
 QUIET_S = 0.25  # seconds without a new, or a leaving, client after which it takes no more
 DRAIN_POLL_S = 0.02  # seconds
+TICK_S = 1.0  # seconds between two looks at whether to stop; the header `Date` is as old at most
 GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
 NEVER_S = 10**9  # seconds: the guard of a connection closes it when it is idle
 SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
@@ -51,6 +52,11 @@ class Server(uvicorn.Server):
             return
         await super().startup([])
         self.servers += [self._accept(listener, self._protocol) for listener in sockets or ()]
+
+    async def main_loop(self) -> None:
+        """Called by uvicorn, whose own would wake the process ten times a second."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn at the stop, which would close connections on which a request may be under way."""

@@ -17,7 +17,7 @@ from service.storage.streams.stream import Stream
 from service.storage.streams.stream_reader import StreamReader
 from service.threads import PartThread
 
-READ_BLOCK_MS = 500  # milliseconds; how long a read waits for new entries
+READ_BLOCK_MS = 1000  # milliseconds; how long a read waits for new entries; a stop waits for its end
 STAGE = "stream"
 
 _log = structlog.get_logger(__name__)

@@ -21,12 +21,18 @@ class LiveFile:
         """Prepare; `stages` shows why no model can be loaded."""
         self._data, self._stages = data, stages
         self._is_corrupt = False
+        self._read: Live | None = None
+        self._state: object = None  # of the file when it was read
         self._listed: frozenset[str] = frozenset()  # names in the file when `ended` was last asked
 
     def read(self) -> Live | None:
         """What the file has; None, and an obstacle, if it is torn or altered."""
+        state = live_versions.state_of(self._data)
+        if self._read is not None and state == self._state:
+            return self._read
+        self._read, self._state = None, state  # of the time before it is read
         try:
-            live = live_versions.read_all(self._data)
+            live = self._read = live_versions.read_all(self._data)
         except CorruptLiveFile as error:
             self._stages.obstruct(MODELS, str(error))
             if not self._is_corrupt:  # log it once

@@ -8,7 +8,7 @@ nearfield:jobs:running    set of running ids
 nearfield:jobs:ended         list of ids of jobs that have ended, which `service.webhooks.deliveries` takes
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:orders        list of what replicas that follow a store want of the worker, see `service.jobs.orders`
-nearfield:jobs:worker     string with expiry, the worker that last asked for a job or went on with one
+nearfield:jobs:wake          channel of jobs that were submitted or have ended; each worker listens to it
 
 These are the names of the default data set (`service.keyspace`).
 """
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
+
+import redis
 
 from service.errors import JobRunning, UnknownJob
 from service.keyspace import DEFAULT, Keyspace
@@ -46,6 +48,7 @@ local function finish(id, to, ...)
   if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
   redis.call('RPUSH', P .. 's:ended', id)
   redis.call('LTRIM', P .. 's:ended', -MAX_JOBS, -1)
+  redis.call('PUBLISH', P .. 's:wake', id)
 end
 local function requeue(id)
   redis.call('HSET', key(id), 'state', 'queued')
@@ -76,6 +79,7 @@ end
 redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
 redis.call('ZADD', P .. 's', redis.call('INCR', P .. 's:count'), ARGV[1])
 redis.call('RPUSH', P .. 's:queue', ARGV[1])
+redis.call('PUBLISH', P .. 's:wake', ARGV[1])
 for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[4])) do
   if state(id) ~= 'queued' and state(id) ~= 'running' then
     redis.call('ZREM', P .. 's', id)
@@ -87,7 +91,6 @@ return false
 
 # ARGV: worker, lease in ms, now in ms; returns the id of the oldest queued job. A forgetting runs alone.
 _CLAIM = """
-redis.call('SET', P .. 's:worker', ARGV[1], 'PX', ARGV[2])
 local id = redis.call('LINDEX', P .. 's:queue', 0)
 if not id then return false end
 for _, other in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
@@ -103,7 +106,6 @@ return id
 # ARGV: id, worker, lease in ms, field, value, ...; returns whether the worker still has the job.
 _RENEW = """
 local id = ARGV[1]
-redis.call('SET', P .. 's:worker', ARGV[2], 'PX', ARGV[3])
 if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
 redis.call('PEXPIRE', key(id) .. ':lease', ARGV[3])
 if #ARGV > 3 then redis.call('HSET', key(id), unpack(ARGV, 4)) end
@@ -148,6 +150,8 @@ class JobTable:
 
     def __init__(self, url: str, keys: Keyspace = DEFAULT) -> None:
         self._client, self._prefix = connect(url), keys.jobs
+        self._wake = f"{keys.jobs}s:wake"
+        self._waking: Any = None
         bodies = (_SUBMIT, _CLAIM, _RENEW, _FINISH, _CANCEL, _GET, _LIST)
         scripts = [self._client.register_script(_COMMON + body) for body in bodies]
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
@@ -225,10 +229,27 @@ class JobTable:
             raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
         return _job(dict(zip(reply[::2], reply[1::2], strict=True)))
 
-    def has_worker(self) -> bool:
-        """Whether any worker has asked for a job or renewed one in the last ten seconds."""
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until a job is submitted or has ended, or for `timeout_s`; return whether. For one thread: the worker's.
+
+        From the first call on the worker counts for `has_worker`. Nothing is written, so that waiting costs no fsync.
+        """
         with translated():
-            return bool(self._client.exists(f"{self._prefix}s:worker"))
+            if self._waking is not None:
+                try:
+                    return self._waking.get_message(timeout=timeout_s) is not None
+                except redis.RedisError:
+                    self._waking.close()
+                    self._waking = None
+                    raise
+            self._waking = self._client.pubsub(ignore_subscribe_messages=True)
+            self._waking.subscribe(self._wake)
+            return True  # a job may have been submitted before
+
+    def has_worker(self) -> bool:
+        """Whether any worker waits for jobs, or works on one."""
+        with translated():
+            return any(n_workers for _, n_workers in self._client.pubsub_numsub(self._wake))
 
     def all(self) -> list[Job]:
         """All jobs, newest first."""
@@ -256,6 +277,8 @@ class JobTable:
 
     def close(self) -> None:
         """Close the connections."""
+        if self._waking is not None:
+            self._waking.close()
         self._client.close()
 
 

@@ -25,10 +25,12 @@ COMMIT_RATINGS = 50_000  # ratings; a commit is due when more are pending
 KEEP_STREAM_MS = 3_600_000  # milliseconds; the newest hour stays in the stream, for replicas that reconnect
 TIDY_EVERY_S = 60.0  # seconds between two merges and trims
 LOOK_AT_MEMORY_EVERY_S = 1.0  # seconds between two looks at the memory of Redis
+IDLE_LOOK_EVERY_S = 10.0  # seconds; the same while nothing waits for a commit
 HIGH_MEMORY_SHARE = 0.8  # of the `maxmemory` of Redis; above it, all entries that the log has are trimmed
 LOOK_AGAIN_S = 5.0  # seconds between two checks of a damaged log
 STALLED_S = 5.0  # seconds; only a large merge makes a step take longer
 READ_BLOCK_MS = 200  # milliseconds of a read; read and pause together delay a requested commit
+IDLE_BLOCK_MS = 1000  # milliseconds of a read while nothing waits for a commit
 PAUSE_S = 0.1  # seconds between reads, each of which takes the GIL several times
 
 _log = structlog.get_logger(__name__)
@@ -233,7 +235,8 @@ class Archiver:
 
     def _relieve(self) -> None:
         """Commit, and trim all that the log has, while Redis is close to its memory limit."""
-        if time.monotonic() - self._relieved_s < LOOK_AT_MEMORY_EVERY_S:
+        every_s = LOOK_AT_MEMORY_EVERY_S if self._has_pending else IDLE_LOOK_EVERY_S
+        if time.monotonic() - self._relieved_s < every_s:
             return
         self._relieved_s = time.monotonic()
         share = self._stream.memory_share()
@@ -267,7 +270,7 @@ class Archiver:
                 if self._lock is None and not self._acquire():
                     self._stopping.wait(1.0)
                     continue
-                if not self.step():
+                if not self.step(READ_BLOCK_MS if self._has_pending else IDLE_BLOCK_MS) and self._has_pending:
                     self._stream.pause(PAUSE_S)
                 self.obstacle = None
                 backoff.worked()

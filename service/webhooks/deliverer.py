@@ -22,7 +22,7 @@ from service.webhooks import message
 from service.webhooks.deliveries import Attempt, Claimed, Deliveries, Outcome
 from service.webhooks.sender import Sender
 
-POLL_S = 0.2  # seconds between two looks at what is due
+POLL_S, IDLE_POLL_S = 0.2, 2.0  # seconds between two looks at what is due, during attempts and without one
 # Pauses of 1, 4, 16, 64, 256 and 1,024 seconds, then of an hour: the last attempt begins 5.4 hours after the first.
 FIRST_PAUSE_S, GROWTH, LONGEST_PAUSE_S = 1, 4, 3600
 MAX_ATTEMPTS = 12
@@ -74,7 +74,7 @@ class Deliverer:
                 backoff.worked()
             except Exception as error:  # Redis is gone, or an unforeseen error: neither may end this thread
                 await asyncio.to_thread(backoff.failed, error)
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(POLL_S if self._attempts else IDLE_POLL_S)
         for task in self._attempts.values():
             task.cancel()
         await asyncio.gather(*self._attempts.values(), return_exceptions=True)

@@ -69,6 +69,15 @@ def read_all(data: Path) -> Live:
     return live
 
 
+def state_of(data: Path) -> tuple[int, int, int] | None:
+    """What changes when the file is replaced or written; None if there is none."""
+    try:
+        status = (data / LIVE_FILE).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def set_version(data: Path, name: str, version: str) -> None:
     """Make `version` live under `name`, so that it answers; it is on disk on return.
 

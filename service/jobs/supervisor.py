@@ -111,7 +111,7 @@ class Supervisor:
                 backoff.failed(error)
 
     def _await_job(self) -> None:
-        """Wait for a submission. Look at the queue from time to time, too: a worker may have died, or Redis have gone."""
+        """Wait for a submission, or for the next look at the queue: a worker may have died, or Redis have gone."""
         until_s = time.monotonic() + LOOK_EVERY_S
         while time.monotonic() < until_s and not self._stopping.is_set():
             if self._table.wait(WAIT_S):

@@ -9,6 +9,7 @@ nearfield:jobs:ended         list of ids of jobs that have ended, which `service
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:orders        list of what replicas that follow a store want of the worker, see `service.jobs.orders`
 nearfield:jobs:wake          channel of jobs that were submitted or have ended; each worker listens to it
+nearfield:jobs:worker        string with expiry, of a worker whose rights do not allow it to listen
 
 These are the names of the default data set (`service.keyspace`).
 """
@@ -48,7 +49,7 @@ local function finish(id, to, ...)
   if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
   redis.call('RPUSH', P .. 's:ended', id)
   redis.call('LTRIM', P .. 's:ended', -MAX_JOBS, -1)
-  redis.call('PUBLISH', P .. 's:wake', id)
+  redis.pcall('PUBLISH', P .. 's:wake', id)
 end
 local function requeue(id)
   redis.call('HSET', key(id), 'state', 'queued')
@@ -79,7 +80,7 @@ end
 redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
 redis.call('ZADD', P .. 's', redis.call('INCR', P .. 's:count'), ARGV[1])
 redis.call('RPUSH', P .. 's:queue', ARGV[1])
-redis.call('PUBLISH', P .. 's:wake', ARGV[1])
+redis.pcall('PUBLISH', P .. 's:wake', ARGV[1])
 for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[4])) do
   if state(id) ~= 'queued' and state(id) ~= 'running' then
     redis.call('ZREM', P .. 's', id)
@@ -152,6 +153,7 @@ class JobTable:
         self._client, self._prefix = connect(url), keys.jobs
         self._wake = f"{keys.jobs}s:wake"
         self._waking: Any = None
+        self._may_listen = True
         bodies = (_SUBMIT, _CLAIM, _RENEW, _FINISH, _CANCEL, _GET, _LIST)
         scripts = [self._client.register_script(_COMMON + body) for body in bodies]
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
@@ -238,10 +240,19 @@ class JobTable:
             if self._waking is not None:
                 try:
                     return self._waking.get_message(timeout=timeout_s) is not None
+                except redis.NoPermissionError:  # rights of before there was the channel
+                    self._may_listen = False
                 except redis.RedisError:
                     self._waking.close()
                     self._waking = None
                     raise
+                self._waking.close()
+                self._waking = None
+                return False
+            if not self._may_listen:
+                self._client.set(f"{self._prefix}s:worker", "", px=LEASE_MS)
+                time.sleep(timeout_s)
+                return False
             self._waking = self._client.pubsub(ignore_subscribe_messages=True)
             self._waking.subscribe(self._wake)
             return True  # a job may have been submitted before
@@ -249,7 +260,8 @@ class JobTable:
     def has_worker(self) -> bool:
         """Whether any worker waits for jobs, or works on one."""
         with translated():
-            return any(n_workers for _, n_workers in self._client.pubsub_numsub(self._wake))
+            listens = any(n_workers for _, n_workers in self._client.pubsub_numsub(self._wake))
+            return listens or bool(self._client.exists(f"{self._prefix}s:worker"))
 
     def all(self) -> list[Job]:
         """All jobs, newest first."""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,7 +18,7 @@ import redis
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.storage.log.rating_log import RatingLog
-from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.redis_server import RedisServer, find_binary
 from service.storage.streams.stream import REPACKED, Stream
 from tests.service.keys import COMMIT, RATINGS, REJECTED, TRIMMED
 from tests.service.logs import append, commit
@@ -438,3 +439,41 @@ def test_a_cancelled_request_does_not_disturb_the_others(stream: Stream, run: Ru
     ids, n = run(scenario())
     assert ids == sorted(set(ids))
     assert n == 5
+
+
+def test_entries_that_were_kept_are_added_again_as_the_documents_say(
+    redis_url: str, log: RatingLog, client: redis.Redis
+) -> None:
+    stream = Stream(redis_url, log.last_id)
+    append(client, FIELDS, "2000-0")
+    stream.read(ZERO)
+    client.delete(RATINGS)
+    append(client, FIELDS, "1500-0")
+    append(client, FIELDS, "1600-0")
+    with pytest.raises(StreamReplaced, match="RENAME"):
+        stream.verify()
+    client.rename(RATINGS, f"{RATINGS}:kept")
+    stream.verify()
+    text = (Path(__file__).parents[4] / "docs" / "faults.md").read_text("utf-8")
+    script = text.split('redis-cli EVAL "')[1].split('" 2 ')[0]
+    client.eval(script, 2, f"{RATINGS}:kept", RATINGS, "1600-0")
+    found = stream.read(StreamId(2000, 0)).entries
+    assert [fields for _, fields in found] == [FIELDS]
+    stream.close()
+
+
+def test_a_server_in_cluster_mode_is_refused(tmp_path: Path) -> None:
+    """Forgetting would fail half way, since its keys lie on several nodes."""
+    path = tmp_path / "s"
+    settings = "--port 0 --appendonly yes --appendfsync always --cluster-enabled yes --cluster-port 16399"
+    command = [str(find_binary()), *settings.split(), "--save", "", "--unixsocket", str(path), "--dir", str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    stream = Stream(f"unix://{path}")
+    try:
+        eventually(path.exists, 20)
+        with pytest.raises(VolatileServer, match="cluster-enabled of the Redis server: expected no, got yes"):
+            stream.verify()
+    finally:
+        stream.close()
+        server.kill()
+        server.wait()

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import redis
+from redis.exceptions import NoPermissionError
 
 from service.errors import JobRunning, UnknownJob
 from service.keyspace import DEFAULT, Keyspace
@@ -240,7 +241,7 @@ class JobTable:
             if self._waking is not None:
                 try:
                     return self._waking.get_message(timeout=timeout_s) is not None
-                except redis.NoPermissionError:  # rights of before there was the channel
+                except NoPermissionError:  # rights of before there was the channel
                     self._may_listen = False
                 except redis.RedisError:
                     self._waking.close()

@@ -35,9 +35,7 @@ STOP_TIMEOUT_S = 2.0  # seconds that SHUTDOWN may take
 TERMINATE_S = 1.0  # seconds that SIGTERM may take
 CALL_TIMEOUT_S = 1.0  # seconds; for PING and SHUTDOWN, which a hung server accepts and never answers
 WATCH_EVERY_S = 0.5  # seconds between two checks
-HZ = (
-    4  # rounds of its housekeeping a second: Redis' 10 take a tenth of a percent of a core. It ends blocking reads late
-)
+HZ = 4  # rounds of its housekeeping a second, which also end blocking reads: 10 take a tenth of a percent of a core
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 5.0
 _POLL_S = 0.005

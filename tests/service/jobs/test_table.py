@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -10,6 +11,7 @@ import redis
 from service.errors import JobRunning, StreamUnavailable, UnknownJob
 from service.jobs import table
 from service.jobs.table import JobTable
+from service.storage.streams.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -203,3 +205,38 @@ def test_old_finished_jobs_are_dropped(jobs: JobTable, client: redis.Redis, monk
 def test_without_redis() -> None:
     with pytest.raises(StreamUnavailable):
         JobTable("redis://127.0.0.1:1").all()
+
+
+def test_a_worker_hears_of_a_submission_at_once_and_writes_nothing(jobs: JobTable, client: redis.Redis) -> None:
+    assert not jobs.has_worker()
+    jobs.wait(0.0)
+    assert jobs.has_worker()
+    n_changes = client.info("persistence")["rdb_changes_since_last_save"]
+    for _ in range(3):
+        assert jobs.claim("w") is None
+        assert not jobs.wait(0.05)
+    assert client.info("persistence")["rdb_changes_since_last_save"] == n_changes
+    submitting = threading.Timer(0.2, submit, [jobs, "a"])
+    submitting.start()
+    began_s = time.monotonic()
+    assert jobs.wait(20.0)
+    assert time.monotonic() - began_s < 10
+    submitting.join()
+    assert claimed(jobs, "w") == "a"
+
+
+def test_a_worker_that_may_not_listen_looks_at_the_queue(redis_server: RedisServer, client: redis.Redis) -> None:
+    """As with the rights that were enough before there was the channel."""
+    rights = "~nearfield:* resetchannels +@all -@dangerous -@admin +info +config|get +bgrewriteaof"
+    client.execute_command("ACL", "SETUSER", "narrow", "on", ">secret", *rights.split())
+    jobs = JobTable(f"unix://narrow:secret@{redis_server.socket}")
+    try:
+        for _ in range(3):
+            jobs.wait(0.01)
+        assert jobs.has_worker()
+        submit(jobs, "a")
+        assert claimed(jobs, "w") == "a"
+        assert jobs.finish("a", "w", "succeeded", {})
+    finally:
+        jobs.close()
+        client.acl_deluser("narrow")

@@ -264,7 +264,7 @@ def test_entries_that_nobody_has_read_are_not_taken_for_an_older_copy(
     stream.read(ZERO)
     client.delete(RATINGS)
     append(client, FIELDS, "1500-0")
-    with pytest.raises(StreamReplaced, match="above 2000-0.* 1 entries up to 1500-0"):
+    with pytest.raises(StreamReplaced, match=r"above 2000-0.* 1 entries up to 1500-0"):
         stream.verify()
     stream.close()
 

@@ -1,0 +1,49 @@
+"""A service that nobody asks: it writes nothing, and hardly takes a processor."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from service.storage.streams.redis_server import RedisServer
+from tests.faults import results
+from tests.service.process import Service
+
+SETTLE_S, REST_S = (15.0, 60.0) if results.IS_LONG else (13.0, 10.0)  # after a last rating: the archiver's commit
+MOST_PERCENT = 1.0  # of a core, of a shared machine; alone it is a third of this. It was 2 %
+
+
+@pytest.mark.parametrize("model", [None, "als"])
+def test_an_idle_service_writes_nothing_and_rests(tmp_path: Path, model: str | None) -> None:
+    service = Service(tmp_path / "data", backend="host", retrain_share=0)
+    try:
+        service.rate(*((f"u{n % 30}", f"i{n % 11}", float(n % 5)) for n in range(200)))
+        if model:
+            assert service.retrain(model, n_factors=8, n_epochs=2)["state"] == "succeeded"
+        time.sleep(SETTLE_S)
+        before, used_s = written(service.data), processor_s(service)
+        time.sleep(REST_S)
+        percent = 100 * (processor_s(service) - used_s) / REST_S
+        results.MEASURED.append(
+            f"idle {'without a model' if model is None else 'with a model'}: {percent:.2f} % of a core"
+        )
+        assert written(service.data) == before
+        assert percent <= MOST_PERCENT
+    finally:
+        service.kill()
+
+
+def written(data: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of each file, but of locks."""
+    files = [path for path in data.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def processor_s(service: Service) -> float:
+    """Seconds of a core that the service and its Redis have taken."""
+    parent = psutil.Process(service.process.pid)
+    family = {parent, *parent.children(recursive=True), psutil.Process(RedisServer(service.data).pid)}
+    return sum(sum(process.cpu_times()[:2]) for process in family)

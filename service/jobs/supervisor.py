@@ -37,8 +37,7 @@ from service.threads import PartThread, helper, unheard
 
 HOUR_S = 3600.0
 POLL_S = 0.2  # seconds between two looks at a trainer
-LOOK_EVERY_S = 2.0  # seconds between two looks at the queue without a submission
-WAIT_S = 1.0  # seconds of one wait for a submission; a stop waits for its end
+WAIT_S = 1.0  # seconds between two looks at the queue without a submission; a stop waits for its end
 STOPPED = "the worker was stopped"
 LATE = "the job ran for longer than {:g} hours: train fewer epochs, or set NEARFIELD_MAX_JOB_HOURS to more"
 
@@ -104,18 +103,11 @@ class Supervisor:
                 backoff.worked()
                 if job is None:
                     self._retraining.submit_due()
-                    self._await_job()
+                    self._table.wait(WAIT_S)
                 else:
                     self._work(job)
             except Exception as error:  # Redis is gone, or an unforeseen error: neither may end this thread
                 backoff.failed(error)
-
-    def _await_job(self) -> None:
-        """Wait for a submission, or for the next look at the queue: a worker may have died, or Redis have gone."""
-        until_s = time.monotonic() + LOOK_EVERY_S
-        while time.monotonic() < until_s and not self._stopping.is_set():
-            if self._table.wait(WAIT_S):
-                return
 
     # --- one job
 

@@ -21,8 +21,9 @@ from benchmarks import als_cost, als_matrix, als_peer
 from benchmarks.als_cost import H100
 from benchmarks.report import say
 from gpu import device
-from gpu.calibration import calibrate, in_units, signals_of
+from gpu.calibration import calibrate, in_units
 from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.signals import signals_of
 from gpu.training import als
 
 NAN = float("nan")

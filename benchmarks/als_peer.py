@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu.calibration import calibrate, signals_of
+from gpu.calibration import calibrate
 from gpu.params import AlsImplicitParams
+from gpu.signals import signals_of
 from service import tuning
 
 

@@ -28,12 +28,13 @@ from benchmarks import als_matrix
 from benchmarks.out_of_core import GB, side_by_side, stacked
 from benchmarks.report import say
 from gpu.algorithms import trainer_of
-from gpu.calibration import Calibration, calibrate, in_units
+from gpu.calibration import calibrate, in_units
 from gpu.errors import InvalidInput
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange
 from gpu.param_kinds import FactorParams
 from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.signals import Calibration
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes

@@ -22,8 +22,9 @@ from benchmarks.als import where
 from benchmarks.leave_one_out import leave_one_out
 from benchmarks.report import say
 from gpu.algorithms import ALGORITHMS, trainer_of
-from gpu.calibration import NEUTRAL, calibrate, in_units
+from gpu.calibration import calibrate, in_units
 from gpu.params import EsgdParams, SgdParams, params_for
+from gpu.signals import NEUTRAL
 from gpu.training import loop
 from gpu.training.loop import Trainer
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu.algorithms import ALGORITHMS, Run, run_here
 from gpu.backend import HOST, Backend, choose
-from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of, of_signals
+from gpu.calibration import FEW, calibrate, in_units, kind_of
 from gpu.decay import Times, decayed, half_life_of, weighing, weighted
 from gpu.errors import (
     BackendUnavailable,
@@ -26,6 +26,7 @@ from gpu.errors import (
     NotEnoughMemory,
     TrainingDiverged,
 )
+from gpu.evidence import amounts
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.param_kinds import Params
 from gpu.params import (
@@ -40,6 +41,7 @@ from gpu.params import (
     params_for,
 )
 from gpu.ratings import Ratings, Rows
+from gpu.signals import Calibration, of_signals
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
 from gpu.training.loop import EpochReport, OnEpoch
@@ -141,6 +143,7 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
         return ratings, 0
     if not params.is_nonnegative:
         return (ratings, 0) if params.is_implicit else winsorized(ratings)
+    ratings = ratings.with_values(amounts(ratings.by_user.values), amounts(ratings.by_item.values))
     found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
     n_negative = int(np.count_nonzero(found.by_user.values < 0))
     if 0 < n_negative <= FEW * len(found):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpu.backend import Backend
-from gpu.calibration import Calibration
 from gpu.errors import InvalidParams
 from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
@@ -22,6 +21,7 @@ from gpu.params import (
     SgdParams,
 )
 from gpu.ratings import Ratings
+from gpu.signals import Calibration
 from gpu.training import culsh, sgd
 from gpu.training.als import AlsTrainer
 from gpu.training.ease import EaseTrainer

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration, signals
 from gpu.errors import InvalidInput, InvalidParams, InvalidRatings
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.ratings import Ratings
+from gpu.signals import Calibration, entries_of, evidence
 
 DAY_S = 86_400.0
 # Largest weight in a training by gradient descent, in means: a step much longer than the usual one would diverge. If a
@@ -113,15 +113,15 @@ def decayed(ratings: Ratings, times: Times | None, known: Calibration, params: P
     """
     weights = _weights(ratings, times, params)
     users, items, values = ratings.coo()
-    x = signals(values, known) * weights
+    likes, dislikes = evidence(values, known)
+    x, n_entries = entries_of(likes * weights, dislikes * weights)
     if not (x > 0).any():
         raise _too_old("likes")
-    share = x[x > 0].mean(dtype=np.float64)
-    counts, shape = x != 0, (ratings.n_users, ratings.n_items)
-    columns = users[counts], items[counts], x[counts] / share
-    typical = known.typical * float(share)
-    known = replace(known, typical=typical)
-    return Ratings.from_coo(*columns, shape, ratings.user_keys, ratings.item_keys), known
+    share, shape = x[x > 0].mean(dtype=np.float64), (ratings.n_users, ratings.n_items)
+    columns = users, items, (x / share).astype(np.float32), n_entries
+    typicals = {name: getattr(known, name) * float(share) for name in ("typical", "event_typical")}
+    known = replace(known, **typicals)
+    return Ratings.of_entries(*columns, shape, ratings.user_keys, ratings.item_keys), known
 
 
 def _weights(ratings: Ratings, times: Times | None, params: Params) -> NDArray[np.float32]:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.calibration import NEUTRAL, Calibration
 from gpu.errors import InvalidInput
 from gpu.growing import Growing
 from gpu.param_kinds import Params
+from gpu.signals import NEUTRAL, Calibration
 
 NO_NEIGHBOR = NO_SLOT = -1
 Index = slice | NDArray[Any]
@@ -137,6 +137,11 @@ class Model:
     def middle(self) -> float:
         """For implicit models ratings below it are dislikes, and all others are likes."""
         return self.calibration.middle
+
+    @property
+    def lift(self) -> float:
+        """See `Calibration.lift`."""
+        return self.calibration.lift
 
     @property
     def learned_scale(self) -> tuple[float, float]:

@@ -26,6 +26,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "n_cg_steps": (1, 1000),
     "cg_tolerance": (0, 1),
     "alpha": (1e-6, 1e6),
+    "event_weight": (0, 1e3),
     "half_life_days": (1e-3, 1e6),
     "regularization": (0, 1e6),
     "regularization_exponent": (0, 2),

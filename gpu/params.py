@@ -81,7 +81,9 @@ class AlsImplicitParams(FactorParams):
         values: `ratings` on a scale, where those below the middle are dislikes, or `counts`, where a click is a count
             of 1. `auto` decides by the values.
         confidence: how it grows with a count: `linear`, or `log` for 1 + ln(count / lowest count). `auto` takes `log`
-            if the counts have a long tail.
+            if the counts have a long tail. Sums of events beside ratings are counts too.
+        event_weight: α_e, the confidence of a usual event beside ratings on a scale, in units of that of a usual liked
+            rating. None: 1, or in a service chosen on held-out pairs.
         half_life_days: h; the confidence of a pair halves with each h of its age (`gpu.decay`). None: age does not
             matter. It needs the times of ratings.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
@@ -100,6 +102,7 @@ class AlsImplicitParams(FactorParams):
     regularization_exponent: float = 1.0
     values: Values = "auto"
     confidence: Confidence = "auto"
+    event_weight: float | None = None
     half_life_days: float | None = None
     n_cg_steps: int = 3
     cg_tolerance: float = 1e-4
@@ -189,7 +192,7 @@ class CulshImplicitParams(CulshParams):
     and a dislike −1, so `psi` has no effect.
 
     Attributes (beyond `CulshParams`):
-        values: as in `AlsImplicitParams`.
+        values, event_weight: as in `AlsImplicitParams`.
         n_negatives: s, items that each epoch draws for each like from the items that the user has not rated. A larger s
             ranks the top of long lists better, and takes time in proportion.
     """
@@ -206,6 +209,7 @@ class CulshImplicitParams(CulshParams):
     weight_learning_rate: float = 0.005
     n_negatives: int = 8
     values: Values = "auto"
+    event_weight: float | None = None
 
     @property
     def n_absences(self) -> int:
@@ -255,7 +259,7 @@ class EaseParams(Params):
         regularization: λ on the diagonal of XᵀX. A larger λ lowers the weights of items with few common raters. None:
             computed from the number of rows and the density, in proportion to the largest eigenvalue of XᵀX that random
             likes would give.
-        values, confidence: as in `AlsImplicitParams`.
+        values, confidence, event_weight: as in `AlsImplicitParams`.
         half_life_days: h; what a like weighs, in the training and in the list of its user, halves with each h of its
             age (`gpu.decay`). None: age does not matter. It needs the times of ratings.
     """
@@ -268,6 +272,7 @@ class EaseParams(Params):
     regularization: float | None = None
     values: Values = "auto"
     confidence: Confidence = "auto"
+    event_weight: float | None = None
     half_life_days: float | None = None
 
 

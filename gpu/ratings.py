@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import InvalidRatings
+from gpu.evidence import merits
 
 MAX_ROWS = np.iinfo(np.int32).max
 NO_MIDDLE = -float("inf")  # rating; no value lies below it, so no rating is a dislike
 
 
-def are_likes(values: NDArray[np.floating], middle: float) -> NDArray[np.bool_]:
-    """Which ratings are likes for an implicit model, bool as `values`: all from `middle` on, compared in float32."""
-    likes: NDArray[np.bool_] = values.astype(np.float32, copy=False) >= np.float32(middle)
+def are_likes(values: NDArray[np.floating], middle: float, lift: float = 1.0) -> NDArray[np.bool_]:
+    """Which pairs are likes for an implicit model, bool as `values`: all from `middle` on, compared in float32.
+
+    `lift`: what events say beside ratings, see `gpu.evidence.merits`.
+    """
+    likes: NDArray[np.bool_] = merits(values.astype(np.float32, copy=False), lift) >= np.float32(middle)
     return likes
 
 
@@ -97,6 +101,27 @@ class Ratings:
         by_item = _compress(items[order], users[order], values[order], n_items)
         return cls(by_user, by_item, user_keys, item_keys)
 
+    @classmethod
+    def of_entries(
+        cls,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        values: NDArray[np.float32],
+        n_entries: NDArray[np.int64],
+        shape: tuple[int, int],
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+    ) -> Ratings:
+        """Build from distinct pairs (N,) by user, then item, each with `n_entries` (N,) of the `values` (M,).
+
+        A pair of several entries stands in its rows as often, so these no longer ascend strictly.
+        """
+        users, items = np.repeat(users, n_entries), np.repeat(items, n_entries)
+        by_user = _compress(users, items, values, shape[0])
+        order = np.argsort(items, kind="stable")
+        by_item = _compress(items[order], users[order], values[order], shape[1])
+        return cls(by_user, by_item, user_keys, item_keys)
+
     @property
     def n_users(self) -> int:
         """U, rows of the matrix, including empty ones."""
@@ -110,6 +135,16 @@ class Ratings:
     def __len__(self) -> int:
         """Number of stored ratings."""
         return len(self.by_user.values)
+
+    @property
+    def n_pairs_of_items(self) -> NDArray[np.int64]:
+        """Users of each item, int64 (I,): a user with two entries counts once."""
+        starts, lengths, users, _ = self.by_item
+        are_repeated = np.zeros(len(users), dtype=np.bool_)
+        are_repeated[1:] = users[1:] == users[:-1]
+        are_repeated[starts[lengths > 0]] = False
+        n_repeated = np.bincount(np.repeat(np.arange(self.n_items), lengths)[are_repeated], minlength=self.n_items)
+        return lengths - n_repeated
 
     @cached_property
     def scale(self) -> tuple[float, float]:
@@ -134,12 +169,15 @@ class Ratings:
         """The ratings with these `weights` (N,)."""
         return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, weights)
 
+    def with_values(self, by_user: NDArray[np.float32], by_item: NDArray[np.float32]) -> Ratings:
+        """The same pairs with these values, (N,) in the order of each side."""
+        sides = self.by_user._replace(values=by_user), self.by_item._replace(values=by_item)
+        return Ratings(*sides, self.user_keys, self.item_keys, self.weights)
+
     def clipped(self, low: float, high: float) -> Ratings:
         """The ratings with values clipped to `low` and `high`."""
         bounds = np.float32(low), np.float32(high)
-        by_user = self.by_user._replace(values=np.clip(self.by_user.values, *bounds))
-        by_item = self.by_item._replace(values=np.clip(self.by_item.values, *bounds))
-        return Ratings(by_user, by_item, self.user_keys, self.item_keys, self.weights)
+        return self.with_values(*(np.clip(rows.values, *bounds) for rows in (self.by_user, self.by_item)))
 
 
 def within_columns(rows: Rows, columns: slice) -> Rows:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.baselines import PRIOR
-from gpu.calibration import signals
+from gpu.evidence import amounts
 from gpu.model import Model
 from gpu.param_kinds import GradientParams
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.signals import entries_of, evidence
 
 PARALLEL_FROM = 64  # refits in one call without a budget; fewer are not worth waking threads
 
@@ -143,20 +144,24 @@ def objective_of(model: Model) -> Objective:
 
 def learned_values(
     model: Model, values: NDArray[np.float32], weights: NDArray[np.float32] | None = None
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """(value that ALS or NMF learns for each rating, whether the rating counts at all); float32 and bool (B,).
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """(values that ALS or NMF learns, float32 (M,); how many of them each rating has, int64 (B,)).
+
+    A rating has one, two where it has evidence for and against (`gpu.calibration.entries_of`), or none.
 
     Args:
+        values: ratings and events of B pairs, float32 (B,), see `gpu.evidence`.
         weights: of the ratings, float32 (B,), see `gpu.decay`. Default: 1.
     """
     if model.params.has_values:
-        values = signals(values, model.calibration)
-        values = values if weights is None else values * weights
-        return values, values != 0
-    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
+        likes, dislikes = evidence(values, model.calibration)
+        return entries_of(*((likes, dislikes) if weights is None else (likes * weights, dislikes * weights)))
     if model.params.is_nonnegative:
-        return np.minimum(values, np.float32(model.scale[1])), values > 0
-    return values, np.ones(len(values), dtype=np.bool_)
+        values = np.minimum(amounts(values), np.float32(model.scale[1])).astype(np.float32, copy=False)
+        counts = values > 0
+        return values[counts], counts.astype(np.int64)
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
+    return values, np.ones(len(values), dtype=np.int64)
 
 
 def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:

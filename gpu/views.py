@@ -18,11 +18,13 @@ class Arrays(NamedTuple):
     """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
 
     For implicit models a rating from `middle` on is a like and counts as 1; a lower one is a dislike and counts as −1.
+    Beside events its merit decides, with `lift` (`gpu.evidence.merits`).
     Other models clip ratings to `low` and `high` (`Model.learned_scale`).
     """
 
     mean: np.float32
     middle: np.float32
+    lift: np.float32
     low: np.float32
     high: np.float32
     is_implicit: bool
@@ -86,6 +88,7 @@ def arrays_of(model: Model) -> Arrays:
     return Arrays(
         np.float32(model.mean),
         np.float32(model.middle),
+        np.float32(model.lift),
         np.float32(low),
         np.float32(high),
         model.is_implicit,

@@ -41,7 +41,10 @@ POINTERS = (
 NUMBERS = ("n_items", "n_rows", "n_listed", "n_slots", "part", "n_parts", "is_implicit")
 OF_ALL_ROWS = ("baselines", "heads")  # the other arrays have the items of the part
 ITEMS = np.dtype(
-    [(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS] + [("middle", "<f4")], align=True
+    [(name, "<u8") for name in POINTERS]
+    + [(name, "<i4") for name in NUMBERS]
+    + [(name, "<f4") for name in ("middle", "lift")],
+    align=True,
 )
 FRESH_POINTERS = "items", "factors", "biases", "baselines", "neighbors", "explicit_weights", "implicit_weights"
 FRESH = np.dtype(
@@ -73,7 +76,7 @@ class RankedPart:
         self.width, self.n_slots = width_of(model.params.width), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_rows, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0, 0
-        self.mean, self.middle = float(np.float32(model.mean)), model.middle
+        self.mean, self.middle, self.lift = float(np.float32(model.mean)), model.middle, model.lift
         self.learned_scale = model.learned_scale
         self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
         self.start = float(self.deduction.unrated + np.float32(model.mean))
@@ -143,7 +146,7 @@ class RankedPart:
         found = np.zeros((), dtype=ITEMS)
         for name in POINTERS:
             found[name] = self.arrays[name].data.ptr
-        for name in (*NUMBERS, "middle"):
+        for name in (*NUMBERS, "middle", "lift"):
             found[name] = getattr(self, name)
         return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.evidence import merit
 from gpu.host.online.rating_table import find
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
 from gpu.ratings import Rows
@@ -99,7 +100,7 @@ def near_terms(
                 float(learned(rows.values[position], arrays)) - arrays.mean - arrays.item_baseline[other] - baseline
             )
             if arrays.is_implicit:
-                residual = 1.0 if rows.values[position] >= arrays.middle else -1.0
+                residual = 1.0 if merit(rows.values[position], arrays.lift) >= arrays.middle else -1.0
             explicit += residual * arrays.explicit_weights[item, k]
             n_rated += 1
         else:

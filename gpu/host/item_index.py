@@ -36,7 +36,7 @@ class Tables(NamedTuple):
         owners, explicit_weights, implicit_weights: flat; the item of each slot, and w and c of the slot. Owners ascend
             in each list, so that the order of a sum depends only on the model.
         is_implicit: whether residuals are 1 for a like and −1 for a dislike.
-        middle: ratings below it are dislikes.
+        middle, lift: pairs whose merit is below `middle` are dislikes (`gpu.evidence.merits`).
         low, high: see `gpu.views.Arrays`.
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
@@ -54,6 +54,7 @@ class Tables(NamedTuple):
     implicit_weights: NDArray[np.float32]
     is_implicit: bool
     middle: np.float32
+    lift: np.float32
     low: np.float32
     high: np.float32
     item_slots: NDArray[np.int32]
@@ -96,7 +97,7 @@ class RankedItems:
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
         self.deduction = Deduction.of(model)
-        self.middle = np.float32(model.middle)
+        self.middle, self.lift = np.float32(model.middle), np.float32(model.lift)
         self.scale = np.float32(model.learned_scale[0]), np.float32(model.learned_scale[1])
         self.item_slots, self.item_weights = model.item_slots, model.item_weights
 
@@ -107,8 +108,8 @@ class RankedItems:
         owners, explicit, implicit = inverse.columns
         return Tables(
             self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
-            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle, *self.scale,
-            self.item_slots, self.item_weights,
+            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle, self.lift,
+            *self.scale, self.item_slots, self.item_weights,
         )  # fmt: skip
 
     def grow(self, n_items: int) -> None:

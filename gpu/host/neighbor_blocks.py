@@ -14,6 +14,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.evidence import merit
 from gpu.host.item_index import Tables
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.ranking.requests import RankingRequests
@@ -105,7 +106,7 @@ def add_ratings(
             continue
         value = min(max(requests.values[n], tables.low), tables.high)
         residual = value - (tables.baselines[x] + requests.baselines[request])
-        sign = np.float32(1) if value >= tables.middle else np.float32(-1)
+        sign = np.float32(1) if merit(value, tables.lift) >= tables.middle else np.float32(-1)
         weight = sign if tables.is_implicit else np.float32(residual)
         first = np.uint64(tables.starts[x])
         for position in range(first, first + np.uint64(tables.lengths[x])):

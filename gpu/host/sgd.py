@@ -13,6 +13,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.bounds import learned
+from gpu.host.evidence import merit
 from gpu.host.lsh import GOLDEN, mix
 from gpu.ratings import Rows
 from gpu.views import NO_WEIGHTS, Arrays, Rates, Samples
@@ -42,7 +43,7 @@ def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> No
     for p in range(start, start + rows.lengths[user]):
         item = rows.items[p]
         if arrays.is_implicit:
-            line[item] = _ONE if rows.values[p] >= arrays.middle else -_ONE
+            line[item] = _ONE if merit(rows.values[p], arrays.lift) >= arrays.middle else -_ONE
         else:
             line[item] = learned(rows.values[p], arrays) - base - arrays.item_baseline[item]
 

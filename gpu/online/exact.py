@@ -76,8 +76,7 @@ class ExactRefits:
         yield from add_side(items.gram, model.item_factors, model.item_trained, bound)
         yield from add_side(users.gram, model.user_factors, model.user_trained, BOUND_OF_USERS)
         if not self._objective.is_nonnegative:
-            usual = yield from sum_of(model.item_factors, model.item_trained)
-            items.usual[:] = usual
+            items.usual[:] = yield from usual_of(model.item_factors, model.item_trained)
         self._solver.take_sums(items, users)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -200,16 +199,16 @@ class ExactRefits:
         n_others: int,
         weights: NDArray[np.float32] | None = None,
     ) -> RatedRows:
-        """The rows with the values that the model learns of ratings; a signal of 0 counts as no rating.
+        """The rows with the values that the model learns of ratings, see `learned_values`.
 
         Args:
             bounds: of the rows, as in `RatedRows`.
             n_others: rows of the other side that the snapshot trained.
             weights: of the ratings. Default: 1.
         """
-        learned, counts = learned_values(self._model, values, weights)
-        if not counts.all():
-            others, learned, bounds = others[counts], learned[counts], _bounds_where(counts, bounds)
+        learned, n_entries = learned_values(self._model, values, weights)
+        if (n_entries != 1).any():
+            others, bounds = np.repeat(others, n_entries), _bounds_where(n_entries, bounds)
         return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_others))
 
 
@@ -226,9 +225,9 @@ def _joined(columns: list[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArra
     return np.concatenate(columns), np.append(0, np.cumsum([len(column) for column in columns]))
 
 
-def _bounds_where(stays: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The bounds of the rows after removing the ratings for which `stays` (N,) is false."""
-    return np.asarray(np.append(0, np.cumsum(stays))[bounds])
+def _bounds_where(n_entries: NDArray[np.integer | np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bounds of the rows once each rating has `n_entries` (N,) entries; a bool says whether it stays."""
+    return np.asarray(np.append(0, np.cumsum(n_entries))[bounds])
 
 
 def add_side(
@@ -242,14 +241,22 @@ def add_side(
         yield
 
 
-def sum_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, NDArray[np.float64]]:
-    """Σ v over the trained rows of `factors` (R, F), float64 (F,), in slices; it ranks popular items first."""
+def usual_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, NDArray[np.float64]]:
+    """The user of rows without likes, float64 (F,), in slices: it ranks popular items first.
+
+    It is Σ v over the trained rows of `factors` (R, F), as long as gives the best of them a score of 1, that of a like.
+    """
     total, n_rows = np.zeros(factors.shape[1]), max(NUMBERS_PER_SLICE // factors.shape[1], 1)
-    for first in range(0, len(factors), n_rows):
-        part = slice(first, first + n_rows)
+    parts = [slice(first, first + n_rows) for first in range(0, len(factors), n_rows)]
+    for part in parts:
         total += factors[part][is_trained[part]].sum(axis=0, dtype=np.float64)
         yield
-    return total
+    best = 0.0
+    for part in parts:
+        scores = (factors[part][is_trained[part]] * total).sum(axis=1)  # not by BLAS, whose bits depend on places
+        best = max(best, float(scores.max(initial=0.0)))
+        yield
+    return total / best if best > 0 else total
 
 
 def bound_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, float]:

@@ -224,7 +224,8 @@ class SampledRefits:
         observed = read, self._weights_of(item, read)
         if not self._model.is_implicit:
             return observed, (NO_ROWS, NO_WEIGHTS)
-        likers = kernels.likers(item, read, self._table.rows, np.float32(self._model.middle))
+        sides = np.float32(self._model.middle), np.float32(self._model.lift)
+        likers = kernels.likers(item, read, self._table.rows, *sides)
         absent, drawn_for = kernels.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
         self._absent[item] = absent
         for user in absent.tolist():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.changes import Changes
+from gpu.evidence import merits
 from gpu.growing import Growing
 from gpu.model import Model
 from gpu.online.rating_table import RatingTable
@@ -184,7 +185,8 @@ class Signatures:
         """Ψ of each rating; 0 for no rating (NaN)."""
         model, is_rated = self._model, ~np.isnan(values)
         fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
-        learned = np.clip(np.where(is_rated, values, 0), *model.learned_scale).astype(np.float32, copy=False)
+        values = merits(np.where(is_rated, values, 0).astype(np.float32, copy=False), model.lift)
+        learned = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
         weights = simlsh.psi(self._params, model.scale, model.calibration.origin, learned, *fixed)
         return np.where(is_rated, weights, 0).astype(np.int32)
 

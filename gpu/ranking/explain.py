@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST
-from gpu.calibration import preferences
 from gpu.model import NO_SLOT, Model
 from gpu.param_kinds import descending
 from gpu.ranking.topn import residuals_of
 from gpu.ratings import are_likes
 from gpu.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
+from gpu.signals import preferences
 
 Reasons = list[tuple[int, float]]
 
@@ -67,20 +67,22 @@ def shares(
     result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
         return _weight_shares(model, items, values, targets) * (1.0 if weights is None else weights)
-    is_read = model.item_trained[items]
+    places = np.arange(len(items))  # of the learned values
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.refits == "exact":
-        values, counts = learned_values(model, values, weights)
-        is_read &= counts
+        values, n_entries = learned_values(model, values, weights)
+        places = np.repeat(places, n_entries)
+    is_read = model.item_trained[items[places]]
     if is_read.any():
-        read = items[is_read], values[is_read].astype(np.float64)
+        places = places[is_read]
+        read = items[places], values[is_read].astype(np.float64)
         if model.params.refits == "sampled":
-            z, matrix, y = _sampled_system(model, *read, None if weights is None else weights[is_read])
+            z, matrix, y = _sampled_system(model, *read, None if weights is None else weights[places])
         else:
             z, matrix, y = _system_of(model)(model, *read, gram)
         aims = np.zeros((len(targets), z.shape[1]))
         aims[:, : model.params.width] = model.item_factors[targets]
-        result[:, is_read] = (z @ np.linalg.solve(matrix, aims.T)).T * y
+        np.add.at(result.T, places, (z @ np.linalg.solve(matrix, aims.T)) * y[:, None])
     return result
 
 
@@ -147,7 +149,7 @@ def _sampled_system(
     factors = np.ones(len(items)) if by_age is None else by_age.astype(np.float64)
     ridge = np.full(z.shape[1], rules.factor * len(items) + rules.factor_prior)
     ridge[-1] = rules.bias * len(items) + rules.bias_prior
-    targets = are_likes(values, model.middle) if model.params.is_logit else values
+    targets = are_likes(values, model.middle, model.lift) if model.params.is_logit else values
     return z, (z.T * (factors * weights)) @ z + np.diag(ridge), factors * (targets - expected)
 
 

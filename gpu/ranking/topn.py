@@ -137,7 +137,7 @@ def residuals_of(
     It is r − b_ij with the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
     """
     if model.is_implicit:
-        return np.where(are_likes(values, model.middle), np.float32(1), np.float32(-1))
+        return np.where(are_likes(values, model.middle, model.lift), np.float32(1), np.float32(-1))
     expected = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
     residuals: NDArray[np.float32] = np.subtract(np.clip(values, *model.learned_scale), expected, dtype=np.float32)
     return residuals

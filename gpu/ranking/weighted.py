@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST
-from gpu.calibration import DISLIKED, Calibration, preferences
 from gpu.decay import half_life_of
 from gpu.model import NO_SLOT, Model
 from gpu.ratings import Ratings, Rows, are_likes
+from gpu.signals import DISLIKED, Calibration, preferences
 
 
 class HeardRows(Rows):
@@ -95,7 +95,8 @@ def user_cosines(model: Model, rows: Rows, user: int) -> NDArray[np.float32]:
     """Cosine of the likes and dislikes of `user` and of each user, float32 (U,); −inf for users without ratings."""
     start, line = rows.starts[user], np.zeros(model.n_items, dtype=np.float32)
     own = slice(start, start + rows.lengths[user])
-    line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle), 1, DISLIKED)
+    line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle, model.lift), 1, DISLIKED)
     length, cosines = np.float32(np.sqrt(np.sum(line**2))), np.empty(len(rows.starts), dtype=np.float32)
-    HOST.primitives("online.weighted").cosines_of_rows(rows, line, length, np.float32(model.middle), DISLIKED, cosines)
+    sides = np.float32(model.middle), np.float32(model.lift), DISLIKED
+    HOST.primitives("online.weighted").cosines_of_rows(rows, line, length, *sides, cosines)
     return cosines

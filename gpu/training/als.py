@@ -5,7 +5,8 @@ A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 
 * Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
 * Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
-  to A; ρ = λ (n + N/α)^ν, where N counts the rows of the other side that have ratings.
+  to A; ρ = λ (n + N/α)^ν, where N counts the rows of the other side that have ratings. A pair whose rating and events
+  disagree has two entries, of either sign (`gpu.signals.entries_of`).
 
 λ0 (`AlsObjective.prior`) is added to every ρ.
 
@@ -26,13 +27,14 @@ from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
 from gpu.baselines import mean_of
-from gpu.calibration import Calibration, calibrate, signals_of
+from gpu.calibration import calibrate
 from gpu.errors import TrainingDiverged
 from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
+from gpu.signals import Calibration, signals_of
 from gpu.training import evaluate
 from gpu.training.als_batches import Batches, batches_of
 from gpu.training.als_halves import Division, Modes, Side, halves_of
@@ -284,7 +286,7 @@ def model_of(
     """The model with these tables of users and items; estimates of implicit models lie between 0 and 1."""
     scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
     model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
-    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
+    model.mark_trained(ratings.by_user.lengths, ratings.n_pairs_of_items)
     model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
     if problem.biases:
         model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]

@@ -12,11 +12,11 @@ import numpy as np
 
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
-from gpu.calibration import NEUTRAL, Calibration
 from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
+from gpu.signals import NEUTRAL, Calibration
 from gpu.training import similarity
 from gpu.training.sgd import DescentTrainer, bytes_needed, start_model
 

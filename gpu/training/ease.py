@@ -20,13 +20,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration, calibrate, preferences
+from gpu.calibration import calibrate
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
 from gpu.ranking.weighted import rows_by_age
 from gpu.ratings import Ratings
+from gpu.signals import Calibration, preferences
 from gpu.training import evaluate
 from gpu.training.loop import Trainer
 

@@ -13,7 +13,7 @@ from gpu.ranking import topn
 from gpu.ranking.deduction import Deduction
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.weighted import heard
-from gpu.ratings import Ratings, Rows
+from gpu.ratings import Ratings, Rows, are_likes
 from gpu.views import Arrays, arrays_of
 
 USERS_AT_ONCE = 2048
@@ -184,7 +184,8 @@ def _ranks_of_relevant(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """(users, ranks) of the relevant pairs that are not in `rows`; see `ranking` and `_ranks`."""
     users, items, values = test.coo()
-    relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
+    likes = are_likes(values, model.middle, model.lift)
+    relevant = likes if relevant_from is None else values >= relevant_from
     users, items = users[relevant], items[relevant]
     ranks = _ranks(model, rows, users, items, k, backend)
     return users[ranks >= 0], ranks[ranks >= 0]

@@ -104,9 +104,7 @@ def tune(
     for number, size in enumerate(sizes, start=1):
         losses.clear()
         for setting in settings:
-            trial, losses[setting] = _tried(
-                ratings, held_out, _shortened(setting, len(sizes) - number), number, backend
-            )
+            trial, losses[setting] = tried(ratings, held_out, _shortened(setting, len(sizes) - number), number, backend)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trials[-1], len(trials), sum(sizes))
@@ -213,7 +211,7 @@ def _as_long_as(asked: Params, params: Params) -> Params:
     return params if asked.has_item_weights else with_changes(params, n_epochs=cast("FactorParams", asked).n_epochs)
 
 
-def _tried(
+def tried(
     ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend
 ) -> tuple[Trial, NDArray[np.float64]]:
     """A training, and its losses: −NDCG of each user, or the squared error of each pair; empty if it failed."""

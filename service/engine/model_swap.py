@@ -29,7 +29,7 @@ from service.engine.engine import Engine
 from service.engine.live_file import LiveFile
 from service.engine.load_failures import LoadFailures
 from service.engine.models import model_info
-from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.readiness import MODELS
 from service.errors import CorruptSnapshot, NotReady, ServiceError
 from service.storage.snapshots import live_versions, snapshot, version_names
@@ -291,7 +291,7 @@ class HotSwap:
 
     def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
-        table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
+        table = history.table_of(has_strengths=loaded.model.is_implicit)
         backend = weighing(loaded.model.params, engine.backend)
         item_index.prepare(loaded.model.params.width, backend)
         self._compile([(loaded.manifest.algorithm, backend)], lambda share, note: None)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from gpu.backend import Backend
 from gpu.online import prepare_online
 from service.engine.lists.ranking import Ranking
-from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.state.history import History
 from service.errors import InvalidRequest
 from service.event_types import EventTypes
@@ -74,7 +74,7 @@ def rebuild(
         )
     history = History(types)
     history.load(log, upto=position)
-    table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
+    table = history.table_of(has_strengths=loaded.model.is_implicit)
     users, items = _done(rows_of(loaded, history))
     model = loaded.model.mapped(users, items, table.n_users, table.n_items)
     ready = prepare_online(model, table, history.users.keys, history.items.keys, backend)

@@ -21,7 +21,7 @@ from gpu.online.events import N_KEPT
 from gpu.params import params_for
 from service.engine import stand_in
 from service.engine.lists.ranking import Ranking
-from service.engine.models.live_model import LiveModel, learns_strengths
+from service.engine.models.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
@@ -83,7 +83,7 @@ class _Stage:
         watermark = BEFORE_ALL if later else AFTER_ALL  # trained items learn too if the model is behind
         manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {}, FORMAT)
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
-        table = self._history.table_of(has_strengths=learns_strengths(model, manifest))
+        table = self._history.table_of(has_strengths=model.is_implicit)
         moved = model.mapped(*rows, table.n_users, table.n_items)
         keys = self._history.users.keys, self._history.items.keys
         prepare = prepare_online if backend.name == HOST.name else stand_in.prepare_online

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.calibration import FEW
-from gpu.params import with_changes
 from gpu.ratings import Ratings
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
@@ -24,8 +22,6 @@ class Corpus(NamedTuple):
 
     Attributes:
         times: of the training pairs, as of the watermark.
-        are_mixed: whether they are strengths of several kinds, see `service.engine.state.strengths`.
-        has_events: whether events are among them.
         catalog: the attributes of items, by row.
     """
 
@@ -34,8 +30,6 @@ class Corpus(NamedTuple):
     user_ids: list[str]
     item_ids: list[str]
     times: gpu.Times | None = None
-    are_mixed: bool = False
-    has_events: bool = False
     catalog: Catalog | None = None
 
 
@@ -71,23 +65,9 @@ def read_corpus(
 
     present_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
-    has_events = is_implicit and history.strengths.has_events
     times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
-    are_mixed = has_events and history.strengths.are_mixed
     known = present_ids, item_ids, times
-    return Corpus(part(~is_held_out), part(is_held_out), *known, are_mixed, has_events, history.catalog)
-
-
-def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:
-    """`params` with the decision that strengths are counts, if `values` is `auto` and they are mixed or below 0.
-
-    Ratings alone, or events of one type alone, are judged by their values. More than a few sums of events below 0 are
-    dislikes, whatever the others are.
-    """
-    if not corpus.has_events or getattr(params, "values", None) != "auto" or not len(corpus.training):
-        return params
-    is_below = np.quantile(corpus.training.by_user.values, FEW, method="inverted_cdf") < 0
-    return with_changes(params, values="counts") if corpus.are_mixed or is_below else params
+    return Corpus(part(~is_held_out), part(is_held_out), *known, history.catalog)
 
 
 def _are_listed(ratings: Ratings, deleted: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from gpu.backend import Backend
 from gpu.decay import weights_in
 from gpu.model import Model
 from gpu.ranking.weighted import heard_by_age
-from gpu.ratings import Rows
+from gpu.ratings import NO_MIDDLE, Rows, are_likes
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus
 from service.storage.snapshots import live_versions, snapshot
@@ -29,25 +29,29 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
     """Metrics on the held-out pairs: RMSE, or NDCG@10 for implicit models; empty if there are no such pairs.
 
     `baseline_…` is the metric of a model without factors (`gpu.evaluate.baseline`), and `live_…` that of the live
-    snapshot of `model_name`, without its online learning. All use the `middle` of `model` to recognize dislikes.
+    snapshot of `model_name`, without its online learning. All are judged by the pairs that `model` takes for likes.
     """
     if not len(corpus.held_out):
         return {}
-    metrics = _measured(model, corpus, backend, model.middle)
+    if model.is_implicit:
+        _, _, values = corpus.held_out.coo()
+        likes = are_likes(values, model.middle, model.lift)
+        corpus = corpus._replace(held_out=corpus.held_out.where(likes))
+    metrics = _measured(model, corpus, backend)
     others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
     if (live_model := _live_model(data, model_name, model, corpus)) is not None:
         others["live"] = live_model
     for of, other in others.items():
-        name, value = next(iter(_measured(other, corpus, backend, model.middle).items()))
+        name, value = next(iter(_measured(other, corpus, backend).items()))
         metrics[f"{of}_{name}"] = value
     return finite(metrics)
 
 
-def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
-    """Metrics of one model; the deciding one comes first."""
+def _measured(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+    """Metrics of one model; the deciding one comes first. For implicit models all held-out pairs are likes."""
     rows = _rows_for(model, corpus)
     if model.is_implicit:
-        return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
+        return gpu.evaluate.ranking(model, rows, corpus.held_out, NO_MIDDLE, backend=backend)
     return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
 
 
@@ -75,6 +79,21 @@ def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
     if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
         return f"{result}, and {live_one:.4f} of the live snapshot"
     return None
+
+
+def change_of_kind(data: Path, model: Model, model_name: str) -> str | None:
+    """Why a model should not go live whose values were taken for another kind than those of the live snapshot."""
+    version = live_versions.read(data).get(model_name)
+    if version is None or not model.params.has_values:
+        return None
+    try:
+        live = snapshot.read_manifest(data / "snapshots", version)
+    except (UnknownVersion, CorruptSnapshot):
+        return None
+    kind, was = model.calibration.values, live.calibration.values
+    if kind == was or not gpu.ALGORITHMS[live.algorithm].params.has_values:
+        return None
+    return f"values look like {kind}, and were {was} in the live snapshot: train with values={was} or values={kind}"
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -27,6 +27,7 @@ from gpu.errors import naming
 from gpu.model import Model
 from gpu.online import room
 from gpu.params import Values, with_changes
+from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from service import imports, threads, tuning
@@ -34,8 +35,8 @@ from service.engine.rehearsal import rehearse_model
 from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
-from service.jobs.corpus import Corpus, decided, read_corpus, usable
-from service.jobs.promotion import measure, objection
+from service.jobs.corpus import Corpus, read_corpus, usable
+from service.jobs.promotion import change_of_kind, measure, objection
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.ranks import ranks_for, remark
 from service.jobs.trainer_messages import Progress, TrainerMessage
@@ -151,17 +152,18 @@ def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> Tr
     corpus = read_corpus(
         options.data, StreamId.parse(options.watermark), options.events, is_implicit=params.is_implicit
     )
-    params = decided(corpus, params)
     corpus, n_far = usable(corpus, params)
+    are_given = getattr(params, "values", None) != "auto"
 
     trials: list[dict[str, Any]] = []
+    progress.begin("tune" if options.tune else "fit")
+    params = event_weight.chosen(corpus.training, corpus.held_out, params, backend)
     if options.tune:
-        progress.begin("tune")
         start = params
         params, trials = _tuned(corpus, start, backend, progress.searched)
         requested = requested | changed(params, start)
+        progress.begin("fit")
 
-    progress.begin("fit")
     run = gpu.run_here if ranks is None else ranks.run
     model = _fitted(corpus, params, _leaving_room(backend, corpus, params), progress.learned, run)
     backend.release()
@@ -169,7 +171,8 @@ def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> Tr
     progress.begin("measure")
     metrics = measure(options.data, model, corpus, backend, options.name or options.algorithm)
     metrics |= {FAR: n_far} if n_far else {}
-    reason = objection(metrics, len(corpus.held_out))
+    reason = None if are_given else change_of_kind(options.data, model, options.name or options.algorithm)
+    reason = reason or objection(metrics, len(corpus.held_out))
     rehearse_model(options.algorithm, backend)  # fill the cache: the service need not compile when it loads the model
 
     progress.begin("write")
@@ -231,7 +234,6 @@ def _written(
         given=requested,
         name=options.name,
         content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
-        has_events=corpus.has_events,
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import gpu
 from benchmarks.als_cost import H100, Ceilings, Work, row_bytes, work_of
-from gpu.calibration import NEUTRAL
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.signals import NEUTRAL
 from gpu.training.als import problem_of
 
 RATINGS = gpu.Ratings.from_coo(np.array([0, 0, 0, 1]), np.array([0, 1, 3, 2]), np.ones(4), (3, 5))  # user 2 has none

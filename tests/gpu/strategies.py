@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import NO_MIDDLE
+from gpu.signals import Calibration
 
 
 @st.composite

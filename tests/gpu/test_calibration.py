@@ -11,12 +11,13 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.baselines import residual_deviation, shrunk_biases
-from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, preferences, signals, signals_of
+from gpu.calibration import calibrate, kind_of
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
+from gpu.signals import Calibration, before_calibration, preferences, signals, signals_of
 from tests.data import planted, split
 
 EXPLICIT = [
@@ -117,7 +118,7 @@ def test_ratings_and_counts_are_told_apart(values: list[float], kind: str) -> No
 def test_signals_in_pieces_are_those_of_all_values_at_once(params: AlsImplicitParams, monkeypatch) -> None:
     ratings = planted()
     calibration = calibrate(ratings, params)
-    monkeypatch.setattr("gpu.calibration.PIECE", 7)
+    monkeypatch.setattr("gpu.signals.PIECE", 7)
     found = signals_of(ratings, calibration)
     for rows, given in ((found.by_user, ratings.by_user), (found.by_item, ratings.by_item)):
         np.testing.assert_array_equal(rows.values, signals(given.values, calibration), strict=True)

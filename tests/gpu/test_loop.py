@@ -11,9 +11,9 @@ import pytest
 
 import gpu
 from gpu.algorithms import run_here, trainer_of
-from gpu.calibration import NEUTRAL
 from gpu.errors import InvalidParams, TrainingDiverged
 from gpu.exchange import Alone
+from gpu.signals import NEUTRAL
 from gpu.training.loop import EpochReport, State, Trainer, train
 from tests.data import planted
 

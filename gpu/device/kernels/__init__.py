@@ -39,13 +39,13 @@ PARTS = {
     "hamming": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
     "lsh": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh"),
     "rating_table": ("rows.cuh", "blocks.cuh"),
-    "refit_items": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
-    "refit_users": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
+    "refit_items": ("evidence.cuh", "rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
+    "refit_users": ("evidence.cuh", "rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
     "sgd": ("strides.cuh",),
-    "signatures": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh", "ranks.cuh", "blocks.cuh"),
+    "signatures": ("evidence.cuh", "splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh", "ranks.cuh", "blocks.cuh"),
     "similarity": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
-    "topn": ("topn_items.cuh",),
-    "topn_scan": ("topn_items.cuh",),
+    "topn": ("evidence.cuh", "topn_items.cuh"),
+    "topn_scan": ("evidence.cuh", "topn_items.cuh"),
 }
 OPTIONS = ("-std=c++17",)
 

@@ -28,9 +28,10 @@ struct Users {
     const long long* pool;    // trained users in the order of their keys
     const Word* pool_keys;    // keys of `pool`
     long long n_pool;
-    float mean, middle;       // implicit: ratings below `middle` are dislikes
+    float mean, middle, lift;  // implicit: a merit (evidence.cuh) below `middle` is a dislike
+    int unused;
 };
-static_assert(sizeof(Users) == 64, "as NumPy writes it");
+static_assert(sizeof(Users) == 72, "as NumPy writes it");
 
 struct Items {  // the refitted items and their parameters
     const long long* rows;       // all new items
@@ -121,7 +122,7 @@ __device__ __forceinline__ void observe(const Table& table, const Users& users, 
         const bool is_rated = place < start + length && table.items[place] == (int)other, is_unrated = is_there && !is_rated;
         if (is_user && k < K) {
             const float value = is_rated ? table.values[place] : 0.0f;
-            terms[k] = !is_rated ? 0.0f : IMPLICIT ? (value < users.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[other]));
+            terms[k] = !is_rated ? 0.0f : IMPLICIT ? (merit_of(value, users.lift) < users.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[other]));
             terms[K + k] = is_unrated;
         }
         if (is_rated) atomicAdd(counts + k, 1);
@@ -137,7 +138,7 @@ __device__ __forceinline__ float rating_of(const Table& table, int user, int ite
 }
 
 __device__ __forceinline__ bool is_like(const Table& table, const Users& users, int user, int item) {
-    return rating_of(table, user, item) >= users.middle;
+    return merit_of(rating_of(table, user, item), users.lift) >= users.middle;
 }
 
 // Ridge of the term in a physical column: see gpu/host/online/refit_items.py.

@@ -27,9 +27,10 @@ struct Items {  // the fixed side
     const Word* keys;
     const long long* pool;       // trained items in the order of their keys
     long long n_items, n_pool;
-    float mean, middle;          // implicit: ratings below `middle` are dislikes
+    float mean, middle, lift;    // implicit: a merit (evidence.cuh) below `middle` is a dislike
+    int unused;
 };
-static_assert(sizeof(Items) == 96, "as NumPy writes it");
+static_assert(sizeof(Items) == 104, "as NumPy writes it");
 
 struct Sample {
     int item;  // −1: none
@@ -148,7 +149,7 @@ __device__ __forceinline__ Rated rated_by(const Described& of, const Items& side
     for (int at = threadIdx.x; at < rated.n; at += PART) {
         const int item = rated.items[at] = of.items[start + at];
         const float value = of.values[start + at];
-        rated.residuals[at] = IMPLICIT ? (value < side.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[item]));
+        rated.residuals[at] = IMPLICIT ? (merit_of(value, side.lift) < side.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[item]));
     }
     __syncthreads();
     for (int bucket = threadIdx.x; bucket <= BUCKETS; bucket += PART)

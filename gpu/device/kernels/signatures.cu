@@ -25,8 +25,7 @@ struct Hash {
     const Word* user_keys;
     double mean, unit;  // `mean`: origin of Ψ = power; `unit`: the value whose Ψ is STEPS
     Word seed;
-    float middle;                                // ratings below it are dislikes
-    int unused;
+    float middle, lift;                          // a merit (evidence.cuh) below `middle` is a dislike
 };
 struct Signed {  // arrays by item
     unsigned* signatures;
@@ -40,7 +39,7 @@ constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 
 __device__ __forceinline__ int psi(float value, const Hash& hash, float user, float item) {
     if (value != value) return 0;
-    if (KIND == SIGN) return value < hash.middle ? -1 : 1;
+    if (KIND == SIGN) return merit_of(value, hash.lift) < hash.middle ? -1 : 1;
     const double exact = value, off = exact - hash.mean, weight = (KIND == POWER ? off * off : off - user - item) / hash.unit;
     return (int)fmin(fmax(rint(weight * STEPS), -(double)LIMIT), (double)LIMIT);
 }

@@ -26,7 +26,7 @@ struct Catalog {                 // in the layout of gpu/device/item_index.py; a
     int *heads, *nexts, *later;    // later additions: chains of positions in `later`; −1 ends them
     int* n_later;
     int n_items, n_rows, n_listed, n_slots, part, n_parts, is_implicit;
-    float middle;                  // implicit: ratings below it are dislikes; −inf: no dislikes and no values
+    float middle, lift;            // implicit: a merit (evidence.cuh) below `middle` is a dislike; −inf: no dislikes and no values
 };
 struct Task {                      // in the layout of gpu/device/topn.py; B users
     const float *factors, *biases, *baselines;  // (B, G), (B,), (B,)
@@ -144,7 +144,7 @@ __device__ __forceinline__ unsigned rounded4(float4 x, float scale) {
 // The neighbor term of the rating at this position, for items that have `row` as a neighbor.
 __device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int row, int place) {
     if (!items.is_implicit) return task.values[place] - (items.baselines[row] + task.baselines[user]);
-    return items.middle != NONE && task.values[place] < items.middle ? -1.0f : 1.0f;
+    return items.middle != NONE && merit_of(task.values[place], items.lift) < items.middle ? -1.0f : 1.0f;
 }
 
 // |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: a user without ratings.

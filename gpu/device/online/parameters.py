@@ -20,7 +20,7 @@ class LiveParameters:
     """The arrays `NAMES` of `gpu.model.ARRAYS` on the device, each with room to grow.
 
     Attributes:
-        mean, middle, is_implicit: as in `Model`.
+        mean, middle, lift, is_implicit: as in `Model`.
         user_keys, item_keys: uint64, keys of all rows.
         pool, pool_keys: trained users sorted by key, int64, and their keys, uint64.
         item_pool: trained items sorted by key, int64.
@@ -48,7 +48,7 @@ class LiveParameters:
 
     def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Copy `model` to the device, with the keys of all its rows."""
-        self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
+        self.mean, self.middle, self.lift, self.is_implicit = model.mean, model.middle, model.lift, model.is_implicit
         fills = {"neighbors": NO_NEIGHBOR}
         arrays = {name: (ARRAYS[name][0][0], to_device(getattr(model, name))) for name in NAMES}
         arrays |= {"user_keys": ("U", to_device(user_keys)), "item_keys": ("I", to_device(item_keys))}
@@ -108,7 +108,8 @@ class LiveParameters:
         names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbors"
         return structure(
             *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
-            np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle),
+            np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle), np.float32(self.lift),
+            np.int32(0),
         )  # fmt: skip
 
     @property
@@ -122,7 +123,8 @@ class LiveParameters:
         """`Users` of kernels/refit_items.cu."""
         return structure(
             *self._arrays("user_factors", "user_bias", "user_baseline", "user_keys"), self.pool, self.pool_keys,
-            np.int64(len(self.pool)), np.float32(self.mean), np.float32(self.middle),
+            np.int64(len(self.pool)), np.float32(self.mean), np.float32(self.middle), np.float32(self.lift),
+            np.int32(0),
         )  # fmt: skip
 
     def new_items_side(self, due: Any) -> tuple[Any, ...]:

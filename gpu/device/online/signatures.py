@@ -146,7 +146,7 @@ class Signatures:
         parameters, ratings = self._parameters, structure(users, items, before, now)
         hashing = structure(
             self._user_baseline, parameters.item_baseline, parameters.user_keys, self._center,
-            self._unit, np.uint64(self._params.seed), np.float32(parameters.middle), np.int32(0),
+            self._unit, np.uint64(self._params.seed), np.float32(parameters.middle), np.float32(parameters.lift),
         )  # fmt: skip
         self._run("add_changes", n, HASH_THREADS, ratings, hashing, parameters.projections)
 

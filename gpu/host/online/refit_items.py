@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.evidence import merit
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.online.rating_table import find
 from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
@@ -100,11 +101,11 @@ def rating_of(user: Int, item: Int, rows: Rows) -> np.float32:
 
 
 @njit(cache=True, nogil=True)
-def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32) -> NDArray[np.int32]:
-    """The raters in `read` whose rating of the item is not below `middle`, in the same order."""
+def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32, lift: np.float32) -> NDArray[np.int32]:
+    """The raters in `read` who like the item, in the same order; `middle` and `lift` as in `gpu.views.Arrays`."""
     users, n = np.empty_like(read), 0
     for user in read:
-        if rating_of(user, item, rows) >= middle:
+        if merit(rating_of(user, item, rows), lift) >= middle:
             users[n] = user
             n += 1
     return users[:n]
@@ -130,7 +131,7 @@ def observe(
         position = find(rows.items, start, length, np.int64(other))
         if position < start + length and rows.items[position] == other:
             if arrays.is_implicit:
-                row[explicit + k] = 1.0 if rows.values[position] >= arrays.middle else -1.0
+                row[explicit + k] = 1.0 if merit(rows.values[position], arrays.lift) >= arrays.middle else -1.0
             else:
                 baseline = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
                 row[explicit + k] = learned(rows.values[position], arrays) - baseline
@@ -216,7 +217,7 @@ def step(
             score = arrays.mean + arrays.user_bias[user] + dot(solution, observed[b])
             if arrays.is_implicit:
                 expected = sigmoid(score)
-                is_like = first + b < n_raters and rating_of(user, item, rows) >= arrays.middle
+                is_like = first + b < n_raters and merit(rating_of(user, item, rows), arrays.lift) >= arrays.middle
                 targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.evidence import merit
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
 from gpu.host.online.rating_table import OrderedRows, find
@@ -129,7 +130,7 @@ def fill_line(
     for n in range(len(items)):
         expected = arrays.mean + baseline + arrays.item_baseline[items[n]]
         if arrays.is_implicit:
-            line[items[n]] = np.float32(1) if values[n] >= arrays.middle else np.float32(-1)
+            line[items[n]] = np.float32(1) if merit(values[n], arrays.lift) >= arrays.middle else np.float32(-1)
         else:
             line[items[n]] = np.float32(learned(values[n], arrays) - expected)
 
@@ -182,7 +183,8 @@ def samples_of(user: UserRow, line: NDArray[np.float32], arrays: Arrays, pool: I
     for p in range(len(items)):
         if not pool.is_trained[items[p]]:
             continue
-        is_like, weight = values[p] >= arrays.middle, float(user.weights[p]) if len(user.weights) else 1.0
+        is_like = merit(values[p], arrays.lift) >= arrays.middle
+        weight = float(user.weights[p]) if len(user.weights) else 1.0
         weights[n] = weight
         chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else learned(values[p], arrays)
         n += 1

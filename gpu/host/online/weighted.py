@@ -11,6 +11,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.evidence import merit
 from gpu.host.item_index import Tables
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import ROWS_AT_ONCE
@@ -78,12 +79,13 @@ def cosines_of_rows(
     line: NDArray[np.float32],
     length: np.float32,
     middle: np.float32,
+    lift: np.float32,
     disliked: np.float32,
     found: NDArray[np.float32],
 ) -> None:
     """Write the cosine of `line` (I,) and each row of ratings to `found` (U,); −inf for empty rows.
 
-    A rating from `middle` on counts as 1, one below it as `disliked`.
+    A like counts as 1, a dislike as `disliked`; `middle` and `lift` as in `gpu.views.Arrays`.
 
     Args:
         length: Euclidean length of `line`.
@@ -92,7 +94,7 @@ def cosines_of_rows(
         for user in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(found))):
             product, squares = np.float32(0), np.float32(0)
             for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-                x = np.float32(1) if rows.values[position] >= middle else disliked
+                x = np.float32(1) if merit(rows.values[position], lift) >= middle else disliked
                 product += x * line[rows.items[position]]
                 squares += x * x
             found[user] = product / (length * np.sqrt(squares)) if squares > 0 else np.float32(-np.inf)

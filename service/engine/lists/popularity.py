@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.evidence import amounts
 from gpu.ratings import Rows
 from service.engine.lists.top_items import TopItems
 
@@ -40,8 +41,9 @@ class Popularity(TopItems):
     def note(
         self, items: NDArray[np.integer], old: NDArray[np.float32], new: NDArray[np.float32], n_items: int
     ) -> None:
-        """Count changes of ratings; NaN stands for no rating."""
+        """Count changes of strengths (`gpu.evidence`); NaN stands for none."""
         self._grow(n_items)
+        old, new = amounts(old), amounts(new)
         had, has = old >= 0, new >= 0  # false for NaN
         counts, sums = has.astype(np.int64) - had, _in_units(np.where(has, new, 0)) - _in_units(np.where(had, old, 0))
         np.add.at(self._firsts.values, items, counts)

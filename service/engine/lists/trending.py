@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.evidence import amounts
 from gpu.growing import Growing
 from gpu.online.rating_table import RatingTable
 from service.engine.lists.top_items import TopItems
@@ -40,8 +41,8 @@ class Moves(NamedTuple):
     def of(
         cls, items: NDArray[np.integer], values: NDArray[np.float32], times: NDArray[np.float64], sign: int
     ) -> Moves:
-        """The pairs with these strengths; NaN and strengths below 0 are left out."""
-        counts = values >= 0
+        """The pairs with these strengths; NaN, and ratings and events that add up to less than 0, are left out."""
+        counts = amounts(values) >= 0
         return cls(items[counts].astype(np.int64), times[counts], np.full(np.count_nonzero(counts), sign))
 
     @classmethod

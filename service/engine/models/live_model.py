@@ -43,7 +43,7 @@ class LiveModel:
 
     Attributes:
         manifest: manifest of its snapshot.
-        table: what it learns, see `learns_strengths`.
+        table: what it learns: implicit models strengths (`service.engine.state.strengths`), explicit ones ratings.
         online: the parameters, which learn from the history.
         unknown: bool (I,), items with neither ratings, nor training, nor a prior.
     """
@@ -59,8 +59,8 @@ class LiveModel:
         self.manifest, version = manifest, manifest.version
         self.name = name_of(version) if is_version(version) else manifest.algorithm
         self.shown_version = shown(version)
-        self._history, self._has_strengths = history, learns_strengths(ready.model, manifest)
-        self.table = history.table_of(has_strengths=self._has_strengths)
+        self._history = history
+        self.table = history.table_of(has_strengths=ready.model.is_implicit)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self.unknown = np.zeros(0, dtype=np.bool_)
@@ -68,7 +68,7 @@ class LiveModel:
         watermark = StreamId.parse(manifest.watermark)
         since = position_of(watermark) if _items_learn(manifest, ready.model) else None
         self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
-        self.online.touch(history.changed_since(watermark, has_strengths=self._has_strengths))
+        self.online.touch(history.changed_since(watermark, has_strengths=ready.model.is_implicit))
         if self._priors is not None:
             self.online.renew(np.flatnonzero(history.catalog.listed))
         self._update_unknown(NO_ITEMS)
@@ -81,7 +81,7 @@ class LiveModel:
     @property
     def learns_events(self) -> bool:
         """Whether it learns strengths, of ratings and events; else ratings alone."""
-        return self._has_strengths
+        return self.model.is_implicit
 
     @property
     def takes_weights(self) -> bool:
@@ -95,7 +95,7 @@ class LiveModel:
 
     def learn(self, applied: Applied) -> None:
         """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
-        described, applied = applied.described, applied.strengths if self._has_strengths else applied
+        described, applied = applied.described, applied.strengths if self.learns_events else applied
         self.online.grow(self._history.users.keys, self._history.items.keys)
         if self._priors is not None:
             self.online.renew(described)
@@ -156,8 +156,8 @@ class LiveModel:
         if include_seen:
             return strengths.disliked(user)
         if rotates:
-            return NO_ITEMS if self._has_strengths else strengths.unrated(user, without_seen=True)
-        return strengths.only_seen(user) if self._has_strengths else strengths.unrated(user)
+            return NO_ITEMS if self.learns_events else strengths.unrated(user, without_seen=True)
+        return strengths.only_seen(user) if self.learns_events else strengths.unrated(user)
 
     def have_few(self, below: int) -> NDArray[np.bool_]:
         """The items that have fewer than `below` ratings and a score of this model, bool (I,)."""
@@ -274,16 +274,6 @@ def _items_learn(manifest: Manifest, model: Model) -> bool:
     """
     is_of_this_log = bool(model.user_trained.any()) or not manifest.n_users
     return manifest.format > 1 and is_of_this_log
-
-
-def learns_strengths(model: Model, manifest: Manifest) -> bool:
-    """Whether a model learns strengths, see `service.engine.state.strengths`; explicit ones learn ratings.
-
-    An implicit model that took ratings for a scale, without events, keeps to ratings until it is trained again: to such
-    a model, one view would be the lowest rating. The snapshot decides, not the history, which may forget an event.
-    """
-    has_scale = model.calibration.values == "ratings"
-    return model.is_implicit and (manifest.has_events or not has_scale)
 
 
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -1,10 +1,10 @@
 """`Strengths`: what implicit models learn of each (user, item), ratings and typed events together.
 
-The strength of a pair is its rating, if it has one, plus the sum of its events, each with its weight times its value. A
-pair without a rating whose events sum up to 0 has no strength: it was only seen. As long as there is no event, the
-table of strengths shares the content of the table of ratings.
+The strength of a pair is its rating, the sum of its events, each with its weight times its value, or both in one
+number (`gpu.evidence`). A pair without a rating whose events sum up to 0 has no strength: it was only seen. As long as
+there is no event, the table of strengths shares the content of the table of ratings.
 
-The sum of most pairs is their strength. A table of its own holds the sums of pairs that were also rated or only seen.
+A table of its own holds the sums of pairs that were also rated or only seen, since their strengths have them rounded.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.calibration import FEW
 from gpu.changes import Changes
+from gpu.evidence import packed, unpacked
 from gpu.growing import Growing
 from gpu.host.online.events import add_up
 from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
@@ -41,7 +41,6 @@ class Strengths:
         """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
         self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
-        self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
         self._has_apart = False  # whether there has been such a sum
         self.showings = Showings()
@@ -53,15 +52,6 @@ class Strengths:
             self._sums.grow(n_users, n_items)
             self._recent.grow(n_users)
             self._last_ms.grow(n_users)
-
-    @property
-    def are_mixed(self) -> bool:
-        """Whether strengths are no ratings on one scale: events of several weights, or more than a few beside ratings.
-
-        The values of a mix say nothing about its kind: among thousand views, ten carts look like the top of a scale.
-        """
-        n_ratings, n_strengths = self._ratings.n_ratings, self.table.n_ratings
-        return len(self._weights) > 1 or (n_ratings > 0 and n_strengths - n_ratings > FEW * n_strengths)
 
     def separate(self) -> None:
         """Share no longer with the ratings."""
@@ -97,7 +87,7 @@ class Strengths:
         ratings[may_be_rated], rated_s[may_be_rated] = self._ratings.looked_up(users[may_be_rated], items[may_be_rated])
         are_apart = ~np.isnan(apart)
         are_strengths = np.isnan(ratings) & ~np.isnan(strengths)
-        sums = np.where(are_strengths, strengths, apart)
+        sums = np.where(are_strengths, unpacked(strengths)[1], apart)
         latest = np.where(are_strengths, strong_s, np.where(are_apart, apart_s, -np.inf))
         return Sums(users, items, np.arange(len(items)), ratings, rated_s, sums, latest, are_apart)
 
@@ -115,7 +105,7 @@ class Strengths:
         if not events.are_events.all():
             ratings, rated_s = self._ratings.looked_up(users, items)
         self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
-        strengths = _joint(ratings, sums)[pair_of[changes]]
+        strengths = packed(ratings, sums)[pair_of[changes]]
         changed = batch.where(changes)
         self._last_ms.values[changed.users] = changed.times_ms  # the last one wins
         times = np.fmax(rated_s, latest)[pair_of[changes]]
@@ -141,7 +131,7 @@ class Strengths:
         """
         ratings, rated_s = self._ratings.looked_up(both.users, both.items)
         self._keep_apart(both, ~np.isnan(ratings), position)
-        strengths, times = _joint(ratings, both.sums), np.fmax(rated_s, both.latest)
+        strengths, times = packed(ratings, both.sums), np.fmax(rated_s, both.latest)
         was = self.table.looked_up(both.users, both.items)[0]
         is_other = (strengths != was) & ~(np.isnan(strengths) & np.isnan(was))
         changed = np.flatnonzero(is_other | np.isin(both.items, rated))
@@ -226,7 +216,7 @@ class Strengths:
             (float32 strengths, NaN for none; float64 their times; whether the user has events of the item), (B,) each.
         """
         known = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
-        strengths = _joint(ratings, known.sums)
+        strengths = packed(ratings, known.sums)
         return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), known.latest), ~np.isnan(known.sums)
 
     def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -245,8 +235,6 @@ class Strengths:
             new = are_shown & counts
             self.showings.add(own.users[new], own.items[new], times[new])
             times[are_shown] = -np.inf  # what was only seen does not make a strength younger
-        if len(self._weights) < 2:  # two are a mix already
-            self._weights.update(np.unique(events.weights[counts & ~are_shown]).tolist())
         pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
         add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
         may_change = ~events.are_events
@@ -263,9 +251,3 @@ class Strengths:
             positions = np.full(len(values), position)
             self._sums.apply(users[changed], items[changed], values, latest[changed], positions)
             self._has_apart = True
-
-
-def _joint(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The strengths of pairs with these ratings and sums of events, (P,), NaN for none."""
-    alone = np.where(sums, sums, np.float32(np.nan))
-    return np.where(np.isnan(ratings), alone, ratings + np.where(np.isnan(sums), np.float32(0), sums))

@@ -19,10 +19,10 @@ from pathlib import Path
 import gpu
 from gpu.algorithms import check_ranks, has_ranks
 from gpu.backend import Backend
-from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.ratings import Ratings
+from gpu.signals import Calibration
 from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.jobs.ranks.attempt import Attempt, AttemptLost, Plan

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from gpu.calibration import Calibration, Kind, before_calibration
 from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
 from gpu.ratings import NO_MIDDLE
+from gpu.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
 from service.errors import InvalidRequest, NewerSnapshot
 
 FORMAT = 3
@@ -28,13 +28,15 @@ _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
     "sgd": {"regularization": 0.05},
 }
 
+_SCALES = ("scale", "event_scale")  # figures that may have no upper bound
+
 
 class StoredCalibration(msgspec.Struct, frozen=True):
     """The values that a training derived from its data: see `gpu.calibration.Calibration`.
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
-        scale: lowest and highest value; others are clipped. null: no upper bound.
+        scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
     """
 
     values: Kind
@@ -50,21 +52,27 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     prior: float
     as_of_s: float = 0.0
     usual_weight: float = 1.0
+    event_weight: float = EVENT_WEIGHT
+    event_scale: tuple[float, float | None] = (1.0, None)
+    event_damped: bool = True
+    event_typical: float = 1.0
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:
         """`calibration` in its stored form."""
         fields = dataclasses.asdict(calibration)
-        low, high = calibration.scale
-        fields["scale"] = low, None if high == math.inf else high
+        for name in _SCALES:
+            low, high = fields[name]
+            fields[name] = low, None if high == math.inf else high
         fields["middle"] = None if calibration.middle == NO_MIDDLE else calibration.middle
         return cls(**fields)
 
     def restored(self) -> Calibration:
         """The stored calibration, bit for bit."""
         fields = msgspec.structs.asdict(self)
-        low, high = self.scale
-        fields["scale"] = low, math.inf if high is None else high
+        for name in _SCALES:
+            low, high = fields[name]
+            fields[name] = low, math.inf if high is None else high
         fields["middle"] = NO_MIDDLE if self.middle is None else self.middle
         return Calibration(**fields)
 
@@ -85,7 +93,6 @@ class Manifest(msgspec.Struct, frozen=True):
         calibration: the values that training derived from the data.
         given: the hyperparameters that were requested; all others were defaults or settings of a service.
         n_ratings: number of training ratings; None if unknown.
-        has_events: whether the training had events (docs/decisions/0069-events-add-up-beside-ratings.md).
     """
 
     version: str
@@ -102,7 +109,6 @@ class Manifest(msgspec.Struct, frozen=True):
     calibration: StoredCalibration = StoredCalibration.of(Calibration())
     given: dict[str, Any] = {}
     n_ratings: int | None = None
-    has_events: bool = False
 
 
 class _Stated(msgspec.Struct):

@@ -74,14 +74,13 @@ def write(
     name: str | None = None,
     version: str | None = None,
     content: ContentMap | None = None,
-    has_events: bool = False,
 ) -> Manifest:
     """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
 
     Args:
         folder: the folder of all snapshots.
         model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
-        metrics, watermark, n_ratings, has_events: see `Manifest`.
+        metrics, watermark, n_ratings: see `Manifest`.
         given: the hyperparameters that were requested. Default: those that differ from the defaults.
         name: under which it can be live. Default: its algorithm.
         version: default: a new one of `name`.
@@ -106,7 +105,6 @@ def write(
             calibration=StoredCalibration.of(model.calibration),
             given=manifests.changed(model.params) if given is None else given,
             n_ratings=n_ratings,
-            has_events=has_events,
         )
         _write_manifest(temporary, manifest)
         _commit(temporary, folder / version)
@@ -256,7 +254,6 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
         given=snapshot.manifest.given,
         version=f"{shown(version)}.{revision_of(latest_revision(folder, version)) + 1}",
         content=snapshot.content,
-        has_events=snapshot.manifest.has_events,
     )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpu.backend import Backend
-from gpu.calibration import NEUTRAL
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
+from gpu.signals import NEUTRAL
 from gpu.training.als import AlsTrainer
 from tests.gpu.training.test_als_batches import sizes_of
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
+from gpu.signals import Calibration
 from tests.gpu.models import OF_RATINGS
 
 pytestmark = pytest.mark.gpu

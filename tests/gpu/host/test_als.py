@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.calibration import NEUTRAL
 from gpu.host import als, cg
 from gpu.ratings import Rows
+from gpu.signals import NEUTRAL
 from gpu.training.als import AlsObjective, problem_of
 from tests.gpu.fitted import one_thread
 from tests.gpu.training.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of

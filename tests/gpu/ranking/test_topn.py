@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
-from gpu.calibration import Calibration
 from gpu.errors import InvalidInput
 from gpu.host import topn as host
 from gpu.host.item_index import PANEL
@@ -19,6 +18,7 @@ from gpu.params import AlsParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
+from gpu.signals import Calibration
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
 

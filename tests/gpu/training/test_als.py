@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import gpu
 from gpu.backend import Backend
 from gpu.baselines import shrunk_biases
-from gpu.calibration import NEUTRAL, calibrate, in_units
+from gpu.calibration import calibrate, in_units
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Rows
+from gpu.signals import NEUTRAL
 from gpu.training import als as training
 from gpu.training import sgd
 from gpu.training.als import AlsObjective, AlsTrainer, problem_of, width

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.calibration import Calibration, calibrate, kind_of, signals
+from gpu.calibration import calibrate, kind_of
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import (
@@ -17,6 +17,7 @@ from gpu.params import (
     SgdParams,
 )
 from gpu.ranking import explain, topn
+from gpu.signals import Calibration, signals
 from gpu.training.outliers import sane_range, winsorized
 from tests import data
 from tests.gpu.online_models import TRAINED_ITEMS, Event, OnlineModel, assert_same_state

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 import structlog
 
-from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.params import params_for
+from gpu.signals import Calibration
 from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import JobTable

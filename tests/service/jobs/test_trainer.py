@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -15,10 +14,15 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.calibration import calibrate
+from gpu.evidence import unpacked
 from gpu.params import AlsImplicitParams, Values
+from gpu.ratings import NO_MIDDLE
+from gpu.signals import evidence
 from service.cli import synthetic
+from service.event_types import DEFAULT_TYPES
 from service.jobs import promotion, trainer
-from service.jobs.corpus import Corpus, decided, read_corpus, usable
+from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
@@ -190,18 +194,20 @@ def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
 ) -> None:
     first, _ = run(tasteful, "als-implicit", {"n_factors": 8, "values": "counts"})
     live_versions.set_version(tasteful, "als-implicit", str(first.version))
-    judged: list[tuple[str, float]] = []
+    judged: list[tuple[str, float]] = []  # by what kind of model, and the lowest rating that counts
     ranking = gpu.evaluate.ranking
 
     def spy(model: gpu.Model, rows: gpu.Rows, test: gpu.Ratings, middle: float, **options: Any) -> dict[str, float]:
-        judged.append((model.calibration.values, middle))
+        judged.append((model.calibration.values, test.scale[0]))
+        assert middle == NO_MIDDLE
         return ranking(model, rows, test, middle, **options)
 
     monkeypatch.setattr(gpu.evaluate, "ranking", spy)
     second, _ = run(tasteful, "als-implicit", {"n_factors": 8})
     assert second.metrics.keys() == {"ndcg@10", "recall@20", "baseline_ndcg@10", "live_ndcg@10"}
     middle = snapshot.load(tasteful / "snapshots", str(second.version)).model.middle
-    assert judged == [("ratings", middle), ("counts", middle), ("counts", middle)]
+    lowest = np.ceil(2 * middle) / 2  # there are half stars
+    assert judged == [("ratings", lowest), ("counts", lowest), ("counts", lowest)]
     assert middle > 1
 
 
@@ -278,7 +284,11 @@ def test_implicit_models_train_on_events_and_explicit_ones_on_ratings_alone(tmp_
     implicit, explicit = (read_corpus(tmp_path, END, is_implicit=is_implicit) for is_implicit in (True, False))
     assert len(implicit.training) > len(explicit.training)
     assert explicit.training.scale == (1, 5)
-    assert read_corpus(tmp_path, END, {"view": 3.0}, is_implicit=True).training.scale == (1, 8)
+    for types, weight in ((DEFAULT_TYPES, 1.0), ({"view": 3.0}, 3.0)):
+        corpus = read_corpus(tmp_path, END, types, is_implicit=True)
+        given, sums = unpacked(corpus.training.by_user.values)
+        assert set(sums[sums > 0].tolist()) == {weight}
+        assert set(given[~np.isnan(given)].tolist()) == {1.0, 5.0}
 
 
 def test_a_half_life_counts_from_the_watermark(data: Path) -> None:
@@ -300,8 +310,6 @@ def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:
     folder, version = tmp_path / "snapshots", str(run(tmp_path, "als-implicit", ALS)[0].version)
     written = snapshot.load(folder, version)
     assert (written.model.calibration.values, written.model.calibration.middle) == ("counts", 0)
-    assert written.manifest.has_events
-    assert snapshot.rewrite_without(folder, version, "u0").has_events
 
 
 VIEWS = [TypedEvent(f"u{user}", f"i{item}", "view", 1.0, 0.0) for user in range(40) for item in range(25)]
@@ -312,18 +320,27 @@ CARTS = [TypedEvent(f"u{user}", f"i{user}", "cart", 1.0, 0.0) for user in range(
     ("given", "values"),
     [
         ([Entry(StreamId(1, 0), "event", events=[*VIEWS, *CARTS])], "counts"),
-        ([Entry(StreamId(1, 0), "event", events=VIEWS)], "auto"),
-        ([*entries(2000, n_users=30), Entry(StreamId(5000, 0), "event", events=VIEWS)], "counts"),
-        (entries(2000, n_users=30), "auto"),
+        ([Entry(StreamId(1, 0), "event", events=VIEWS)], "counts"),
+        ([*entries(2000, n_users=30), Entry(StreamId(5000, 0), "event", events=VIEWS)], "ratings"),
+        ([*entries(2000, n_users=30), Entry(StreamId(5000, 0), "event", events=[*VIEWS[:5], *CARTS[:1]])], "ratings"),
+        (entries(2000, n_users=30), "ratings"),
     ],
-    ids=["two types", "one type", "beside ratings", "ratings"],
+    ids=["two types", "one type", "beside ratings", "few of two types beside ratings", "ratings"],
 )
-def test_strengths_of_several_kinds_are_counts(tmp_path: Path, given: list[Entry], values: str) -> None:
+def test_ratings_alone_decide_what_values_are_and_events_are_counts(
+    tmp_path: Path, given: list[Entry], values: str
+) -> None:
     """By their values alone, ten carts among a thousand views would be the top of a scale, and views dislikes."""
     commit(RatingLog(tmp_path / "ratings"), given)
     corpus = read_corpus(tmp_path, END, is_implicit=True)
-    for asked, expected in ((AlsImplicitParams(), values), (AlsImplicitParams(values="ratings"), "ratings")):
-        assert dataclasses.asdict(decided(corpus, asked))["values"] == expected
+    known = calibrate(corpus.training, AlsImplicitParams())
+    assert known.values == values
+    strengths = corpus.training.by_user.values
+    given_stars, sums = unpacked(strengths)
+    likes, dislikes = evidence(strengths, known)
+    assert (likes[sums > 0] > 0).all()  # an event is no dislike
+    assert (dislikes[given_stars == 1] > 0).all()  # and one star stays one
+    assert calibrate(corpus.training, AlsImplicitParams(values="ratings")).values == "ratings"
 
 
 def test_one_wrong_rating_does_no_harm(data: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from gpu import refit_rules
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration
 from gpu.model import ARRAYS, Model
 from gpu.online import OnlineModel, device_bytes, prepare_online
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
+from gpu.signals import Calibration
 from tests.gpu.device.online.test_ready_model import Scenario, run
 from tests.gpu.models import random_model
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.calibration import Calibration
 from gpu.host.online import refit_items, refit_users
 from gpu.model import Model
 from gpu.params import CulshImplicitParams
 from gpu.ratings import NO_MIDDLE
 from gpu.refit_rules import item_rules, user_rules
+from gpu.signals import Calibration
 from gpu.views import NO_WEIGHTS, arrays_of
 from tests import reference
 from tests.gpu.models import dense, matrix_of, params_as, random_matrix, random_model, random_params, table_of
@@ -107,7 +107,7 @@ def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     table, rules = table_of(matrix), item_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
     raters, by_key = table.raters(ITEM), np.argsort(KEYS[:12])
     pool = refit_items.UserPool(by_key, KEYS[:12][by_key])
-    likers = refit_items.likers(ITEM, raters, table.rows, np.float32(middle))
+    likers = refit_items.likers(ITEM, raters, table.rows, np.float32(middle), np.float32(1))
     assert likers.tolist() == raters[matrix[raters, ITEM] >= middle].tolist()
     absent, _ = refit_items.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, rules)
     assert len(absent) == rules.n_negatives * len(likers)

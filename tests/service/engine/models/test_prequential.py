@@ -136,7 +136,7 @@ class Oracle:
 @pytest.mark.parametrize("algorithm", ["als-implicit", "culsh", "als"])
 def test_a_sample_of_each_batch_is_tested_before_it_is_learned(algorithm: str) -> None:
     history = history_of(entries())
-    live_model = live(history, trained(history, algorithm), has_events=True)
+    live_model = live(history, trained(history, algorithm))
     ranking, metrics = ranking_of(history, live_model), Metrics()
     prequential, oracle = Prequential(history, ranking.live.tested, metrics), Oracle(history, live_model)
     for given in batches(7):

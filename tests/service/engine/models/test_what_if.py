@@ -60,7 +60,7 @@ def test_a_list_is_that_of_a_service_that_has_learned_the_ratings(algorithm: str
     given += [events(LAST.ms, *LATER)] if has_events else [Entry(LAST, "noop")]
     known, learned = history_of(given), history_of(given)
     model = trained(known, algorithm)
-    ranking, other = (ranking_of(one, live(one, model, has_events=has_events)) for one in (known, learned))
+    ranking, other = (ranking_of(one, live(one, model)) for one in (known, learned))
     before = state_of(known, ranking)
     queries = [{"user": user, **options} for user in ("u0", "u1", "stranger") for options in OPTIONS]
     plain = [asked(ranking, **query) for query in queries]

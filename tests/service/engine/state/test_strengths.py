@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpu.evidence import packed, unpacked
 from gpu.online.events import N_KEPT
 from service.engine.state.history import History
 from service.engine.state.strengths import MAX_SUM
@@ -103,7 +104,9 @@ def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], 
     for pair in {*rated, *sums}:
         (rating, at, _), (total, then) = rated.get(pair, (0.0, -np.inf, 0)), sums.get(pair, (0.0, -np.inf))
         if pair in rated or total:
-            strengths[pair] = rating + total, max(at, then)
+            given = np.array([rating if pair in rated else np.nan], dtype=np.float32)
+            (strength,) = packed(given, np.array([total], dtype=np.float32)).tolist()
+            strengths[pair] = strength, max(at, then)
     return strengths, {pair: one[0] for pair, one in rated.items()}, {pair: one[0] for pair, one in sums.items()}
 
 
@@ -121,7 +124,9 @@ def state(history: History) -> tuple[dict[Pair, tuple[float, float]], dict[Pair,
 
     strengths, ratings = values(history.strengths.table), values(history.table)
     summed = values(history.strengths._sums)
-    summed |= {pair: strength for pair, strength in strengths.items() if pair not in ratings}
+    for pair, strength in strengths.items():
+        if pair not in ratings:
+            summed[pair] = float(unpacked(np.array([strength], dtype=np.float32))[1][0])
     return content(history, history.strengths.table), values(history.table), summed
 
 

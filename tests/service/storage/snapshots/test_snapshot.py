@@ -11,10 +11,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from gpu.calibration import Calibration, before_calibration
 from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
+from gpu.signals import Calibration, before_calibration
 from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues

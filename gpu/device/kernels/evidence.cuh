@@ -1,7 +1,5 @@
 // What decides whether a pair is a like: a twin of `merits` of gpu/evidence.py, which says what a number of a table holds.
 
-#pragma once
-
 constexpr float BOTH_FROM = 0x1p104f, OF_BOTH = 0x1p-117f, RATING_UNIT = 32.0f;
 
 __device__ __forceinline__ float merit_of(float value, float lift) {

@@ -522,3 +522,34 @@ def test_a_catalog_adds_a_content_map_to_the_snapshot(data: Path) -> None:
     first, second = ((folder / str(one.version)) for one in (without, with_catalog))
     for name in (snapshot_files.ARRAYS_FILE, snapshot_files.USERS_FILE, snapshot_files.ITEMS_FILE):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_values_of_another_kind_than_in_the_live_model_do_not_go_live_unless_given(tmp_path: Path) -> None:
+    counts = [RatingEvent(f"u{n}", f"i{n % 7}", 1.0, 1.0) for n in range(60)]
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1, 0), "rating", counts)])
+    first, _ = run(tmp_path, "als-implicit", ALS)
+    assert first.promote
+    live_versions.set_version(tmp_path, "als-implicit", str(first.version))
+    commit(RatingLog(tmp_path / "ratings"), entries(2000, n_users=30))
+    second, _ = run(tmp_path, "als-implicit", ALS)
+    assert not second.promote
+    assert second.reason == (
+        "values look like ratings, and were counts in the live snapshot: train with values=counts or values=ratings"
+    )
+    for values in ("counts", "ratings"):
+        third, _ = run(tmp_path, "als-implicit", ALS | {"values": values})
+        assert third.reason is None
+        assert third.calibration is not None
+        assert third.calibration.values == values
+
+
+def test_events_beside_ratings_change_no_kind_and_go_live(tmp_path: Path) -> None:
+    commit(RatingLog(tmp_path / "ratings"), entries(2000, n_users=30))
+    first, _ = run(tmp_path, "als-implicit", ALS)
+    live_versions.set_version(tmp_path, "als-implicit", str(first.version))
+    for at, events in ((5000, VIEWS[:3]), (6000, CARTS[:1]), (7000, VIEWS)):
+        commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(at, 0), "event", events=events)])
+        message, _ = run(tmp_path, "als-implicit", ALS)
+        assert message.reason is None
+        assert message.calibration is not None
+        assert (message.calibration.values, message.calibration.scale) == ("ratings", (1.0, 5.0))

@@ -128,7 +128,7 @@ class Settings(BaseSettings):
         "auto",
         description="How als-implicit, culsh-implicit and ease interpret values: ratings (low values on a scale are"
         " dislikes), counts (a higher count means more confidence, one below 0 is a dislike), or auto (decided from the"
-        " values).",
+        " ratings; events are counts).",
     )
     retrain_share: float = Field(
         0.2,

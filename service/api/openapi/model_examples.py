@@ -28,6 +28,10 @@ _calibration = {
     "prior": 1.0,
     "as_of_s": 0.0,
     "usual_weight": 1.0,
+    "event_weight": 1.0,
+    "event_scale": [1.0, 10.0],
+    "event_damped": False,
+    "event_typical": 1.4,
 }
 _job = {
     "id": JOB,

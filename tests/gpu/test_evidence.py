@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.calibration import calibrate
+from gpu.decay import weights_in
 from gpu.evidence import amounts, merits, packed, unpacked
 from gpu.host.evidence import merit
+from gpu.online import prepare_online
+from gpu.online.rating_table import RatingTable
+from gpu.online.reading import Reading
 from gpu.params import AlsImplicitParams
+from gpu.ranking.explain import shares
 from gpu.ratings import are_likes
 from gpu.refit_rules import learned_values
 from gpu.signals import entries_of, evidence, preferences, signals
@@ -201,3 +206,38 @@ def test_learned_values_of_a_model_of_ratings_have_two_entries_where_both_disagr
     assert x[3] == pytest.approx(purchase)
     assert x[2] == pytest.approx(purchase + signals(np.array([5], np.float32), model.calibration)[0])
     assert x[5] == pytest.approx(-(1 + np.log(2)))
+
+
+@pytest.mark.parametrize("half_life_days", [None, 30.0])
+def test_a_trained_user_is_the_row_that_solves_the_equation(half_life_days: float | None) -> None:
+    """The confidence and preference of every pair, in a dense system; fold-ins and explanations solve the same one."""
+    ratings = mixed("stars", 3.0)
+    params = AlsImplicitParams(n_factors=6, n_epochs=4, solver="cholesky", half_life_days=half_life_days)
+    seconds = np.linspace(-1e7, 0, len(ratings))
+    model = gpu.fit(ratings, params, times=gpu.Times(seconds, 0.0))
+    known, factors = model.calibration, model.item_factors.astype(np.float64)
+    starts, lengths, items, values = ratings.by_user
+    weights = weights_in(model, seconds)
+    ready = prepare_online(model, RatingTable(60, 40), *(np.arange(n, dtype=np.uint64) for n in (60, 40)), gpu.HOST)
+    online = ready.follow(np.arange(60, dtype=np.uint64), np.arange(40, dtype=np.uint64), None, None)
+    assert online.settle(None)
+    n_both = 0
+    for user in range(0, 60, 6):
+        own = slice(starts[user], starts[user] + lengths[user])
+        likes, dislikes = (one.astype(np.float64) for one in evidence(values[own], known))
+        own_weights = None if weights is None else weights[own]
+        by_age = 1.0 if own_weights is None else own_weights.astype(np.float64)
+        both = (likes > 0) & (dislikes > 0)
+        n_both += np.count_nonzero(both)
+        z, wanted = factors[items[own]], known.alpha * likes * by_age
+        matrix = factors.T @ factors + (z.T * (wanted + known.alpha * dislikes * by_age)) @ z
+        n_entries = lengths[user] + np.count_nonzero(both)
+        matrix += known.regularization * (n_entries + 40 / known.alpha) * np.eye(6)
+        expected = np.linalg.solve(matrix, z.T @ np.where(likes > 0, 1 + wanted, 0))
+        np.testing.assert_allclose(model.user_factors[user], expected, rtol=2e-3, atol=1e-4)
+        rated = items[own], values[own]
+        folded = online.fold_in(*rated, Reading(np.uint64(1), None, own_weights))
+        np.testing.assert_allclose(folded.factors[0], expected, rtol=1e-4, atol=1e-6)
+        parts = shares(model, *rated, [3], online.gram, own_weights)
+        assert parts.sum() == pytest.approx(factors[3] @ expected, rel=1e-4)
+    assert n_both

@@ -218,8 +218,9 @@ def test_a_trained_user_is_the_row_that_solves_the_equation(half_life_days: floa
     known, factors = model.calibration, model.item_factors.astype(np.float64)
     starts, lengths, items, values = ratings.by_user
     weights = weights_in(model, seconds)
-    ready = prepare_online(model, RatingTable(60, 40), *(np.arange(n, dtype=np.uint64) for n in (60, 40)), gpu.HOST)
-    online = ready.follow(np.arange(60, dtype=np.uint64), np.arange(40, dtype=np.uint64), None, None)
+    users, columns = np.arange(60, dtype=np.uint64), np.arange(40, dtype=np.uint64)
+    ready = prepare_online(model, RatingTable(60, 40), users, columns, gpu.HOST)
+    online = ready.follow(users, columns, None, None)
     assert online.settle(None)
     n_both = 0
     for user in range(0, 60, 6):
@@ -228,7 +229,7 @@ def test_a_trained_user_is_the_row_that_solves_the_equation(half_life_days: floa
         own_weights = None if weights is None else weights[own]
         by_age = 1.0 if own_weights is None else own_weights.astype(np.float64)
         both = (likes > 0) & (dislikes > 0)
-        n_both += np.count_nonzero(both)
+        n_both += int(np.count_nonzero(both))
         z, wanted = factors[items[own]], known.alpha * likes * by_age
         matrix = factors.T @ factors + (z.T * (wanted + known.alpha * dislikes * by_age)) @ z
         n_entries = lengths[user] + np.count_nonzero(both)
@@ -238,6 +239,6 @@ def test_a_trained_user_is_the_row_that_solves_the_equation(half_life_days: floa
         rated = items[own], values[own]
         folded = online.fold_in(*rated, Reading(np.uint64(1), None, own_weights))
         np.testing.assert_allclose(folded.factors[0], expected, rtol=1e-4, atol=1e-6)
-        parts = shares(model, *rated, [3], online.gram, own_weights)
+        parts = shares(model, *rated, np.array([3]), online.gram, own_weights)
         assert parts.sum() == pytest.approx(factors[3] @ expected, rel=1e-4)
     assert n_both

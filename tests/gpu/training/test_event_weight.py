@@ -46,7 +46,7 @@ def test_the_best_weight_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         ratings: gpu.Ratings, held_out: gpu.Ratings, params: gpu.AlsImplicitParams, *_: object
     ) -> tuple[None, NDArray[np.float64]]:
         assert params.event_weight is not None
-        return None, losses[params.event_weight] + np.arange(10) * 1e-3
+        return None, np.linspace(0, 1e-3, 10, dtype=np.float64) + losses[params.event_weight]
 
     monkeypatch.setattr(event_weight, "tried", tried)
     found = chosen(*world(600, noise=False), PARAMS, gpu.HOST)

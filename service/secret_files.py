@@ -13,7 +13,7 @@ from service.environment import PREFIX
 from service.errors import InvalidSetting
 from service.key_settings import KEY_NAMES
 
-SETTINGS = (*KEY_NAMES, "redis")  # settings that are secrets
+SETTINGS = (*KEY_NAMES, "redis", "model_key")  # settings that are secrets
 SUFFIX = "_FILE"
 MAX_BYTES = 1 << 16
 

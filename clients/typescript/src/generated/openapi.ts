@@ -85,7 +85,13 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Patch Items
+         * @description Change attributes of one item, or of an array of items, and leave the others: JSON merge patches.
+         *
+         *     The elements are checked one by one; those of deleted items are rejected.
+         */
+        patch: operations["patch_items"];
         trace?: never;
     };
     "/items/{item}": {
@@ -784,6 +790,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/admin/sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Sources
+         * @description How far each source has come; the one that advanced last comes first.
+         */
+        get: operations["list_sources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/sources/{source}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove Source
+         * @description Forget how far a source has come, if it has: its next batch counts, whatever its offset is.
+         */
+        delete: operations["remove_source"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/admin/webhooks": {
         parameters: {
             query?: never;
@@ -823,6 +869,26 @@ export interface paths {
          * @description Remove a webhook; what is still to be delivered to it is dropped.
          */
         delete: operations["remove_webhook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Audit
+         * @description What was done with the rights of an admin, and what of it was refused, newest first.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -897,7 +963,7 @@ export interface paths {
         };
         /**
          * List Keys
-         * @description All keys that were made and not revoked, without the keys themselves.
+         * @description All keys that were made and not revoked, those that have expired too, without the keys themselves.
          */
         get: operations["list_keys"];
         put?: never;
@@ -1149,6 +1215,11 @@ export interface components {
              * @enum {string}
              */
             scope: "read" | "write" | "read-write" | "admin";
+            /**
+             * Expires
+             * @description When the key ends by itself: Unix seconds, or a date or datetime of ISO 8601. Default: never.
+             */
+            expires?: number | string | null;
             /**
              * Data Sets
              * @description The only data sets that it opens. Default: all.
@@ -1769,7 +1840,7 @@ export interface components {
          *
          *         Attributes:
          *             middle: ratings below it are dislikes; null: no rating is a dislike.
-         *             scale: lowest and highest value; others are clipped. null: no upper bound.
+         *             scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
          */
         StoredCalibration: {
             /** @enum {unknown} */
@@ -1789,6 +1860,13 @@ export interface components {
             prior: number;
             as_of_s?: number;
             usual_weight?: number;
+            event_weight?: number;
+            event_scale?: [
+                number,
+                number | null
+            ];
+            event_damped?: boolean;
+            event_typical?: number;
         };
         /**
          * JobList
@@ -1923,6 +2001,52 @@ export interface components {
             note: string;
         };
         /**
+         * AuditPage
+         * @description A page of the audit log.
+         *
+         *         Attributes:
+         *             entries: newest first.
+         *             next: cursor of the page of older ones; null: there are none.
+         */
+        AuditPage: {
+            entries: components["schemas"]["AuditEntry"][];
+            next: string | null;
+        };
+        /**
+         * AuditEntry
+         * @description One action.
+         *
+         *         Attributes:
+         *             at: when it ended, of ISO 8601 in UTC.
+         *             action: id of the operation of the API, `sign_in`, `sign_out`, or the command.
+         *             outcome: done; refused (no key, a wrong one, one without the right, or too many requests); or failed.
+         *             via: api, console or cli.
+         *             status: of the HTTP answer; null for a command.
+         *             object: what the action was on, such as `job 7008c696f6c7`; null: the service, or a user, whom no entry names.
+         *             key: id of the key: that of a made one, or the name of its setting; null: none, or a wrong one.
+         *             account: of the system, that has run a command; else null.
+         *             address: of the client; null for a command.
+         *             request_id: as in the answer and in the other log lines; null for a command.
+         *             data_set: on which it was.
+         *             left_out: refusals since the entry before that are in no entry, because there were too many.
+         */
+        AuditEntry: {
+            at: string;
+            action: string;
+            /** @enum {unknown} */
+            outcome: "done" | "failed" | "refused";
+            /** @enum {unknown} */
+            via: "api" | "cli" | "console";
+            status?: number | null;
+            object?: string | null;
+            key?: string | null;
+            account?: string | null;
+            address?: string | null;
+            request_id?: string | null;
+            data_set?: string;
+            left_out?: number;
+        };
+        /**
          * ExperimentList
          * @description The ids of all experiments, each with the position of the entry that has put it.
          */
@@ -2019,11 +2143,16 @@ export interface components {
         };
         /**
          * Ready
-         * @description The answer of a ready service; `as_of` is the last entry that it has learned.
+         * @description The answer of a ready service.
+         *
+         *         Attributes:
+         *             as_of: the last entry that it has learned.
+         *             left_out: versions that should be live and cannot be loaded; `GET /admin/models` says why.
          */
         Ready: {
             status: string;
             as_of: string;
+            left_out?: string[];
         };
         /** ItemPatch */
         ItemPatch: {
@@ -2060,15 +2189,38 @@ export interface components {
             /** @description As many numbers as those of the other items. Places an item that nobody has rated. */
             embedding?: number[] | null;
         };
+        /** PatchedItem */
+        PatchedItem: {
+            item: string;
+            tags?: {
+                [key: string]: string[] | null;
+            } | null;
+            numbers?: {
+                [key: string]: number | null;
+            } | null;
+            /** @description Whether lists show the item; default true. */
+            available?: boolean | null;
+            /** @description Lists do not show the item before this time: Unix seconds, or a date. */
+            published?: number | string | null;
+            /** @description Lists do not show the item from this time on: Unix seconds, or a date. */
+            until?: number | string | null;
+            /** @description As many numbers as those of the other items. Places an item that nobody has rated. */
+            embedding?: number[] | null;
+        };
         /**
          * Accepted
          * @description The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
+         *
+         *         Attributes:
+         *             skipped: how many of the accepted elements do not count, because their source had come further before; only
+         *                 with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
          */
         Accepted: {
             accepted: number;
             rejected: components["schemas"]["Rejection"][];
             stream_id: string | null;
             took_ms: number;
+            skipped?: number | null;
         };
         /**
          * Rejection
@@ -2154,6 +2306,8 @@ export interface components {
             data_sets: string[] | null;
             created_ms: number;
             ends_with: string;
+            expires?: string | null;
+            last_used?: string | null;
             key: string;
             note: string | null;
         };
@@ -2175,6 +2329,8 @@ export interface components {
          *             data_sets: the only data sets that it opens; None: all of them.
          *             created_ms: Unix milliseconds at which it was made.
          *             ends_with: its last characters.
+         *             expires: when it ends by itself, of ISO 8601 in UTC; None: never.
+         *             last_used: when it was used last, give or take an hour; None: never since it was made, or restored.
          */
         ListedKey: {
             id: string;
@@ -2184,6 +2340,8 @@ export interface components {
             data_sets: string[] | null;
             created_ms: number;
             ends_with: string;
+            expires?: string | null;
+            last_used?: string | null;
         };
         /**
          * RatingsOfItem
@@ -2509,6 +2667,40 @@ export interface components {
             as_of: string;
         };
         /**
+         * SourceList
+         * @description A page of sources, and the number of all.
+         */
+        SourceList: {
+            sources: components["schemas"]["ListedSource"][];
+            n_sources: number;
+            as_of: string;
+        };
+        /**
+         * ListedSource
+         * @description How far a source has come.
+         *
+         *         Attributes:
+         *             source: its name.
+         *             key: the key whose source it is: the name of a setting, or the id of a made key. Null: none was needed, and
+         *                 the mark holds for every key.
+         *             offset: the highest one that has counted.
+         *             stream_id: the entry that had it.
+         */
+        ListedSource: {
+            source: string;
+            key: string | null;
+            offset: number;
+            stream_id: string;
+        };
+        /**
+         * RemovedSource
+         * @description The answer to `DELETE /admin/sources/{source}`; `removed` is empty if there was none of that name.
+         */
+        RemovedSource: {
+            stream_id: string;
+            removed: components["schemas"]["ListedSource"][];
+        };
+        /**
          * MadeWebhook
          * @description A new webhook; `secret` is in no other answer.
          */
@@ -2595,9 +2787,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Where a batch comes from that may be delivered again; with X-Offset. */
+                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made anew needs another name, such as one with its id. */
                 "X-Source"?: string;
-                /** @description Of its last message; a batch up to an earlier one is skipped. */
+                /** @description Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000 above it is refused. */
                 "X-Offset"?: number;
             };
             path?: never;
@@ -2714,9 +2906,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Where a batch comes from that may be delivered again; with X-Offset. */
+                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made anew needs another name, such as one with its id. */
                 "X-Source"?: string;
-                /** @description Of its last message; a batch up to an earlier one is skipped. */
+                /** @description Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000 above it is refused. */
                 "X-Offset"?: number;
             };
             path?: never;
@@ -3107,6 +3299,129 @@ export interface operations {
             };
             /** @description The key does not permit this; or no key is set, and a web page of another site made the request */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The URL is too long; send long lists in the body of a POST */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The type or the encoding of the body is not accepted */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description A value cannot be used */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description More requests than the rate limit allows; see Retry-After */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service cannot answer now; see Retry-After. No acknowledged rating is lost */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    patch_items: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchedItem"] | components["schemas"]["PatchedItem"][];
+            };
+        };
+        responses: {
+            /** @description Durable */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key does not permit this; or no key is set, and a web page of another site made the request */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Deleted item */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8372,6 +8687,239 @@ export interface operations {
             };
         };
     };
+    list_sources: {
+        parameters: {
+            query?: {
+                /** @description Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
+                wait_for?: string;
+                /** @description How many results. */
+                n?: number;
+                /** @description How many of the newest to leave out. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SourceList"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key does not permit this; or no key is set, and a web page of another site made the request */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The URL is too long; send long lists in the body of a POST */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The type or the encoding of the body is not accepted */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description A value cannot be used */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description More requests than the rate limit allows; see Retry-After */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service cannot answer now; see Retry-After. No acknowledged rating is lost */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    remove_source: {
+        parameters: {
+            query?: {
+                /** @description Only the source of this key, as the list names it; empty: of none. Default: of every key. */
+                key?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Percent-encoded, so any character may occur in it. */
+                source: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Durable */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedSource"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key does not permit this; or no key is set, and a web page of another site made the request */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The URL is too long; send long lists in the body of a POST */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The type or the encoding of the body is not accepted */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description A value cannot be used */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description More requests than the rate limit allows; see Retry-After */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service cannot answer now; see Retry-After. No acknowledged rating is lost */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     list_webhooks: {
         parameters: {
             query?: never;
@@ -8654,6 +9202,121 @@ export interface operations {
             };
             /** @description Unknown webhook */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too long */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The URL is too long; send long lists in the body of a POST */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The type or the encoding of the body is not accepted */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description A value cannot be used */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description More requests than the rate limit allows; see Retry-After */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service cannot answer now; see Retry-After. No acknowledged rating is lost */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description How many results. */
+                n?: number;
+                /** @description `next` of the page before; empty or by default: the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key does not permit this; or no key is set, and a web page of another site made the request */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

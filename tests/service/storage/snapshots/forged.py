@@ -18,7 +18,7 @@ import gpu
 from gpu.backend import HOST
 from gpu.online import prepare_online
 from service.engine.lists.ranking import Ranking
-from service.engine.models.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.queries import Estimate, Neighbors, Query, Recommend
 from service.engine.state.history import History
 from service.errors import ServiceError
@@ -86,7 +86,7 @@ def answers(loaded: snapshot.Snapshot) -> Iterator[float]:
     """All numbers of lists of a service that has this model, before and after it has learned."""
     history = History()
     history.apply(ratings())
-    table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
+    table = history.table_of(has_strengths=loaded.model.is_implicit)
     users, items = _done(rows_of(loaded, history))
     model = loaded.model.mapped(users, items, table.n_users, table.n_items)
     ready = prepare_online(model, table, history.users.keys, history.items.keys, HOST)

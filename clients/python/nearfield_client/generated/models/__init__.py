@@ -10,6 +10,10 @@ from .arm_report import ArmReport
 from .arm_report_types import ArmReportTypes
 from .attempt import Attempt
 from .attempt_outcome import AttemptOutcome
+from .audit_entry import AuditEntry
+from .audit_entry_outcome import AuditEntryOutcome
+from .audit_entry_via import AuditEntryVia
+from .audit_page import AuditPage
 from .boost import Boost
 from .difference import Difference
 from .document_details import DocumentDetails
@@ -58,6 +62,7 @@ from .listed_item_tags import ListedItemTags
 from .listed_key import ListedKey
 from .listed_key_scope import ListedKeyScope
 from .listed_rating import ListedRating
+from .listed_source import ListedSource
 from .listed_user import ListedUser
 from .listed_webhook import ListedWebhook
 from .listed_webhook_events_item import ListedWebhookEventsItem
@@ -75,6 +80,9 @@ from .model_info_parameters import ModelInfoParameters
 from .model_list import ModelList
 from .model_stats import ModelStats
 from .neighbors_of_set import NeighborsOfSet
+from .patched_item import PatchedItem
+from .patched_item_numbers_type_0 import PatchedItemNumbersType0
+from .patched_item_tags_type_0 import PatchedItemTagsType0
 from .pin import Pin
 from .popular_items import PopularItems
 from .posted_event import PostedEvent
@@ -105,6 +113,7 @@ from .recommend_user_filter import RecommendUserFilter
 from .recommendation import Recommendation
 from .recommendation_fallback import RecommendationFallback
 from .rejection import Rejection
+from .removed_source import RemovedSource
 from .retrain import Retrain
 from .retrain_algorithm import RetrainAlgorithm
 from .retrain_params import RetrainParams
@@ -117,6 +126,7 @@ from .scored_item import ScoredItem
 from .scored_item_source import ScoredItemSource
 from .scored_user import ScoredUser
 from .set_body import SetBody
+from .source_list import SourceList
 from .stats import Stats
 from .stored_calibration import StoredCalibration
 from .stored_calibration_values import StoredCalibrationValues
@@ -144,6 +154,10 @@ __all__ = (
     "ArmReportTypes",
     "Attempt",
     "AttemptOutcome",
+    "AuditEntry",
+    "AuditEntryOutcome",
+    "AuditEntryVia",
+    "AuditPage",
     "Boost",
     "Difference",
     "DocumentDetails",
@@ -185,6 +199,7 @@ __all__ = (
     "ListedKey",
     "ListedKeyScope",
     "ListedRating",
+    "ListedSource",
     "ListedUser",
     "ListedWebhook",
     "ListedWebhookEventsItem",
@@ -209,6 +224,9 @@ __all__ = (
     "ModelList",
     "ModelStats",
     "NeighborsOfSet",
+    "PatchedItem",
+    "PatchedItemNumbersType0",
+    "PatchedItemTagsType0",
     "Pin",
     "PopularItems",
     "PostedEvent",
@@ -239,6 +257,7 @@ __all__ = (
     "RecommendUserFallback",
     "RecommendUserFilter",
     "Rejection",
+    "RemovedSource",
     "Retrain",
     "RetrainAlgorithm",
     "RetrainParams",
@@ -251,6 +270,7 @@ __all__ = (
     "ScoredItemSource",
     "ScoredUser",
     "SetBody",
+    "SourceList",
     "Stats",
     "StoredCalibration",
     "StoredCalibrationValues",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
+from ..types import UNSET, Unset
+
 if TYPE_CHECKING:
     from ..models.rejection import Rejection
 
@@ -18,16 +20,22 @@ class Accepted:
     """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
 
     Attributes:
+        skipped: how many of the accepted elements do not count, because their source had come further before; only
+            with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
+
+    Attributes:
         accepted (int):
         rejected (list[Rejection]):
         stream_id (None | str):
         took_ms (float):
+        skipped (int | None | Unset):
     """
 
     accepted: int
     rejected: list[Rejection]
     stream_id: None | str
     took_ms: float
+    skipped: int | None | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -43,6 +51,12 @@ class Accepted:
 
         took_ms = self.took_ms
 
+        skipped: int | None | Unset
+        if isinstance(self.skipped, Unset):
+            skipped = UNSET
+        else:
+            skipped = self.skipped
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -53,6 +67,8 @@ class Accepted:
                 "took_ms": took_ms,
             }
         )
+        if skipped is not UNSET:
+            field_dict["skipped"] = skipped
 
         return field_dict
 
@@ -79,11 +95,21 @@ class Accepted:
 
         took_ms = d.pop("took_ms")
 
+        def _parse_skipped(data: object) -> int | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(int | None | Unset, data)
+
+        skipped = _parse_skipped(d.pop("skipped", UNSET))
+
         accepted = cls(
             accepted=accepted,
             rejected=rejected,
             stream_id=stream_id,
             took_ms=took_ms,
+            skipped=skipped,
         )
 
         accepted.additional_properties = d

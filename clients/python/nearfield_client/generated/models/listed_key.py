@@ -7,6 +7,7 @@ from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
 from ..models.listed_key_scope import ListedKeyScope, check_listed_key_scope
+from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="ListedKey")
 
@@ -22,6 +23,8 @@ class ListedKey:
         data_sets: the only data sets that it opens; None: all of them.
         created_ms: Unix milliseconds at which it was made.
         ends_with: its last characters.
+        expires: when it ends by itself, of ISO 8601 in UTC; None: never.
+        last_used: when it was used last, give or take an hour; None: never since it was made, or restored.
 
     Attributes:
         id (str):
@@ -30,6 +33,8 @@ class ListedKey:
         data_sets (list[str] | None):
         created_ms (int):
         ends_with (str):
+        expires (None | str | Unset):
+        last_used (None | str | Unset):
     """
 
     id: str
@@ -38,6 +43,8 @@ class ListedKey:
     data_sets: list[str] | None
     created_ms: int
     ends_with: str
+    expires: None | str | Unset = UNSET
+    last_used: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +65,18 @@ class ListedKey:
 
         ends_with = self.ends_with
 
+        expires: None | str | Unset
+        if isinstance(self.expires, Unset):
+            expires = UNSET
+        else:
+            expires = self.expires
+
+        last_used: None | str | Unset
+        if isinstance(self.last_used, Unset):
+            last_used = UNSET
+        else:
+            last_used = self.last_used
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -70,6 +89,10 @@ class ListedKey:
                 "ends_with": ends_with,
             }
         )
+        if expires is not UNSET:
+            field_dict["expires"] = expires
+        if last_used is not UNSET:
+            field_dict["last_used"] = last_used
 
         return field_dict
 
@@ -101,6 +124,24 @@ class ListedKey:
 
         ends_with = d.pop("ends_with")
 
+        def _parse_expires(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        expires = _parse_expires(d.pop("expires", UNSET))
+
+        def _parse_last_used(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        last_used = _parse_last_used(d.pop("last_used", UNSET))
+
         listed_key = cls(
             id=id,
             name=name,
@@ -108,6 +149,8 @@ class ListedKey:
             data_sets=data_sets,
             created_ms=created_ms,
             ends_with=ends_with,
+            expires=expires,
+            last_used=last_used,
         )
 
         listed_key.additional_properties = d

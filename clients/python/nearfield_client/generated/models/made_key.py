@@ -7,6 +7,7 @@ from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
 from ..models.made_key_scope import MadeKeyScope, check_made_key_scope
+from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="MadeKey")
 
@@ -28,6 +29,8 @@ class MadeKey:
         ends_with (str):
         key (str):
         note (None | str):
+        expires (None | str | Unset):
+        last_used (None | str | Unset):
     """
 
     id: str
@@ -38,6 +41,8 @@ class MadeKey:
     ends_with: str
     key: str
     note: None | str
+    expires: None | str | Unset = UNSET
+    last_used: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,6 +68,18 @@ class MadeKey:
         note: None | str
         note = self.note
 
+        expires: None | str | Unset
+        if isinstance(self.expires, Unset):
+            expires = UNSET
+        else:
+            expires = self.expires
+
+        last_used: None | str | Unset
+        if isinstance(self.last_used, Unset):
+            last_used = UNSET
+        else:
+            last_used = self.last_used
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -77,6 +94,10 @@ class MadeKey:
                 "note": note,
             }
         )
+        if expires is not UNSET:
+            field_dict["expires"] = expires
+        if last_used is not UNSET:
+            field_dict["last_used"] = last_used
 
         return field_dict
 
@@ -117,6 +138,24 @@ class MadeKey:
 
         note = _parse_note(d.pop("note"))
 
+        def _parse_expires(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        expires = _parse_expires(d.pop("expires", UNSET))
+
+        def _parse_last_used(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        last_used = _parse_last_used(d.pop("last_used", UNSET))
+
         made_key = cls(
             id=id,
             name=name,
@@ -126,6 +165,8 @@ class MadeKey:
             ends_with=ends_with,
             key=key,
             note=note,
+            expires=expires,
+            last_used=last_used,
         )
 
         made_key.additional_properties = d

@@ -21,7 +21,7 @@ class StoredCalibration:
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
-        scale: lowest and highest value; others are clipped. null: no upper bound.
+        scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
 
     Attributes:
         values (StoredCalibrationValues):
@@ -37,6 +37,10 @@ class StoredCalibration:
         prior (float):
         as_of_s (float | Unset):
         usual_weight (float | Unset):
+        event_weight (float | Unset):
+        event_scale (list[float | None] | Unset):
+        event_damped (bool | Unset):
+        event_typical (float | Unset):
     """
 
     values: StoredCalibrationValues
@@ -52,6 +56,10 @@ class StoredCalibration:
     prior: float
     as_of_s: float | Unset = UNSET
     usual_weight: float | Unset = UNSET
+    event_weight: float | Unset = UNSET
+    event_scale: list[float | None] | Unset = UNSET
+    event_damped: bool | Unset = UNSET
+    event_typical: float | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,6 +94,20 @@ class StoredCalibration:
 
         usual_weight = self.usual_weight
 
+        event_weight = self.event_weight
+
+        event_scale: list[float | None] | Unset = UNSET
+        if not isinstance(self.event_scale, Unset):
+            event_scale = []
+            for event_scale_item_data in self.event_scale:
+                event_scale_item: float | None
+                event_scale_item = event_scale_item_data
+                event_scale.append(event_scale_item)
+
+        event_damped = self.event_damped
+
+        event_typical = self.event_typical
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -107,6 +129,14 @@ class StoredCalibration:
             field_dict["as_of_s"] = as_of_s
         if usual_weight is not UNSET:
             field_dict["usual_weight"] = usual_weight
+        if event_weight is not UNSET:
+            field_dict["event_weight"] = event_weight
+        if event_scale is not UNSET:
+            field_dict["event_scale"] = event_scale
+        if event_damped is not UNSET:
+            field_dict["event_damped"] = event_damped
+        if event_typical is not UNSET:
+            field_dict["event_typical"] = event_typical
 
         return field_dict
 
@@ -155,6 +185,27 @@ class StoredCalibration:
 
         usual_weight = d.pop("usual_weight", UNSET)
 
+        event_weight = d.pop("event_weight", UNSET)
+
+        _event_scale = d.pop("event_scale", UNSET)
+        event_scale: list[float | None] | Unset = UNSET
+        if _event_scale is not UNSET:
+            event_scale = []
+            for event_scale_item_data in _event_scale:
+
+                def _parse_event_scale_item(data: object) -> float | None:
+                    if data is None:
+                        return data
+                    return cast(float | None, data)
+
+                event_scale_item = _parse_event_scale_item(event_scale_item_data)
+
+                event_scale.append(event_scale_item)
+
+        event_damped = d.pop("event_damped", UNSET)
+
+        event_typical = d.pop("event_typical", UNSET)
+
         stored_calibration = cls(
             values=values,
             middle=middle,
@@ -169,6 +220,10 @@ class StoredCalibration:
             prior=prior,
             as_of_s=as_of_s,
             usual_weight=usual_weight,
+            event_weight=event_weight,
+            event_scale=event_scale,
+            event_damped=event_damped,
+            event_typical=event_typical,
         )
 
         stored_calibration.additional_properties = d

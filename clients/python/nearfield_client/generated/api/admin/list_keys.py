@@ -101,7 +101,7 @@ def sync_detailed(
 ) -> Response[KeyList | ProblemDocument]:
     """List Keys
 
-     All keys that were made and not revoked, without the keys themselves.
+     All keys that were made and not revoked, those that have expired too, without the keys themselves.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -126,7 +126,7 @@ def sync(
 ) -> KeyList | ProblemDocument | None:
     """List Keys
 
-     All keys that were made and not revoked, without the keys themselves.
+     All keys that were made and not revoked, those that have expired too, without the keys themselves.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -147,7 +147,7 @@ async def asyncio_detailed(
 ) -> Response[KeyList | ProblemDocument]:
     """List Keys
 
-     All keys that were made and not revoked, without the keys themselves.
+     All keys that were made and not revoked, those that have expired too, without the keys themselves.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -170,7 +170,7 @@ async def asyncio(
 ) -> KeyList | ProblemDocument | None:
     """List Keys
 
-     All keys that were made and not revoked, without the keys themselves.
+     All keys that were made and not revoked, those that have expired too, without the keys themselves.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

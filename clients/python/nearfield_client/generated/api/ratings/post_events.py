@@ -132,8 +132,10 @@ def sync_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset.
-        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped.
+            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            as one with its id.
+        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
+            one that is more than 100,000,000 above it is refused.
         body (list[PostedEvent] | PostedEvent):
 
     Raises:
@@ -171,8 +173,10 @@ def sync(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset.
-        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped.
+            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            as one with its id.
+        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
+            one that is more than 100,000,000 above it is refused.
         body (list[PostedEvent] | PostedEvent):
 
     Raises:
@@ -205,8 +209,10 @@ async def asyncio_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset.
-        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped.
+            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            as one with its id.
+        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
+            one that is more than 100,000,000 above it is refused.
         body (list[PostedEvent] | PostedEvent):
 
     Raises:
@@ -242,8 +248,10 @@ async def asyncio(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset.
-        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped.
+            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            as one with its id.
+        x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
+            one that is more than 100,000,000 above it is refused.
         body (list[PostedEvent] | PostedEvent):
 
     Raises:

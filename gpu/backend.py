@@ -70,6 +70,14 @@ class Backend:
         free: int = self.primitives("als").free_bytes()
         return free if self.limit_bytes is None else min(free, self.limit_bytes)
 
+    def load(self) -> Backend:
+        """This backend with all its modules imported, for before threads start; see `gpu.host.jit.compilation.load`."""
+        if self.name == "device":
+            device = importlib.import_module("gpu.device")
+            for module in pkgutil.walk_packages(device.__path__, f"{device.__name__}."):
+                importlib.import_module(module.name)
+        return self
+
     def ranking_on(self, n_devices: int) -> Backend:
         """This backend, where the first `n_devices` devices share the items in rankings.
 
@@ -143,8 +151,6 @@ def choose(wanted: BackendName = "auto") -> Backend:
     device = importlib.import_module("gpu.device")
     obstacle = device.obstacle()
     if obstacle is None:
-        for module in pkgutil.walk_packages(device.__path__, f"{device.__name__}."):
-            importlib.import_module(module.name)  # before threads start, see `gpu.host.jit.compilation.load`
         return Backend("device", device.describe())
     if wanted == "device":
         raise BackendUnavailable(f"Invalid backend: expected a usable CUDA device, got none ({obstacle}); use host")

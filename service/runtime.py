@@ -228,7 +228,7 @@ class Runtime(Components):
     def _start_engine(self) -> None:
         """Start the engine and the learner, which reads the log while Redis may still be starting."""
         settings = self.settings
-        chosen = backend.choose(settings.backend).ranking_on(settings.ranking_gpus)
+        chosen = backend.choose(settings.backend).load().ranking_on(settings.ranking_gpus)
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason, ranking_gpus=settings.ranking_gpus)
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
         history = History(settings.event_types)

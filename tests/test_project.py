@@ -23,7 +23,7 @@ NOT_OURS = {"generated", "node_modules"}  # written by tools
 CODE = sorted(
     path for room in ROOMS for path in (ROOT / room).rglob("*.py") if NOT_OURS.isdisjoint(path.relative_to(ROOT).parts)
 )
-LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 330
+LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 600
 LARGEST_ROOM = 22  # modules of a folder below service/
 # Library -> where alone it may be imported.
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}

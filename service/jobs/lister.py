@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     tuning.limit_blas()
     imports.for_models()
     try:
-        backend = gpu.choose(options.backend)
+        backend = gpu.choose(options.backend).load()
         described = f"{backend.name}: {backend.reason}"
         query = msgspec.json.decode(options.query, type=Recommend, strict=True)
         read = RatingLog(options.data / "ratings"), options.data / "snapshots", options.version, options.watermark

@@ -136,7 +136,7 @@ def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> Tr
     """
     requested = msgspec.json.decode(options.params)
     params = gpu.params_for(options.algorithm, _with_values(options.algorithm, requested, options.values))
-    backend = gpu.weighing(params, gpu.choose(options.backend))
+    backend = gpu.weighing(params, gpu.choose(options.backend).load())
     ranks = ranks_for(
         options.algorithm,
         options.ranks,

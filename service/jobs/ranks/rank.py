@@ -192,7 +192,7 @@ def _ended(rank: _Rank, start: Start) -> int:
 
 def _train(rank: _Rank, start: Start) -> None:
     work, deliver = _work_of(rank, start)
-    chosen = gpu.choose(start.backend)  # type: ignore[arg-type]
+    chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
     backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
     exchange = _joined(backend, rank, start)
     rank.connection.send(Joined())

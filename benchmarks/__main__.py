@@ -15,7 +15,7 @@ import typer
 
 from benchmarks import engine_commands, options, scale_commands, service_commands
 from benchmarks.options import Names, Where, chosen
-from service import tuning
+from service.base import tuning
 from service.cli import __main__
 
 if TYPE_CHECKING:

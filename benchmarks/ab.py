@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.prequential import Timeline
 from benchmarks.report import say
 from benchmarks.running import BenchFailed, post, serving
+from service.cli.client import Client
 from service.cli.files import ratings_file
-from service.client import Client
 
 EXPERIMENT, BATCH = "ab", 50  # ratings of one batch
 SETTINGS = {"NEARFIELD_EVENTS": "impression=seen,hit=seen", "NEARFIELD_BACKEND": "host"}

@@ -15,7 +15,7 @@ from benchmarks.report import say
 from gpu.calibration import calibrate
 from gpu.params import AlsImplicitParams
 from gpu.signals import signals_of
-from service import tuning
+from service.base import tuning
 
 
 def installed() -> ModuleType | None:

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.client import Client
+from service.cli.client import Client
 from service.storage.streams.redis_server import RedisServer
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 60.0

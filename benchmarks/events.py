@@ -16,7 +16,7 @@ from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import read_ratings
 from service.engine.state.history import History
 from service.engine.state.rating_runs import runs_of
-from service.event_types import DEFAULT_TYPES
+from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import Entry, RatingEvent, StreamId, encode_events, encode_ratings, parse_entry
 
 BATCH = 1000  # elements of a body

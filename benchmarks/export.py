@@ -32,7 +32,7 @@ from loadtest.driver import Driven, Record, drive, percentiles_ms
 from loadtest.freshness import Probes
 from loadtest.private import cores
 from loadtest.workload import Plan, Population, arrivals
-from service.client import Client, RequestFailed
+from service.cli.client import Client, RequestFailed
 
 ALGORITHM, N_FACTORS = "als-implicit", 64
 PER_USER, PER_ITEM = 50, 200  # ratings of a user and of an item, on average

@@ -19,7 +19,7 @@ from gpu.model import Model
 from gpu.online import prepare_online
 from gpu.online.host_model import HostModel
 from gpu.params import params_for
-from service import tuning
+from service.base import tuning
 from service.engine.lists.popularity import Popularity
 from service.engine.models.live_model import LiveModel
 from service.engine.rehearsal import rehearse_history

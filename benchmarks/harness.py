@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Fold
 from benchmarks.peers import child
 from benchmarks.peers.contract import ESTIMATES, Peer, Problem, Settings
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 600.0  # seconds for a fit, with the start of the interpreter and the reading of the data

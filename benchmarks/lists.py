@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu.backend import Backend
-from service import tuning
+from service.base import tuning
 from service.engine.queries import Recommend
 from service.engine.rebuilt import known_users, rebuild
-from service.event_types import DEFAULT_TYPES
 from service.jobs.lister import USERS_A_BATCH, lists
+from service.settings.event_types import DEFAULT_TYPES
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions
 

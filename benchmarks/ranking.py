@@ -20,10 +20,10 @@ from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.params import params_for
 from service.cli import offline
+from service.cli.client import Client
 from service.cli.files import ratings_file
-from service.client import Client
 from service.engine.state.id_table import IdTable
-from service.settings import Settings
+from service.settings.settings import Settings
 
 HELD_OUT = 0.2
 RELEVANT_FROM = 4.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.errors import ServiceError
 from service.cli import importer
-from service.client import Client, Rating
-from service.errors import ServiceError
-from service.service_process import ServiceProcess
+from service.cli.client import Client, Rating
+from service.cli.service_process import ServiceProcess
 
 
 class BenchFailed(ServiceError):

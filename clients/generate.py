@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from service.api.app import application
-from service.local_serving import LocalServing
-from service.runtime import Runtime
-from service.settings import Settings
+from service.processes.local_serving import LocalServing
+from service.processes.runtime import Runtime
+from service.settings.settings import Settings
 
 CLIENTS = Path(__file__).parent
 DOCUMENT = CLIENTS / "openapi.json"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from service.settings import Settings
+from service.settings.settings import Settings
 
 # Settings that the templates set, or that need files which the chart does not mount.
 OF_TEMPLATES = frozenset(

@@ -31,9 +31,9 @@ SPDX = {
 }
 # Files of others inside the wheel of Nearfield, unchanged: what they are part of, its version, and its license.
 VENDORED = {
-    "service/api/console/static/htmx.min.js": ("htmx", "2.0.11", "0BSD"),
-    "service/api/console/static/uPlot.iife.min.js": ("uPlot", "1.6.32", "MIT"),
-    "service/api/console/static/uPlot.min.css": ("uPlot", "1.6.32", "MIT"),
+    "service/extras/console/static/htmx.min.js": ("htmx", "2.0.11", "0BSD"),
+    "service/extras/console/static/uPlot.iife.min.js": ("uPlot", "1.6.32", "MIT"),
+    "service/extras/console/static/uPlot.min.css": ("uPlot", "1.6.32", "MIT"),
 }
 TEXT = """# Licenses
 

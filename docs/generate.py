@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic_core import PydanticUndefined
 
 from deploy import alerts, chart
-from service.data_sets import SHARED
-from service.settings import Settings
+from service.settings.data_sets import SHARED
+from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
 
 PROCESS = "process_"  # prefix of series that the metrics library adds to every process

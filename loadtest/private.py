@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.client import Client, RequestFailed, TrainingFailed
-from service.service_process import NotStarted, ServiceProcess
+from service.cli.client import Client, RequestFailed, TrainingFailed
+from service.cli.service_process import NotStarted, ServiceProcess
 
 
 def cores(n_drivers: int) -> tuple[set[int], set[int]]:

@@ -26,8 +26,8 @@ import yaml
 
 from service.cli import synthetic
 from service.cli.__main__ import run
-from service.cli.kafka import kafka_properties
-from service.settings import Settings, unknown_variables
+from service.extras.kafka import kafka_properties
+from service.settings.settings import Settings, unknown_variables
 from tests.code_blocks import ROOT, SHELL, Block, blocks, commands
 from tests.service.process import Service
 from tests.test_api_document import DOCUMENT, EXAMPLE, Example
@@ -54,7 +54,7 @@ ELSEWHERE = {
         "docs/registry.md",
         "bash",
         "$ nearfield push",
-    ): "tests/service/cli/test_registry.py::test_the_examples_of_the_page",
+    ): "tests/service/extras/registry/test_registry.py::test_the_examples_of_the_page",
     ("docs/training.md", "", "--plan"): "tests/service/cli/test_plan.py::test_the_example_of_the_documentation",
 }
 EXAMPLES_OF_THE_API = "tests/test_api_document.py::test_every_example_answers_as_documented"
@@ -99,7 +99,10 @@ NOT_RUN = {
     ("docs/kubernetes.md", "helm "): CLUSTER,
     ("docs/kubernetes.md", "kubectl "): CLUSTER,
     ("docs/quality.md", "python -m benchmarks"): DATA_SETS,
-    ("docs/registry.md", "export MLFLOW_TRACKING_URI="): "needs MLflow; tests/service/cli/test_registry.py has one",
+    (
+        "docs/registry.md",
+        "export MLFLOW_TRACKING_URI=",
+    ): "needs MLflow; tests/service/extras/registry/test_registry.py has one",
     ("docs/registry.md", "nearfield push MODEL_DIR models:"): "needs MLflow",
     ("docs/registry.md", "nearfield pull models:"): "needs MLflow",
     ("docs/training.md", "nearfield cluster"): MACHINES,

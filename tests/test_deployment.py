@@ -17,11 +17,11 @@ import redis
 import yaml
 
 from deploy import chart
-from service.http_server import SPARE_FILES
-from service.settings import Settings
+from service.processes.http_server import SPARE_FILES
+from service.settings.settings import Settings
 from service.storage.streams.redis_server import RedisServer, find_binary
+from tests.service.extras.webhooks.receiver import receiving
 from tests.service.waiting import eventually
-from tests.service.webhooks.receiver import receiving
 
 ROOT = Path(__file__).parents[1]
 COMPOSE, GPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.gpu.yml"

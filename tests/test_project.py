@@ -28,7 +28,7 @@ LARGEST_ROOM = 22  # modules of a folder below service/
 # Library -> where alone it may be imported.
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}
 
-READS_THE_ENVIRONMENT = ("service/settings.py", "service/storage/files.py")  # the latter its fault points
+READS_THE_ENVIRONMENT = ("service/settings/settings.py", "service/storage/files.py")  # the latter its fault points
 
 
 def test_every_rename_and_fsync_is_a_fault_point():
@@ -109,7 +109,7 @@ def test_the_engine_does_not_know_the_service():
 def test_the_load_test_knows_nothing_but_http():
     """Its own service, which it starts without an address, is started and trained as any program would do it."""
     for path in (ROOT / "loadtest").rglob("*.py"):
-        allowed = {"service.client", "service.service_process"} if path.name == "private.py" else set()
+        allowed = {"service.cli.client", "service.cli.service_process"} if path.name == "private.py" else set()
         roots = {name.split(".")[0] for name in imports(path) - allowed}
         assert not roots & {"service", "gpu", "numba", "redis", "msgspec"}, name_of(path)
 
@@ -165,7 +165,7 @@ def test_only_settings_reads_the_environment():
 
 
 def test_threads_are_started_in_one_place():
-    """So that none whose end matters can end in silence: see `service.threads`."""
+    """So that none whose end matters can end in silence: see `service.base.threads`."""
     for path in CODE:
         if name_of(path).startswith("service/") and path.name != "threads.py":
             assert "threading.Thread(" not in path.read_text("utf-8"), name_of(path)

@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu.errors import InvalidInput
-from service import data_sets
 from service.api import problems
 from service.api.audit import Audit
 from service.api.client_address import ClientAddresses
@@ -23,8 +22,6 @@ from service.api.connections.connection_table import ConnectionLimits, Connectio
 from service.api.connections.fast_reads import FastReads, PlainReads, ReadsByDataSet
 from service.api.connections.guarded_transport import note_answer
 from service.api.connections.http_protocol import HttpProtocol
-from service.api.console import routes as console
-from service.api.console.session import Sessions
 from service.api.dependencies import COMMON_ERRORS
 from service.api.gateway import FastRoute, Gateway
 from service.api.openapi import document as openapi
@@ -34,7 +31,6 @@ from service.api.routes import (
     audit,
     docs,
     experiments,
-    exports,
     health,
     home,
     items,
@@ -45,12 +41,16 @@ from service.api.routes import (
     recommend,
     scenarios,
     sources,
-    webhooks,
 )
 from service.api.routes import data_sets as other_data_sets
 from service.api.scenarios import Scenarios
-from service.errors import ServiceError
-from service.serving import Serving
+from service.api.serving import Serving
+from service.base.errors import ServiceError
+from service.extras.console import routes as console
+from service.extras.console.session import Sessions
+from service.extras.exports import routes as exports
+from service.extras.webhooks import routes as webhooks
+from service.settings import data_sets
 
 ROUTES = (
     ratings,

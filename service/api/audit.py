@@ -18,11 +18,11 @@ import structlog
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import data_sets
 from service.api.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys
 from service.api.client_address import ClientAddresses
-from service.errors import ServiceError
-from service.settings import Settings
+from service.base.errors import ServiceError
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage import audit_log
 from service.storage.audit_log import AuditEntry, AuditLog
 from service.storage.key_file import PREFIX

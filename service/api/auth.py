@@ -8,18 +8,18 @@ import secrets
 from collections.abc import Iterator
 from time import monotonic
 
-from service import data_sets
 from service.api.grants import ALL, READ_WRITE, Grant, Scope
 from service.api.made_keys import MadeKeys
-from service.errors import Forbidden, NotAuthorized
-from service.settings import Settings
+from service.base.errors import Forbidden, NotAuthorized
+from service.base.times import iso_of
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage.key_file import digest_of
-from service.times import iso_of
 
 OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json", b"/console"})
 OPEN_PREFIXES = b"/health/", b"/docs/", b"/console/static/"
 ADMIN_PREFIX = b"/admin/"
-CONSOLE_PREFIX = b"/console/"  # pages for admins, who sign in: `service.api.console` checks their sessions
+CONSOLE_PREFIX = b"/console/"  # pages for admins, who sign in: `service.extras.console` checks their sessions
 # Of the whole deployment: a key for some data sets could else give itself the others.
 DEPLOYMENT_PATHS = (b"/admin/keys",)
 WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")

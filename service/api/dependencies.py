@@ -17,11 +17,11 @@ from service.api.problems import MEDIA_TYPE
 from service.api.scenarios import Scenarios
 from service.api.schemas.common_schemas import ProblemDocument
 from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
+from service.api.serving import Serving
+from service.base.errors import InvalidRequest, ServiceError
+from service.base.ids import MAX_ID_BYTES, check_id
 from service.engine import fairness
 from service.engine.state.sources import MAX_GAP
-from service.errors import InvalidRequest, ServiceError
-from service.ids import MAX_ID_BYTES, check_id
-from service.serving import Serving
 from service.storage.sources import MAX_OFFSET, Source
 
 GONE = "The model of the cursor is not live any more"

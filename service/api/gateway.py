@@ -29,11 +29,11 @@ from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.problems import Headers
 from service.api.rate_limit import Limits
 from service.api.site_check import SiteCheck
-from service.data_sets import path_of
+from service.base.errors import ServiceError
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient
-from service.errors import ServiceError
-from service.settings import Settings
+from service.settings.data_sets import path_of
+from service.settings.settings import Settings
 from service.telemetry import traces
 from service.telemetry.logs import LineBudget
 from service.telemetry.metrics import Metrics

@@ -17,8 +17,8 @@ from gpu.errors import InvalidInput
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
 from service.api.schemas.common_schemas import Fault, ProblemDocument
 from service.api.schemas.list_schemas import AnonymousBody, UsersBody
-from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
-from service.validation import MAX_SHOWN, reason_of
+from service.base.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
+from service.base.validation import MAX_SHOWN, reason_of
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"

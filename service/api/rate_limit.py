@@ -10,8 +10,8 @@ import time
 from typing import NamedTuple, Self
 
 from service.api.auth import is_open
-from service.errors import TooManyRequests
-from service.settings import Settings
+from service.base.errors import TooManyRequests
+from service.settings.settings import Settings
 
 BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
 N_SLOTS = 1 << 14  # addresses that can be counted at the same time

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from service.addresses import is_loopback
 from service.api.auth import CONSOLE_PREFIX
-from service.errors import ForeignSite
+from service.base.errors import ForeignSite
+from service.settings.addresses import is_loopback
 
 MAX_CHECKED = 64  # host names that are cached as checked
 HEALTH_PREFIX = b"/health/"  # harmless, and probes use any host name

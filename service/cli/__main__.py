@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from service import tuning
+from service.base import tuning
 from service.cli import arguments, data_commands
 from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (  # fmt: skip
@@ -85,7 +85,7 @@ def serve(
     if no_worker:
         options["worker"] = False
     settings = arguments.settings(options)
-    from service.process import run
+    from service.processes.process import run
 
     return run(settings)
 
@@ -101,7 +101,7 @@ def worker(
 ) -> int:
     """Run the trainings of a service in separate processes; needs the same Redis, and the same DIR or store."""
     settings = arguments.settings({"data": data, "redis": redis, "backend": backend})
-    from service.process import run_worker
+    from service.processes.process import run_worker
 
     return run_worker(settings, take_over=take_over)
 
@@ -127,7 +127,7 @@ def cluster_(context: typer.Context) -> int:
 )
 def bridge_(context: typer.Context) -> int:
     """Run `nearfield bridge kafka`."""
-    from service.cli.kafka.bridge import app as commands
+    from service.extras.kafka.bridge import app as commands
 
     return commands(context.args or ["--help"], prog_name="nearfield bridge", standalone_mode=False) or 0
 
@@ -146,11 +146,11 @@ def import_(
     format_: Format = None,
 ) -> int:
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
+    from service.base.limits import MAX_RATING
     from service.cli import importer
+    from service.cli.client import Client
     from service.cli.files import items_file, ratings_file, standard_input
-    from service.client import Client
-    from service.data_sets import address_of
-    from service.limits import MAX_RATING
+    from service.settings.data_sets import address_of
 
     items = items or patch
     if items and (delimiter or columns):

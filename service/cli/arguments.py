@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import gpu
     from service.cli.files.ratings_file import RatingsFile
     from service.jobs.ranks.cluster_address import ClusterAddress
-    from service.settings import Settings
+    from service.settings.settings import Settings
 
 
 def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
@@ -25,8 +25,8 @@ def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
         options: values by setting; None: not given.
         data_set: name of a further data set whose settings are wanted.
     """
-    from service.data_sets import check_name
-    from service.settings import Settings, unknown_variables
+    from service.settings.data_sets import check_name
+    from service.settings.settings import Settings, unknown_variables
 
     settings = Settings(**{name: value for name, value in options.items() if value is not None})
     if unknown := unknown_variables(settings.data_sets):

@@ -8,8 +8,8 @@ import pwd
 import re
 from collections.abc import Iterator
 
-from service import data_sets
-from service.settings import Settings
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage import audit_log
 from service.storage.audit_log import AuditEntry, AuditLog
 

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpu.errors import EngineError, InvalidInput
+from service.base.errors import InvalidRatingsFile, InvalidRequest, InvalidSetting, NotFound, ServiceError
+from service.base.validation import reason_of
 from service.cli.console import BAD_USAGE, FAILED
-from service.errors import InvalidRatingsFile, InvalidRequest, InvalidSetting, NotFound, ServiceError
-from service.validation import reason_of
 
 BAD_INPUT = (
     InvalidInput,

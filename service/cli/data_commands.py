@@ -13,7 +13,7 @@ import typer
 from service.cli import arguments
 from service.cli.console import Printer, progress
 from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Json, Redis, Url
-from service.data_sets import folders_in
+from service.settings.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
@@ -34,8 +34,8 @@ def export(
     data_set: DataSet = None,
 ) -> None:
     """Export from a service, with NEARFIELD_ADMIN_KEY or NEARFIELD_API_KEY if set, or from its folder."""
-    from service.cli import exporter
     from service.cli.audited import audited
+    from service.extras.exports import command as exporter
 
     kind, chosen = exporter.check_what(what), exporter.format_of(out, format_)
     with progress(f"Exporting {kind}", None) as bar:
@@ -44,8 +44,8 @@ def export(
             with audited(settings, "export", f"{kind} to {out}"):
                 as_of = exporter.from_folder(settings.data, kind, chosen, out, bar.advance_of)
         else:
-            from service.client import Client
-            from service.data_sets import address_of
+            from service.cli.client import Client
+            from service.settings.data_sets import address_of
 
             with Client(address_of(url, data_set), arguments.settings({}).own_key("admin_key")) as client:
                 as_of = exporter.from_service(client, kind, chosen, out, bar.advance_bytes)
@@ -103,8 +103,8 @@ def deploy(
     """Copy a model into the data folder of a service and make it live, with NEARFIELD_ADMIN_KEY if set."""
     from service.cli import deploy as deployment
     from service.cli.audited import audited
-    from service.client import Client
-    from service.data_sets import address_of
+    from service.cli.client import Client
+    from service.settings.data_sets import address_of
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
@@ -131,7 +131,7 @@ def push(
 
     models:/NAME registers it at the MLflow server of MLFLOW_TRACKING_URI; an alias such as @champion then names it.
     """
-    from service.cli import registry
+    from service.extras.registry import command as registry
 
     keys = arguments.settings({}).keys("model_key")
     with progress("Sending", None) as bar:
@@ -153,8 +153,8 @@ def pull(
 
     Stores need the extra registry. models:/NAME@ALIAS or models:/NAME/NUMBER is a model of MLFLOW_TRACKING_URI.
     """
-    from service.cli import registry
     from service.cli.audited import audited, shown
+    from service.extras.registry import command as registry
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)

@@ -21,13 +21,13 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.table import Table
 
+from service.base.errors import ServiceError
 from service.cli import importer, synthetic
+from service.cli.client import Client, RequestFailed
 from service.cli.console import FAILED, Bar, complain, progress
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
-from service.client import Client, RequestFailed
-from service.errors import ServiceError
-from service.service_process import NotStarted, ServiceProcess
+from service.cli.service_process import NotStarted, ServiceProcess
 from service.storage.files import DataLock
 from service.storage.streams.redis_server import RedisServer
 

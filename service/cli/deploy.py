@@ -6,9 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-from service.client import Client
-from service.errors import InvalidRequest, LockTimeout
-from service.jobs.exports.export_rows import log_of
+from service.base.errors import InvalidRequest, LockTimeout
+from service.cli.client import Client
+from service.jobs.export_rows import log_of
 from service.jobs.forget import without_forgotten
 from service.storage import exclusion, files
 from service.storage.archiver import COMMIT_EVERY_S

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from service.base.errors import ServiceError
+from service.cli.client import Client, Rating, RequestFailed
 from service.cli.files.items_file import Element
 from service.cli.files.ratings_file import RatingsFile
-from service.client import Client, Rating, RequestFailed
-from service.errors import ServiceError
 
 T = TypeVar("T")
 BATCH = 1000  # ratings or items; the service's default limit of one request

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, rebuild
-from service.errors import InvalidRequest
-from service.half_lives import parse_half_lives
-from service.jobs.exports.export_rows import log_of
-from service.settings import Settings
+from service.jobs.export_rows import log_of
+from service.settings.half_lives import parse_half_lives
+from service.settings.settings import Settings
 from service.storage import files
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot

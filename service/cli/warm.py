@@ -14,7 +14,7 @@ import gpu
 from gpu.backend import HOST, Backend
 from gpu.host.jit import compilation
 from gpu.host.jit.kernel_cache import take_turns
-from service import tuning
+from service.base import tuning
 from service.cli import synthetic
 from service.engine.rehearsal import rehearse_answers, rehearse_history, rehearse_learning, rehearse_model
 from service.engine.stand_in import STAND_IN

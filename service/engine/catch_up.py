@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from service.base.errors import NotReady
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.lists.ranking import Ranking
-from service.errors import NotReady
 from service.telemetry.metrics import Metrics
 
 SHARE = 0.2  # of a core, which refits take while changes keep coming

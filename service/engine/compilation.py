@@ -22,9 +22,9 @@ from gpu.host.jit import compilation
 from gpu.online import drift
 from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshParams
+from service.base.threads import helper
 from service.engine.rehearsal import rehearse_model
-from service.environment import without_secrets
-from service.threads import helper
+from service.settings.environment import without_secrets
 
 MAX_PROCESSES = 4  # processes; more would compile the same kernels, because most kernels depend on shared ones
 SECONDS_PER_KERNEL = 0.4  # seconds of one core; measured: 91 kernels in 36 s

@@ -17,6 +17,8 @@ from typing import Any
 import structlog
 
 from gpu.backend import Backend
+from service.base.errors import NotReady, ServiceError
+from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
@@ -32,12 +34,10 @@ from service.engine.readiness import Readiness, Stages
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.engine.waiters import Waiters
-from service.errors import NotReady, ServiceError
-from service.half_lives import DEFAULT_HALF_LIVES
+from service.settings.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import Entry, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.telemetry.metrics import Metrics
-from service.threads import PartThread, unheard
 
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CROWD = 64  # waiting requests from which on learning waits so long; before fewer of them it waits less

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import structlog
 
-from service.backoff import Backoff
+from service.base.backoff import Backoff
+from service.base.errors import CorruptLog, NotReady, Unavailable
+from service.base.threads import PartThread
 from service.engine.engine import Engine
 from service.engine.rehearsal import rehearse_history
-from service.errors import CorruptLog, NotReady, Unavailable
 from service.storage.events import StreamId, portions
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream
 from service.storage.streams.stream_reader import StreamReader
-from service.threads import PartThread
 
 READ_BLOCK_MS = 1000  # milliseconds; how long a read waits for new entries; a stop waits for its end
 STAGE = "stream"

@@ -23,6 +23,8 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
+from service.base.errors import CorruptSnapshot, NotReady, ServiceError
+from service.base.threads import PartThread
 from service.engine import compilation, model_series, swap_trace
 from service.engine.background import Slices
 from service.engine.engine import Engine
@@ -31,13 +33,11 @@ from service.engine.load_failures import LoadFailures
 from service.engine.models import model_info
 from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.readiness import MODELS
-from service.errors import CorruptSnapshot, NotReady, ServiceError
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.live_versions import Live
 from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot import Snapshot
 from service.telemetry.metrics import Metrics
-from service.threads import PartThread
 
 POLL_S = 1.0  # seconds between two looks at `live.json`
 END_S, END_POLL_S = 2.0, 0.01  # seconds that `end` waits for the thread, and between two looks

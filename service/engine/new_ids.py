@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Callable, Collection
 
+from service.base.errors import TooManyRequests
 from service.engine import fairness
-from service.errors import TooManyRequests
 
 HOUR_S = 3600.0
 MAX_KEYS = 2048  # buckets: more than there are keys, and one for all clients without a key

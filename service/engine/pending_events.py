@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from service.base.errors import NotReady
 from service.engine.state.rating_runs import RatingRun, runs_of
-from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, StreamId
 
 MAX_WAITING = 64  # batches; the learner waits while there are more

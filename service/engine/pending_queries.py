@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fair_lines import FairLines
 from service.engine.fairness import MAX_COST, Client, cost_of
 from service.engine.queries import Query
-from service.errors import Overloaded
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
 SHARE = 4  # when the queue is full, a client may use 1/SHARE of it

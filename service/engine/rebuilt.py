@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from gpu.backend import Backend
 from gpu.online import prepare_online
+from service.base.errors import InvalidRequest
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.state.history import History
-from service.errors import InvalidRequest
-from service.event_types import EventTypes
-from service.half_lives import DEFAULT_HALF_LIVES
+from service.settings.event_types import EventTypes
+from service.settings.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import snapshot

@@ -19,6 +19,7 @@ from gpu.model import Model
 from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from gpu.params import params_for
+from service.base.errors import ServiceError
 from service.engine import stand_in
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
@@ -26,7 +27,6 @@ from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommen
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
 from service.engine.state.known_ids import KnownIds
-from service.errors import ServiceError
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import FORMAT, Manifest

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from service.errors import NotSeenYet, Overloaded
+from service.base.errors import NotSeenYet, Overloaded
 from service.storage.events import StreamId
 
 

@@ -12,7 +12,7 @@ import gpu
 from gpu.ratings import Ratings
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
-from service.event_types import DEFAULT_TYPES, EventTypes
+from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 

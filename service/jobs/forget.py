@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from service.errors import CorruptSnapshot
+from service.base.errors import CorruptSnapshot
 from service.jobs.table import JobTable
 from service.storage import exclusion, list_files
 from service.storage.events import StreamId

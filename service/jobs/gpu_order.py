@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from service.jobs.ranks.rank_process import VISIBLE, inherited
-from service.settings import Settings
+from service.settings.settings import Settings
 
 DRIVER = Path("/proc/driver/nvidia/gpus")  # an entry for each GPU of the machine
 COUNT = "from gpu.device import memory_of_devices; print(len(memory_of_devices()))"

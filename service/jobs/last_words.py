@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import IO
 
-from service import threads
+from service.base import threads
 
 N_LINES = 20  # kept
 

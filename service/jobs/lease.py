@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from service.errors import Unavailable
+from service.base.errors import Unavailable
+from service.base.threads import helper
 from service.jobs.table import JobTable
-from service.threads import helper
 
 RENEW_EVERY_S = 1.0  # seconds between two renewals; a lease lasts ten
 

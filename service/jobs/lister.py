@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gpu
-from service import imports, tuning
+from service.base import imports, tuning
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, known_users, rebuild
-from service.event_types import parse_event_types
-from service.half_lives import parse_half_lives
 from service.jobs.trainer_messages import TrainerMessage, send
+from service.settings.event_types import parse_event_types
+from service.settings.half_lives import parse_half_lives
 from service.storage import files, list_files
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import structlog
 
-from service.backoff import Backoff
-from service.errors import ServiceError, Unavailable
+from service.base.backoff import Backoff
+from service.base.errors import ServiceError, Unavailable
+from service.base.threads import PartThread, unheard
 from service.jobs.table import JobTable
 from service.storage.snapshots import live_versions, snapshot, version_names
-from service.threads import PartThread, unheard
 
 ACTIVATE, END = "activate", "end"
 POLL_S = 0.5  # seconds between two looks

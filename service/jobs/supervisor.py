@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import structlog
 
-from service.backoff import Backoff
-from service.errors import StreamUnavailable, UnknownModel
+from service.base.backoff import Backoff
+from service.base.errors import StreamUnavailable, UnknownModel
+from service.base.threads import PartThread, helper, unheard
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
 from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
@@ -25,7 +26,7 @@ from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage, decision
 from service.jobs.trainer_process import TrainerProcess, listing, training
 from service.jobs.turns import turn
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.events import StreamId
 from service.storage.files import FileLock
@@ -33,7 +34,6 @@ from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
-from service.threads import PartThread, helper, unheard
 
 HOUR_S = 3600.0
 POLL_S = 0.2  # seconds between two looks at a trainer

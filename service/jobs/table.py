@@ -5,13 +5,13 @@ nearfield:job:<id>:lease  string with expiry, the worker that runs it
 nearfield:jobs            sorted set of ids by order of creation, counted by nearfield:jobs:count
 nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
-nearfield:jobs:ended         list of ids of jobs that have ended, which `service.webhooks.deliveries` takes
+nearfield:jobs:ended         list of ids of jobs that have ended, which `service.extras.webhooks.deliveries` takes
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:orders        list of what replicas that follow a store want of the worker, see `service.jobs.orders`
 nearfield:jobs:wake          channel of jobs that were submitted or have ended; each worker listens to it
 nearfield:jobs:worker        string with expiry, of a worker whose rights do not allow it to listen
 
-These are the names of the default data set (`service.keyspace`).
+These are the names of the default data set (`service.settings.keyspace`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Literal
 import redis
 from redis.exceptions import NoPermissionError
 
-from service.errors import JobRunning, UnknownJob
-from service.keyspace import DEFAULT, Keyspace
+from service.base.errors import JobRunning, UnknownJob
+from service.settings.keyspace import DEFAULT, Keyspace
 from service.storage.streams.redis_client import connect, translated
 
 LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job

@@ -30,9 +30,8 @@ from gpu.params import Values, with_changes
 from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
-from service import imports, threads, tuning
+from service.base import imports, threads, tuning
 from service.engine.rehearsal import rehearse_model
-from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, read_corpus, usable
@@ -41,6 +40,7 @@ from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.ranks import ranks_for, remark
 from service.jobs.trainer_messages import Progress, TrainerMessage
 from service.jobs.trials import changed, line_of
+from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.storage import exclusion
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from service import threads, tuning
+from service.base import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.table import Job, name_of
 from service.jobs.trainer_messages import TrainerMessage
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.files import FileLock
 

@@ -13,8 +13,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from service import data_sets
-from service.settings import Settings
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage.files import FileLock
 
 WAITS = "the job waits for the training of another data set"

@@ -10,15 +10,15 @@ from typing import Protocol
 import pyarrow as pa
 import structlog
 
-from service.backoff import Backoff
-from service.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
+from service.base.backoff import Backoff
+from service.base.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
+from service.base.threads import PartThread, unheard
 from service.storage.archive_lock import ArchiveLock
 from service.storage.events import BATCH_RATINGS, ZERO, Entry, StreamId, portions
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
 from service.storage.streams.stream import MAX_REJECTED, Stream
 from service.storage.streams.stream_reader import MAX_ENTRIES_PER_READ, RejectedEntry, StreamReader
-from service.threads import PartThread, unheard
 
 COMMIT_EVERY_S = 10.0  # seconds; longest time that a read rating waits for its commit
 COMMIT_RATINGS = 50_000  # ratings; a commit is due when more are pending

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 import structlog
 
-from service.errors import InvalidRequest
+from service.base.errors import InvalidRequest
 from service.storage import files
 from service.storage.files import FileLock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 import service
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 from service.storage import files
 from service.storage.events import Fields
 

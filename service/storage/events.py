@@ -22,11 +22,11 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from service import recommendation_ids
-from service.errors import BadEntry, NewerEntry
-from service.event_types import MAX_TYPE_LENGTH
-from service.ids import MAX_ID_BYTES, check_id
-from service.limits import MAX_RATING
+from service.base import recommendation_ids
+from service.base.errors import BadEntry, NewerEntry
+from service.base.ids import MAX_ID_BYTES, check_id
+from service.base.limits import MAX_RATING
+from service.settings.event_types import MAX_TYPE_LENGTH
 from service.storage import documents, item_changes
 from service.storage.documents import Document
 from service.storage.item_changes import ItemChange
@@ -105,12 +105,12 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
     Attributes:
         user, item: ids, 1-256 bytes of UTF-8.
-        type: its weight is a setting, see `service.event_types`.
+        type: its weight is a setting, see `service.settings.event_types`.
         value: finite, from -1e6 to 1e6; multiplies the weight.
         timestamp: Unix seconds, at most 1e11, later than which are only times in milliseconds; NaN if unknown, as in
             `RatingEvent`.
         event_id: 1-128 characters, at most 256 bytes of UTF-8; of a user's events with the same one the first counts.
-        recommendation_id: of the list that led to it, verified before it is stored; see `service.recommendation_ids`.
+        recommendation_id: of the list that led to it, verified before it is stored; see `service.base.recommendation_ids`.
     """
 
     user: Id

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from service.ids import MAX_ID_BYTES, check_id
-from service.limits import LATEST_S
+from service.base.ids import MAX_ID_BYTES, check_id
+from service.base.limits import LATEST_S
 
 MAX_NAMES = 100  # names of tags, and of numbers, of one item
 MAX_NAME_BYTES = 64

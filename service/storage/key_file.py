@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from service.errors import Conflict, NotFound
+from service.base.errors import Conflict, NotFound
+from service.base.times import iso_of
 from service.storage import sealed_file
-from service.times import iso_of
 
 KEYS_FILE = sealed_file.KEYS_FILE
 MAX_KEYS = 1000

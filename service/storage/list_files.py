@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.errors import NotFound
+from service.base.errors import NotFound
 
 FOLDER, SUFFIX = "exports", ".parquet"
 N_KEPT = 5

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from service.errors import Unavailable
+from service.base.errors import Unavailable
 from service.storage import files
 
 KEYS_FILE, WEBHOOKS_FILE = NAMES = "keys.json", "webhooks.json"  # all sealed files of a data folder

@@ -1,4 +1,4 @@
-"""The key of `service.signing`, which is in Redis, and its copy `DATA/signing.key`.
+"""The key of `service.base.signing`, which is in Redis, and its copy `DATA/signing.key`.
 
 All replicas of a stream share a Redis, so its key counts. The copy is what front processes read and what a backup
 holds. A Redis without a key, such as a new one after a restore, gets that of the copy. Cursors and recommendation ids
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from service.errors import NotReady, ServiceError
-from service.signing import KEY_BYTES
+from service.base.errors import NotReady, ServiceError
+from service.base.signing import KEY_BYTES
 from service.storage import files
 from service.storage.streams.stream import Stream
 

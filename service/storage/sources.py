@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from service.ids import MAX_ID_BYTES, check_id
+from service.base.ids import MAX_ID_BYTES, check_id
 
 MAX_OFFSET = 2**63 - 1
 MAX_OWNER_BYTES = 64

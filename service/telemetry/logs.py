@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from service.settings import LogFormat, LogLevel
+from service.settings.settings import LogFormat, LogLevel
 
 LINES_PER_S = 10  # lines per second of one kind; at 300 bytes a line at most 10 GB a month
 BURST_LINES = 100  # lines that may come at once after a quiet time

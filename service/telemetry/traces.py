@@ -1,6 +1,6 @@
 """`Tracer`: records the spans of one process, each when its work is over.
 
-Only `service.telemetry.trace_export` knows OpenTelemetry, and it is imported only if the setting `traces` is on.
+Only `service.extras.traces.trace_export` knows OpenTelemetry, and it is imported only if the setting `traces` is on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import util
 from typing import Protocol
 
-from service.errors import InvalidSetting
-from service.settings import Settings, otel_variables
+from service.base.errors import InvalidSetting
+from service.settings.settings import Settings, otel_variables
 from service.telemetry.span import Attributes, Span
 from service.telemetry.trace_context import Sampling, Trace
 
@@ -22,7 +22,7 @@ STOP_S = 1.5  # seconds that the last spans get to be sent: less than what a pro
 
 
 class Exporter(Protocol):
-    """Sends spans; see `service.telemetry.trace_export`."""
+    """Sends spans; see `service.extras.traces.trace_export`."""
 
     on_dropped: Callable[[str, int], None]
 
@@ -92,7 +92,7 @@ def check(settings: Settings) -> None:
             )
     variables = otel_variables()
     Sampling.of(variables)
-    importlib.import_module("service.telemetry.trace_export").check(variables)
+    importlib.import_module("service.extras.traces.trace_export").check(variables)
 
 
 @contextlib.contextmanager
@@ -102,7 +102,7 @@ def running(settings: Settings, process: str) -> Iterator[None]:
         yield
         return
     variables = otel_variables()
-    exporter: Exporter = importlib.import_module("service.telemetry.trace_export").SpanExport(variables, process)
+    exporter: Exporter = importlib.import_module("service.extras.traces.trace_export").SpanExport(variables, process)
     _Present.tracer = Tracer(Sampling.of(variables), exporter)
     try:
         yield

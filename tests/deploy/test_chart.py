@@ -20,8 +20,8 @@ import yaml
 
 import service
 from deploy import chart
-from service.event_loop import STOP_S
-from service.settings import Settings
+from service.processes.event_loop import STOP_S
+from service.settings.settings import Settings
 from service.storage.streams.redis_server import find_binary
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import redis
 
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 from service.storage.snapshots import snapshot
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results

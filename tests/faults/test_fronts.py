@@ -14,8 +14,8 @@ from service.storage.events import ZERO
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
-from tests.service.fronts.load import N_CLIENTS, SOON_S, Load
-from tests.service.fronts.service import FRONTS, FrontService
+from tests.service.processes.load import N_CLIENTS, SOON_S, Load
+from tests.service.processes.service import FRONTS, FrontService
 from tests.service.waiting import eventually
 
 NAMES = {victim: f"SIGKILL of {victim}, with fronts" for victim in ("front-1", "engine", "redis", "archiver")}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.http_server import SPARE_FILES
+from service.processes.http_server import SPARE_FILES
 from tests.faults import results
 from tests.service.process import Service
 from tests.service.waiting import eventually

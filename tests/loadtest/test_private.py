@@ -12,7 +12,7 @@ import pytest
 from loadtest import gauges
 from loadtest.client import Client as LoadClient
 from loadtest.private import cores, running_service
-from service.client import Client, RequestFailed
+from service.cli.client import Client, RequestFailed
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpu.algorithms import ALGORITHMS
 from gpu.host.jit import compilation
-from service import tuning
+from service.base import tuning
 from service.engine.rehearsal import rehearse_history, rehearse_model
 from tests.service.local import Local, serving
 

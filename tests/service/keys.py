@@ -1,6 +1,6 @@
 """The names of the keys of the default data set in Redis."""
 
-from service.keyspace import DEFAULT
+from service.settings.keyspace import DEFAULT
 
 RATINGS, TRIMMED, REJECTED, COMMIT, NEVER = (
     DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.rejected, DEFAULT.commit, DEFAULT.never

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 
 from service.api.app import application
-from service.fronts.endpoint import Endpoint
-from service.fronts.remote_serving import RemoteServing
-from service.local_serving import LocalServing
-from service.runtime import Runtime
-from service.settings import Settings
+from service.processes.endpoint import Endpoint
+from service.processes.local_serving import LocalServing
+from service.processes.remote_serving import RemoteServing
+from service.processes.runtime import Runtime
+from service.settings.settings import Settings
 from service.storage.remote_archiver import RemoteArchiver
 from service.storage.streams.redis_server import runtime_folder
 from tests.service.waiting import eventually

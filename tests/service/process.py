@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import redis
 
-from service.client import Client
-from service.service_process import NotStarted, ServiceProcess
+from service.cli.client import Client
+from service.cli.service_process import NotStarted, ServiceProcess
 from service.storage.streams.redis_server import RedisServer
 
 

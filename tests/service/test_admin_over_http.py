@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from service.extras.webhooks.webhook_file import MAX_WEBHOOKS
 from service.storage import key_file, sealed_file
-from service.storage.webhook_file import MAX_WEBHOOKS
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

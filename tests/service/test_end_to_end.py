@@ -14,7 +14,7 @@ import redis
 from pyarrow import parquet
 
 from gpu.backend import choose
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage.streams.redis_server import RedisServer, find_binary
 from tests.service.process import Service
 from tests.service.waiting import eventually

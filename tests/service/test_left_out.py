@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service.client import Client
+from service.cli.client import Client
+from service.cli.service_process import ServiceProcess
 from service.engine.load_failures import FOLDER
-from service.service_process import ServiceProcess
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service import http_server
 from service.api.app import Application
+from service.processes import http_server
 from tests.service.local import serving
 from tests.service.process import Service
 from tests.service.waiting import eventually, soon

@@ -1,4 +1,4 @@
-"""The parts of a service, wired as in `service.runtime` but without HTTP, with an event loop in a thread."""
+"""The parts of a service, wired as in `service.processes.runtime` but without HTTP, with an event loop in a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.engine.state.history import History
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage.archiver import Archiver
 from service.storage.events import Fields, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log.rating_log import RatingLog

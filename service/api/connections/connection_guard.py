@@ -22,7 +22,7 @@ from service.api.connections.fast_reads import PlainReads
 from service.api.connections.framing import PlainRequests
 from service.api.connections.guarded_transport import GuardedTransport, current
 from service.api.connections.request_stream import RequestStream
-from service.errors import RequestTimeout, ServiceError
+from service.base.errors import RequestTimeout, ServiceError
 
 
 class ConnectionGuard(asyncio.Protocol):

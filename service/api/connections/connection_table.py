@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.errors import Overloaded
+from service.base.errors import Overloaded
 
 HEALTH_REQUESTS = re.compile(rb"(GET|HEAD) (/d/[a-z0-9-]+)?/health/")
 SHARE = 4  # one address may have 1/SHARE of all connections, so that it takes four addresses to lock others out

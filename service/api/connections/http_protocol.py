@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.errors import MalformedRequest, ServiceError
+from service.base.errors import MalformedRequest, ServiceError
 
 
 class HttpProtocol(HttpToolsProtocol):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fair_lines import FairLines
 from service.engine.fairness import Client
-from service.errors import Overloaded
 
 LARGE_BYTES = 64 << 10  # longer bodies take turns; shorter ones hold the loop for at most five milliseconds
 BYTES_PER_S = 25e6  # of large bodies that are let in: about half of the loop's time, however many wait

@@ -13,10 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from service.errors import BodyTooLarge, InvalidRequest, MalformedBody, ServiceError
-from service.ids import check_id
-from service.times import unix_seconds
-from service.validation import in_words
+from service.base.errors import BodyTooLarge, InvalidRequest, MalformedBody, ServiceError
+from service.base.ids import check_id
+from service.base.times import unix_seconds
+from service.base.validation import in_words
 
 T = TypeVar("T")
 Line = int | msgspec.UnsetType

@@ -11,12 +11,12 @@ from typing import Any, TypeGuard
 import msgspec
 
 from service.api.parsers.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
-from service.limits import MAX_RATING
-from service.recommendation_ids import RecommendationIds
-from service.signing import KEY_BYTES, Signer
+from service.base.limits import MAX_RATING
+from service.base.recommendation_ids import RecommendationIds
+from service.base.signing import KEY_BYTES, Signer
+from service.base.times import IN_MILLISECONDS
+from service.base.validation import MAX_SHOWN
 from service.storage.events import LATEST_EVENT_S, TypedEvent
-from service.times import IN_MILLISECONDS
-from service.validation import MAX_SHOWN
 
 _typed = Typed(TypedEvent)
 NO_KEY = RecommendationIds(Signer(partial(secrets.token_bytes, KEY_BYTES)))  # verifies none

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.base.ids import check_id
+from service.base.validation import MAX_SHOWN
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not
-from service.ids import check_id
 from service.storage.item_changes import LARGEST
-from service.validation import MAX_SHOWN
 
 MAX_DEPTH = 16  # conditions inside each other
 MAX_TERMS = 256  # values and ranges of one filter

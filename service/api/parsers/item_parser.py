@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from service.api.parsers.elements import converted, with_seconds
+from service.base.validation import in_words
 from service.engine.queries.catalog_queries import CatalogNames, Kind
 from service.storage.item_changes import AttributeChanges, ItemChange, NewItem, Operation, check, check_number_of_names
-from service.validation import in_words
 
 T = TypeVar("T", bound=AttributeChanges)
 TIMES = ("published", "until")

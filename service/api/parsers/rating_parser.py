@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from service.api.parsers.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
-from service.limits import MAX_RATING
+from service.base.limits import MAX_RATING
+from service.base.times import IN_MILLISECONDS
 from service.storage.events import LATEST_EVENT_S, RatingEvent
-from service.times import IN_MILLISECONDS
 
 Scale = tuple[float, float]
 ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)

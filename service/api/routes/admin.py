@@ -9,16 +9,16 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service import operations
+from service.api import operations
 from service.api.audit import made
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
+from service.api.operations import EndedModel, Forgotten, JobList, ModelList
 from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
+from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import FindUser
-from service.errors import InvalidRequest
 from service.jobs.jobs import Job
-from service.operations import EndedModel, Forgotten, JobList, ModelList
 from service.storage.events import Merge, encode_merge, encode_subject
 
 router = APIRouter(prefix="/admin", tags=["admin"])

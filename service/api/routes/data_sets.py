@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import PathName
-from service.data_sets import UnknownDataSet
+from service.settings.data_sets import UnknownDataSet
 
 router = APIRouter(prefix="/d", include_in_schema=False)
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from service.api.dependencies import DocumentName, TheService, answers, reply
 from service.api.experiment_report import ExperimentReport, report_of
+from service.api.operations import PutExperiment
 from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
+from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentList, ListDocuments
 from service.engine.queries.experiment_queries import KIND, Arm, Experiment, ExperimentCounts, GetExperiment
-from service.errors import InvalidRequest
-from service.operations import PutExperiment
 from service.storage.documents import Document
 from service.storage.events import encode_document
 

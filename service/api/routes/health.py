@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService, answers, reply
+from service.api.operations import GetMetrics, GetReadiness, Ready
 from service.api.schemas.common_schemas import Alive, NoParameters
-from service.errors import NotReady
-from service.operations import GetMetrics, GetReadiness, Ready
+from service.base.errors import NotReady
 from service.telemetry.metrics import kind_for
 
 router = APIRouter(tags=["operation"])

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from service.api.dependencies import TheService
-from service.errors import NotReady
-from service.operations import GetReadiness
+from service.api.operations import GetReadiness
+from service.base.errors import NotReady
 
 # The page has no script, and no other page may show it in a frame.
 _HEADERS = {

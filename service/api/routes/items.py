@@ -13,12 +13,17 @@ from starlette.responses import Response
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
 from service.api.openapi.components import component
 from service.api.openapi.model_examples import ITEM
+from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
 from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Written
 from service.api.schemas.listing_schemas import ItemsQuery
+from service.api.serving import Serving
+from service.base.errors import InvalidRequest, MalformedBody, ServiceError
+from service.base.ids import MAX_ID_BYTES
+from service.base.limits import LATEST_S
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     DeletedItem,
@@ -31,11 +36,6 @@ from service.engine.queries.catalog_queries import (
     TagSizes,
 )
 from service.engine.state.catalog import MAX_NAMES as MAX_NAMES_OF_ALL
-from service.errors import InvalidRequest, MalformedBody, ServiceError
-from service.ids import MAX_ID_BYTES
-from service.limits import LATEST_S
-from service.operations import CheckNewNames
-from service.serving import Serving
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
     LARGEST,

@@ -10,17 +10,17 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service import data_sets
 from service.api.audit import concern
 from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
-from service.errors import Conflict, InvalidRequest
-from service.settings import Settings
+from service.base.errors import Conflict, InvalidRequest
+from service.extras.stores import follower
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage import key_file
 from service.storage.key_file import ListedKey
-from service.storage.stores import follower
 
 CLOSED = (
     "from now on every path needs a key, except /health/*, /metrics, /docs and /openapi.json; this stays so when all"

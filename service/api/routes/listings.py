@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, n_listed, reply
+from service.api.operations import GetStats
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.schemas.common_schemas import Wait
 from service.api.schemas.listing_schemas import AdminItemsQuery, AllRatingsQuery, RatingsQuery
 from service.engine.queries.catalog_queries import ItemList, ListItems
 from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
-from service.operations import GetStats
-from service.statistics import Stats
+from service.engine.statistics import Stats
 
 router = APIRouter()
 

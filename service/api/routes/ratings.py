@@ -22,14 +22,14 @@ from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas.common_schemas import Accepted, NoParameters, Written
+from service.api.serving import Serving
+from service.base.errors import Unavailable
+from service.base.ids import MAX_ID_BYTES
+from service.base.limits import MAX_RATING
+from service.base.recommendation_ids import MAX_LENGTH, RecommendationIds, content_of
+from service.base.signing import Signer
 from service.engine.queries.source_queries import CheckSource, SourceTold, WasSkipped
-from service.errors import Unavailable
-from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
-from service.ids import MAX_ID_BYTES
-from service.limits import MAX_RATING
-from service.recommendation_ids import MAX_LENGTH, RecommendationIds, content_of
-from service.serving import Serving
-from service.signing import Signer
+from service.settings.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.storage import signing_key
 from service.storage.events import (
     LATEST_EVENT_S,

@@ -28,12 +28,12 @@ from service.api.schemas.list_schemas import (
     UsersBody,
 )
 from service.api.schemas.rule_schemas import check_rules
+from service.api.serving import Serving
+from service.base.errors import InvalidRequest
+from service.base.ids import check_id
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import PopularItems, Recommend, Recommendation
 from service.engine.queries.encoding import finished
-from service.errors import InvalidRequest
-from service.ids import check_id
-from service.serving import Serving
 from service.storage.events import StreamId
 
 router = APIRouter(tags=["recommendations"])

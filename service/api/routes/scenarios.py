@@ -14,8 +14,8 @@ from service.api.parsers.elements import parsed
 from service.api.schemas.common_schemas import NoParameters, ScenarioList, Wait, Written
 from service.api.schemas.list_schemas import ScenarioBody
 from service.api.schemas.rule_schemas import check_rules
+from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
-from service.errors import InvalidRequest
 from service.storage.documents import Document
 from service.storage.events import encode_document
 

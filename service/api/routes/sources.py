@@ -14,9 +14,9 @@ from starlette.responses import Response
 from service.api.dependencies import DocumentName, TheService, answers, n_listed, reply
 from service.api.schemas.common_schemas import Strict
 from service.api.schemas.listing_schemas import RatingsQuery
+from service.base.errors import Unavailable
+from service.base.ids import check_id
 from service.engine.queries.source_queries import FindSource, ListedSource, ListSources, SourceList
-from service.errors import Unavailable
-from service.ids import check_id
 from service.storage.events import encode_unmark
 from service.storage.sources import MAX_OWNER_BYTES, Unmark
 

@@ -18,9 +18,9 @@ from pydantic import (
 from gpu.algorithms import ALGORITHMS
 from service.api.parsers.elements import Rejection
 from service.api.parsers.few_faults import check_names, few_faults
+from service.base.ids import MAX_ID_BYTES, check_id
 from service.engine.queries.document_queries import ListedDocument
-from service.ids import MAX_ID_BYTES, check_id
-from service.model_names import MAX_NAME_LENGTH
+from service.settings.model_names import MAX_NAME_LENGTH
 from service.storage.documents import WHOLE
 from service.storage.events import StreamId
 

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from service.api.parsers.few_faults import few_faults
 from service.api.schemas.common_schemas import Id, Strict
 from service.api.schemas.list_schemas import Time
+from service.base.times import iso_of
 from service.storage.key_file import KeyScope, ListedKey
-from service.times import iso_of
 
 DATES: list[dict[str, Any]] = [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]
 MAX_DATA_SETS = 100  # of one key

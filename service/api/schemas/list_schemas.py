@@ -30,11 +30,11 @@ from service.api.schemas.rule_schemas import (
     Rotate,
     fields_of,
 )
+from service.base.limits import MAX_RATING
+from service.base.times import IN_MILLISECONDS, unix_seconds
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import text_of
-from service.limits import MAX_RATING
 from service.storage.events import LATEST_EVENT_S
-from service.times import IN_MILLISECONDS, unix_seconds
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request

@@ -11,8 +11,8 @@ from service.api.schemas.list_schemas import MAX_OFFSET, Count, FilterParameters
 from service.api.schemas.rule_schemas import Filter
 from service.engine.queries import Recommend, UserRatings
 from service.engine.queries.catalog_queries import ListUsers
-from service.jobs.exports.export_formats import Format
-from service.jobs.exports.export_rows import What
+from service.extras.exports.export_formats import Format
+from service.jobs.export_rows import What
 
 ListingCursor = Annotated[str | None, AfterValidator(lambda text: text or None)]
 _OF_USER = UserRatings(user="")

@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from service.api.parsers.few_faults import few_faults
 from service.api.parsers.filter_parser import SCHEMA, tree_of
 from service.api.schemas.common_schemas import Id, Strict
+from service.base.errors import InvalidRequest
+from service.base.limits import MAX_RATING
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import text_of
 from service.engine.queries.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules
-from service.errors import InvalidRequest
-from service.half_lives import seconds_of
-from service.limits import MAX_RATING
+from service.settings.half_lives import seconds_of
 
 MAX_LEVELS = 40  # numbers of ratings that `explore` ranks apart, times the classes of boosts: each is a ranking
 BY = 1.0  # how much a showing lowers an item at first, in units of the score

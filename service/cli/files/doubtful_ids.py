@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.ids import MAX_ID_BYTES, check_id
+from service.base.ids import MAX_ID_BYTES, check_id
 
 # What databases, R, pandas, JavaScript and spreadsheets write for a missing value.
 _NOTHING = r"\\N|(?i:null|nan|nat|none|nil|undefined|n/a|#n/a|<na>|<null>|\(null\))|NA"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from service.errors import InvalidRatingsFile
+from service.base.errors import InvalidRatingsFile
 
 _N_SHOWN = 40  # bytes around the fault
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.base.limits import LATEST_S
 from service.cli.files.ratings_columns import Choice
 from service.cli.files.text_format import delimiter_of
-from service.limits import LATEST_S
 
 LARGEST_RATING = float(np.finfo(np.float32).max)
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from service.base.errors import InvalidRatingsFile
 from service.cli.files.ratings_columns import columns_named
-from service.errors import InvalidRatingsFile
 
 BY_NAME = ("tags", "numbers")
 ATTRIBUTES = (*BY_NAME, "available", "published", "until", "embedding")

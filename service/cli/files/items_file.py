@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from service.base.errors import InvalidRatingsFile
+from service.base.times import unix_seconds
 from service.cli.files.items_columns import ATTRIBUTES, HIDDEN, described, field_of, meanings_of, without_attributes
 from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
 from service.cli.files.ratings_text import BadLine
 from service.cli.files.ratings_times import is_in_milliseconds, seconds_of, wrong_time
-from service.errors import InvalidRatingsFile
-from service.times import unix_seconds
 
 Element = dict[str, Any]  # of the body of POST /items
 MOVIELENS = ["item", "title", "genres"]  # the columns of movies.dat

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from service.base.errors import InvalidRatingsFile
 from service.cli.files.doubtful_ids import stand_for_nothing
 from service.cli.files.how import LARGEST_RATING, How
 from service.cli.files.newest import newest_of_each_pair
@@ -30,7 +31,6 @@ from service.cli.files.ratings_matrix import read_matrix
 from service.cli.files.ratings_parquet import read_parquet
 from service.cli.files.ratings_text import BadLine, TextRatings, read_text
 from service.cli.files.ratings_times import range_of
-from service.errors import InvalidRatingsFile
 
 MATRIX_SUFFIXES = (".npz", ".mat")
 PARQUET_SUFFIXES = (".parquet", ".pq")

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from service.base.errors import InvalidRatingsFile
+from service.base.ids import check_id
+from service.base.times import unix_seconds
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import NAMES, Choice, columns_named, columns_of, described, types_among
 from service.cli.files.ratings_text import BadLine, TextRatings, check_bad
 from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
-from service.errors import InvalidRatingsFile
-from service.ids import check_id
-from service.times import unix_seconds
 
 _EXCERPT = 80
 _Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field

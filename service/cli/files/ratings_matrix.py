@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.errors import InvalidRatingsFile
+from service.base.limits import LATEST_S
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import MATRIX, NAMES, Choice, described
-from service.errors import InvalidRatingsFile
-from service.limits import LATEST_S
 
 DEFAULT_KEY = "fea"
 LIST_COLUMNS = range(3, 6)  # columns of a list of user, item, rating, and perhaps time and one more

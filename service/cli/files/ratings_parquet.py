@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.base.errors import InvalidRatingsFile
+from service.base.ids import MAX_ID_BYTES
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import N_NEEDED, NAMES, columns_of, described
 from service.cli.files.ratings_text import TextRatings
 from service.cli.files.ratings_times import is_in_milliseconds, seconds_of_column, wrong_time
-from service.errors import InvalidRatingsFile
-from service.ids import MAX_ID_BYTES
 
 EXACT = {pa.float16(): 2**11, pa.float32(): 2**24, pa.float64(): 2**53}  # below, each whole number is one of the type
 

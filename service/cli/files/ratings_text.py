@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from service.base.errors import InvalidRatingsFile
 from service.cli.files.doubtful_ids import IS_MISSING, are_ids, checked_id
 from service.cli.files.encoding import is_utf8, utf8_fault
 from service.cli.files.how import How
@@ -20,7 +21,6 @@ from service.cli.files.quotes import are_quotes
 from service.cli.files.ratings_columns import N_NEEDED, NAMES, described, is_alias, is_header
 from service.cli.files.ratings_times import NUMBER, seconds_of, seconds_of_column
 from service.cli.files.text_format import Format, recognized
-from service.errors import InvalidRatingsFile
 
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from service.limits import LATEST_S
-from service.times import unix_seconds
+from service.base.limits import LATEST_S
+from service.base.times import unix_seconds
 
 _EXCERPT = 80
 NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)  # what Arrow reads as a number

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from service.errors import InvalidRatingsFile, InvalidSetting
+from service.base.errors import InvalidRatingsFile, InvalidSetting
 
 DASH = Path("-")  # stands for standard input
 FORMATS = ("csv", "jsonl", "parquet", "npz", "mat")  # csv: any text; csv and jsonl may be compressed by gzip

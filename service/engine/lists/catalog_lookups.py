@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
+from service.base.errors import UnknownItem
 from service.engine.lists.listing import page
 from service.engine.lists.selection import Selection
 from service.engine.queries.catalog_queries import (
@@ -27,7 +28,6 @@ from service.engine.queries.catalog_queries import (
 )
 from service.engine.state.history import History
 from service.engine.state.id_table import RETIRED, IdTable
-from service.errors import UnknownItem
 from service.storage.item_changes import Attributes
 
 NOTHING = Attributes()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ranking.eligible import Eligible
+from service.base.errors import InvalidRequest
 from service.engine.lists.latest import Latest
 from service.engine.lists.popularity import Popularity
 from service.engine.lists.selection import Selection
@@ -17,7 +18,6 @@ from service.engine.queries import LatestItems, Popular, PopularItems, Recommend
 from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
-from service.errors import InvalidRequest
 
 NO_RATINGS = "there are no ratings yet, or only dislikes"
 COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred

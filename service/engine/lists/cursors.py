@@ -24,12 +24,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.errors import Gone, InvalidRequest, NotReady
+from service.base.signing import SIGNATURE_BYTES
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, Recommendation, SetNeighbors
 from service.engine.state.history import History
 from service.engine.state.id_table import RETIRED
-from service.errors import Gone, InvalidRequest, NotReady
-from service.signing import SIGNATURE_BYTES
 from service.storage.events import StreamId
 
 BEGIN = ""  # the cursor that asks for a first page

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from service.base.errors import Gone, InvalidRequest, NotReady, UnknownModel
+from service.base.recommendation_ids import RecommendationIds, Shown
 from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.batches import AnswerTo
@@ -27,8 +29,6 @@ from service.engine.queries.experiment_queries import (
     ModelInUse,
 )
 from service.engine.state.history import History
-from service.errors import Gone, InvalidRequest, NotReady, UnknownModel
-from service.recommendation_ids import RecommendationIds, Shown
 from service.storage.documents import experiment_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.rule_sources import CommonSource
 from service.engine.lists.ruled_lists import RuledLists
@@ -15,7 +16,6 @@ from service.engine.queries import Fallback, Recommend, Recommendation, ScoredIt
 from service.engine.queries.batches import count_of
 from service.engine.queries.rules import has_rules
 from service.engine.state.history import History
-from service.errors import UnknownUser
 
 NO_MODEL = f"{NONE_LIVE}; these are {{shown}} items"
 PREPARING = "{expected} is being prepared (GET /health/ready says how far it is): these are {shown} items"

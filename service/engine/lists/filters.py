@@ -10,6 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from gpu.ranking.eligible import WORD, Eligible
+from service.base.errors import InvalidRequest
+from service.base.validation import MAX_SHOWN
 from service.engine.models.shelf import Shelf
 from service.engine.queries import filter_tree
 from service.engine.queries.catalog_queries import Kind
@@ -17,8 +19,6 @@ from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, No
 from service.engine.state.catalog_index import CatalogIndex
 from service.engine.state.history import History
 from service.engine.state.row_set import Bits, n_words, set_rows
-from service.errors import InvalidRequest
-from service.validation import MAX_SHOWN
 
 MAX_CACHED = 256  # filters; 32 MB of bits at a million items
 N_SHOWN = 10  # names in an error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.limits import LATEST_S
 from service.engine.lists.top_items import TopItems
 from service.engine.state.history import History
-from service.limits import LATEST_S
 
 SHIFT_MS = round(LATEST_S * 1000) + 1  # makes positive numbers of all times, also of those before 1970
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidRequest
+from service.base.errors import InvalidRequest
 
 N_KEYS = 2**64
 SPARE = 64  # rows more than wanted in the range of keys that is tried first

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from service.base.errors import UnknownItem, UnknownUser
 from service.engine.lists.catalog_lookups import CatalogLookups
 from service.engine.lists.rating_lists import RatingLists, shortest
 from service.engine.lists.selection import Selection
@@ -31,7 +32,6 @@ from service.engine.queries.document_queries import GetDocument, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
 from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
 from service.engine.state.history import History
-from service.errors import UnknownItem, UnknownUser
 
 UNRATED = "{!r} has no ratings and counts as average"
 NO_ITEMS = np.zeros(0, dtype=np.int32)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
+from service.base.errors import UnknownUser
+from service.base.recommendation_ids import RecommendationIds
+from service.base.signing import Signer
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.experiments import Experiments
 from service.engine.lists.exploration import Exploration, Lists
@@ -28,10 +31,7 @@ from service.engine.queries.batches import AnswerTo, count_of, of_each, one_fail
 from service.engine.queries.rules import has_rules
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
-from service.errors import UnknownUser
-from service.half_lives import DEFAULT_HALF_LIVES
-from service.recommendation_ids import RecommendationIds
-from service.signing import Signer
+from service.settings.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 
 N_REASONS = 3

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ratings import Rows
+from service.base.errors import InvalidRequest, UnknownItem, UnknownUser
 from service.engine.lists.listing import page
 from service.engine.queries.rating_queries import (
     AllRatings,
@@ -25,7 +26,6 @@ from service.engine.queries.rating_queries import (
 )
 from service.engine.state.history import History
 from service.engine.state.positions import position_of
-from service.errors import InvalidRequest, UnknownItem, UnknownUser
 from service.storage.events import StreamId
 
 LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together; so many take a millisecond

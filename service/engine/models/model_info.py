@@ -12,7 +12,7 @@ from gpu.backend import Backend
 from gpu.decay import weighing
 from gpu.errors import InvalidParams
 from gpu.params import params_for
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 from service.storage.snapshots import snapshot, version_names
 from service.storage.snapshots.manifest import StoredCalibration
 

@@ -19,11 +19,11 @@ from gpu.online.reading import ANONYMOUS_KEY, Reading
 from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
+from service.base.errors import InvalidRequest
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend
 from service.engine.state.history import History
 from service.engine.state.id_table import key_of
-from service.errors import InvalidRequest
 
 SMALLEST_WEIGHT = 2.0**-60  # of a rating far back in order: with 0 it would not count as a rating
 

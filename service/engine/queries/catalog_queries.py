@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from service.errors import UnknownItem
+from service.base.errors import UnknownItem
 
 Kind = Literal["tag", "number"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from service.errors import NotFound, Unavailable
+from service.base.errors import NotFound, Unavailable
 from service.storage.documents import DocumentKind
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from service.errors import Conflict, NotFound
+from service.base.errors import Conflict, NotFound
 from service.storage.documents import Arm as Arm  # noqa: PLC0414 (for those who ask)
 from service.storage.documents import Experiment as Experiment  # noqa: PLC0414
 

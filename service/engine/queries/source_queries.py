@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from service.errors import Conflict
+from service.base.errors import Conflict
 from service.storage.sources import Source
 
 

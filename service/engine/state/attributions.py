@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
+from service.base.recommendation_ids import content_of
 from service.engine.queries.experiment_queries import KIND, TypeCounts
-from service.recommendation_ids import content_of
 from service.storage.documents import Document
 from service.storage.events import StreamId
 

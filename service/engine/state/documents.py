@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from service.base.errors import NotFound
 from service.engine.queries.document_queries import (
     DocumentDetails,
     DocumentList,
@@ -14,7 +15,6 @@ from service.engine.queries.document_queries import (
     UnknownScenario,
 )
 from service.engine.queries.experiment_queries import UnknownExperiment
-from service.errors import NotFound
 from service.storage.documents import Document
 from service.storage.events import StreamId
 

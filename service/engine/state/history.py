@@ -31,7 +31,7 @@ from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.state.sources import Sources
 from service.engine.state.strength_rows import Batch, EventRows
 from service.engine.state.strengths import Strengths
-from service.event_types import DEFAULT_TYPES, EventTypes
+from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
 from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, StreamId

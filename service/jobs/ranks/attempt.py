@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.backend import Backend
+from service.base.training_errors import RankRefused
 from service.jobs.ranks.launcher import Ended, Launcher, Rank
 from service.jobs.ranks.rank_messages import (
     Challenge,
@@ -40,7 +41,6 @@ from service.jobs.ranks.rank_messages import (
 from service.jobs.ranks.rank_watch import Limits, Watch
 from service.jobs.ranks.transfers import Transfers
 from service.storage.snapshots import array_folder, checkpoints, partition_store
-from service.training_errors import RankRefused
 
 POLL_S = 0.1  # seconds between two looks at processes and limits
 GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors

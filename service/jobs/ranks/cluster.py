@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gpu.backend import Backend
-from service.addresses import is_loopback
+from service.base.training_errors import ClusterUnavailable, RankRefused
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.launcher import Ended
 from service.jobs.ranks.rank_messages import versions
 from service.jobs.ranks.rank_process import LEAVE_S, RankProcess, environment, inherited
-from service.settings import Settings
-from service.training_errors import ClusterUnavailable, RankRefused
+from service.settings.addresses import is_loopback
+from service.settings.settings import Settings
 
 CONNECT_S = 10.0  # seconds until the scheduler has answered
 WAIT_S = 60.0  # seconds until there are enough workers

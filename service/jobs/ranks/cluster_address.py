@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from service.addresses import is_loopback
-from service.errors import InvalidSetting
-from service.settings import Settings
+from service.base.errors import InvalidSetting
+from service.settings.addresses import is_loopback
+from service.settings.settings import Settings
 
 
 class ClusterAddress(msgspec.Struct, frozen=True):

@@ -29,8 +29,9 @@ from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as ring
 from gpu.model import Model
 from gpu.training.loop import State, Trainer, train
-from service import imports, threads, tuning
-from service.errors import ServiceError
+from service.base import imports, threads, tuning
+from service.base.errors import ServiceError
+from service.base.training_errors import CorruptWorkFile
 from service.jobs.ranks.rank_messages import (
     ALIVE_EVERY_S,
     Alive,
@@ -53,7 +54,6 @@ from service.jobs.ranks.rank_process import trusts_links
 from service.jobs.ranks.transfers import RankTransfers
 from service.storage.snapshots import array_folder, checkpoints, partition_store
 from service.storage.snapshots.checkpoints import CheckpointWriter
-from service.training_errors import CorruptWorkFile
 
 ORPHANED = 3  # exit status of a rank whose coordinator or parent is gone
 ACKNOWLEDGED_MS = 30_000  # without an answer of the coordinator's machine, after which it counts as gone

@@ -21,8 +21,8 @@ import numpy as np
 import service
 from gpu import errors
 from gpu.errors import EngineError, RankLost
-from service import training_errors
-from service.errors import ServiceError
+from service.base import training_errors
+from service.base.errors import ServiceError
 
 ALIVE_EVERY_S = 0.5  # seconds between two signs of life
 MAX_BYTES = 1 << 20  # of one message

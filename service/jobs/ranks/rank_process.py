@@ -15,9 +15,9 @@ from pathlib import Path
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.errors import BackendUnavailable
-from service.environment import without_secrets
 from service.jobs.last_words import LastWords
 from service.jobs.ranks.launcher import Ended
+from service.settings.environment import without_secrets
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
 STOPPED_S = 2.0  # seconds for which a signal may stop a rank; busy or waiting ranks are never stopped

@@ -25,6 +25,7 @@ from gpu.ratings import Ratings
 from gpu.signals import Calibration
 from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
+from service.base.training_errors import RanksFailed, WorkFolderUnavailable
 from service.jobs.ranks.attempt import Attempt, AttemptLost, Plan
 from service.jobs.ranks.cluster import Cluster
 from service.jobs.ranks.cluster_address import ClusterAddress
@@ -33,7 +34,6 @@ from service.jobs.ranks.rank_messages import Divided, EpochDone, Message, PartDo
 from service.jobs.ranks.rank_process import Here
 from service.jobs.ranks.rank_watch import Limits
 from service.storage.snapshots import checkpoints, partition_store
-from service.training_errors import RanksFailed, WorkFolderUnavailable
 
 MAX_MEMORY_LOSSES = 2  # times that memory may run out before there is one rank fewer
 

@@ -27,8 +27,8 @@ from typing import TypeVar
 
 import msgspec
 
-from service import threads
-from service.errors import ServiceError
+from service.base import threads
+from service.base.errors import ServiceError
 from service.jobs.ranks.rank_messages import (
     Accepted,
     Challenge,

@@ -16,9 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
-from service.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
-from service.keyspace import Keyspace
-from service.settings import Settings
+from service.base.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
+from service.settings.keyspace import Keyspace
+from service.settings.settings import Settings
 from service.storage import data_format, files, sealed_file, signing_key
 from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver

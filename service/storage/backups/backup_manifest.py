@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 from service.storage import data_format
 from service.storage.log.log_manifest import Sum
 

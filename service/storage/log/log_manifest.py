@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.errors import CorruptLog
+from service.base.errors import CorruptLog
 from service.storage import files
 
 MANIFEST_FILE, LOCK_FILE = "manifest.json", ".manifest.lock"

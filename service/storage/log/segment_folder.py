@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
-from service.errors import CorruptLog
+from service.base.errors import CorruptLog
 from service.storage import files
 from service.storage.events import ZERO, StreamId
 from service.storage.files import FileLock

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.base.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from service.storage import files
-from service.training_errors import CorruptWorkFile, WorkFolderUnavailable
 
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import NewerSnapshot
+from service.base.errors import NewerSnapshot
 from service.storage import files
 from service.storage.snapshots import array_file
 from service.storage.snapshots.array_values import MAX_PARAMETER

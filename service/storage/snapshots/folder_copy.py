@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from service.base.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from service.storage import files
 from service.storage.snapshots import array_folder
-from service.training_errors import CorruptWorkFile, WorkFolderUnavailable
 
 CHUNK = 1 << 20  # bytes received at once
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # no path, nothing hidden

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from service.errors import Conflict, CorruptLiveFile, InvalidSetting, UnknownModel
-from service.model_names import NAME
+from service.base.errors import Conflict, CorruptLiveFile, InvalidSetting, UnknownModel
+from service.settings.model_names import NAME
 from service.storage import files
 from service.storage.snapshots import snapshot, version_names
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 import hiredis
 from redis.connection import parse_url
 
-from service.errors import StreamUnavailable
+from service.base.errors import StreamUnavailable
 
 CONNECT_TIMEOUT_S = 2.0
 REPLY_TIMEOUT_S = 5.0

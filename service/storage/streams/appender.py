@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from service.errors import StreamUnavailable
-from service.keyspace import DEFAULT, Keyspace
+from service.base.errors import StreamUnavailable
+from service.settings.keyspace import DEFAULT, Keyspace
 from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.redis_client import id_of

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from service.errors import ServiceError, StreamUnavailable
+from service.base.errors import ServiceError, StreamUnavailable
 from service.storage.streams.append_pipe import RedisPipe
 
 CALL_TIMEOUT_S = 5.0  # seconds, including the time to connect

@@ -5,10 +5,10 @@ nearfield:trimmed    string, the highest id that trimming has removed; written b
 nearfield:rejected   stream, bad entries under their original id, with the reason
 nearfield:commit     string, a position that a process has asked the archiver to commit
 nearfield:signing    string, the key that signs, see `service.storage.signing_key`
-nearfield:publisher  string, the folder whose worker publishes the log, see `service.storage.stores.publisher`
+nearfield:publisher  string, the folder whose worker publishes the log, see `service.extras.stores.publisher`
 nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
 
-These are the names of the default data set (`service.keyspace`).
+These are the names of the default data set (`service.settings.keyspace`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import redis
 import structlog
 
-from service.errors import InvalidKey, StreamUnavailable
-from service.keyspace import DEFAULT, Keyspace
-from service.settings import AppendFsync
+from service.base.errors import InvalidKey, StreamUnavailable
+from service.settings.keyspace import DEFAULT, Keyspace
+from service.settings.settings import AppendFsync
 from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from service.api.openapi import document as openapi
-from service.errors import DataInUse
+from service.base.errors import DataInUse
 from service.storage import key_file
 from service.storage.streams.redis_server import RedisServer
 from service.telemetry.scrape import CACHED_S

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from service.api import audit
-from tests.service.api.console.visitor import ADMIN_KEY, Visitor
+from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
 from tests.service.process import Service
 
 READ_KEY, WRONG_KEY, SPARE_KEY = "key-of-those-who-read", "nf_wrong-key-of-a-stranger", "second-key-of-the-admins"

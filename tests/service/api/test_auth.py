@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from service.api.auth import Keys
-from service.errors import Forbidden, NotAuthorized
-from service.settings import Settings
+from service.base.errors import Forbidden, NotAuthorized
+from service.settings.settings import Settings
 
 KEYS: dict[str, Any] = {
     "api_key": "key-of-every-client",

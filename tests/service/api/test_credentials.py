@@ -10,9 +10,9 @@ import pytest
 from service.api.auth import Keys
 from service.api.credentials import Credentials
 from service.api.rate_limit import N_FAILURES, Limits
-from service.errors import Forbidden, NotAuthorized, TooManyRequests
-from service.settings import Settings
-from tests.service.api.console.visitor import ADMIN_KEY, Visitor
+from service.base.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.settings.settings import Settings
+from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
 from tests.service.process import Service
 
 KEYS: dict[str, Any] = {"api_key": "key-of-every-client", "admin_key": ADMIN_KEY}

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from service.api import problems
 from service.api.gateway import FastRoute, Gateway
 from service.api.rate_limit import Limits
-from service.errors import NotReady, Overloaded, ServiceError
-from service.settings import Settings
+from service.base.errors import NotReady, Overloaded, ServiceError
+from service.settings.settings import Settings
 from service.telemetry.logs import BURST_LINES
 from service.telemetry.metrics import Metrics
 

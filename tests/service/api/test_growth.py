@@ -22,9 +22,9 @@ from urllib.parse import quote
 import pytest
 
 from service.api.app import application
-from service.local_serving import LocalServing
-from service.runtime import Runtime
-from service.settings import Settings
+from service.processes.local_serving import LocalServing
+from service.processes.runtime import Runtime
+from service.settings.settings import Settings
 from tests.service.local import Local, serving
 
 MAX_BYTES = (1 << 20) - (16 << 10)  # of a grown value: the whole body has at most a MiB

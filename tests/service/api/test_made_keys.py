@@ -13,8 +13,8 @@ import pytest
 from service.api import made_keys
 from service.api.auth import Keys
 from service.api.grants import Grant, Scope
-from service.errors import NotAuthorized, ServiceError
-from service.settings import Settings
+from service.base.errors import NotAuthorized, ServiceError
+from service.settings.settings import Settings
 from service.storage import key_file
 from service.storage.key_file import KeyScope
 

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from service.api.rate_limit import N_SLOTS, RateLimit
-from service.errors import TooManyRequests
-from service.settings import Settings
+from service.base.errors import TooManyRequests
+from service.settings.settings import Settings
 
 READ, OPEN = b"/recommend/u", b"/health/live"
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from service.api.auth import Keys
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage import key_file
 from service.storage.log.rating_log import RatingLog
 from service.telemetry.metrics import MAX_SKIPPING, Metrics

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io, sparse
 
+from service.base.errors import InvalidRatingsFile
 from service.cli.__main__ import run
 from service.cli.files.ratings_matrix import read_matrix
-from service.errors import InvalidRatingsFile
 
 N_MUTANTS = 25  # of each file
 NOWHERE = "http://127.0.0.1:9"

@@ -14,7 +14,7 @@ import pytest
 
 from service.cli import importer
 from service.cli.__main__ import run
-from service.client import Client, Rating
+from service.cli.client import Client, Rating
 
 
 class Service(ThreadingHTTPServer):

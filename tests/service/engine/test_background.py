@@ -4,8 +4,8 @@ from collections.abc import Generator
 
 import pytest
 
+from service.base.errors import NotReady
 from service.engine.background import Background
-from service.errors import NotReady
 
 
 def counting(n: int, seen: list[int]) -> Generator[None, None, str]:

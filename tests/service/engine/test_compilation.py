@@ -15,9 +15,9 @@ import pytest
 from numba.core.caching import _CacheLocator
 
 from gpu.host.jit.compilation import kernels
-from service.client import Client
+from service.cli.client import Client
+from service.cli.service_process import ServiceProcess
 from service.engine import compilation
-from service.service_process import ServiceProcess
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole

@@ -15,6 +15,7 @@ import pytest
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
+from service.base.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.engine import engine as engine_module
 from service.engine.background import SLICE_S, Slices
 from service.engine.catch_up import CatchUp
@@ -23,7 +24,6 @@ from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
-from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.planted import SMALL, events, liking
 from tests.service.waiting import eventually

@@ -16,7 +16,7 @@ from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Query, Recommend, Recommendation
 from service.engine.state.history import History
-from service.event_types import parse_event_types
+from service.settings.event_types import parse_event_types
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries

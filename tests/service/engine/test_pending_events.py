@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from gpu.backend import HOST
+from service.base.errors import NotReady
 from service.engine import pending_events as module
 from service.engine.engine import Engine
 from service.engine.pending_events import MAX_WAITING, EventBatch, PendingEvents
 from service.engine.pending_queries import Limits
 from service.engine.state.history import History
-from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId, portions
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fairness import Client
 from service.engine.pending_queries import SHARE, Limits, PendingQueries
 from service.engine.queries import Estimate, Recommend
-from service.errors import Overloaded
 
 MOST = 20
 LIMITS = Limits(max_batch=256, max_waiting=MOST, max_wait_s=5.0)

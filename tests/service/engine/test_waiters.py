@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from service.base.errors import NotSeenYet, Overloaded
 from service.engine.waiters import Waiters
-from service.errors import NotSeenYet, Overloaded
 from service.storage.events import StreamId
 
 

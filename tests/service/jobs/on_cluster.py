@@ -19,13 +19,13 @@ import psutil
 from distributed import LocalCluster
 
 import gpu
+from service.base.training_errors import ClusterUnavailable, RankRefused
 from service.cli.cluster import scheduler
 from service.jobs.ranks import cluster
 from service.jobs.ranks.cluster import Cluster
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.rank_messages import versions
 from service.jobs.ranks.ranks import Ranks
-from service.training_errors import ClusterUnavailable, RankRefused
 from tests.data import planted
 
 PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from service.base.errors import UnknownUser
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.state.history import History
-from service.errors import UnknownUser
 from service.storage.events import Merge, StreamId, encode_merge
 from service.storage.snapshots import live_versions, snapshot
 from service.storage.streams.redis_server import RedisServer

@@ -9,7 +9,7 @@ import pytest
 from gpu.device import memory_of_devices
 from service.jobs import gpu_order
 from service.jobs.gpu_order import environment, serving_last
-from service.settings import Settings
+from service.settings.settings import Settings
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu.backend import HOST
+from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.queries.catalog_queries import ListUsers
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.rebuilt import rebuild
-from service.errors import InvalidRequest
-from service.event_types import DEFAULT_TYPES
 from service.jobs import lister
+from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import StreamId
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually

@@ -14,7 +14,7 @@ from gpu.signals import Calibration
 from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import JobTable
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names

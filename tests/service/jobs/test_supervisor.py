@@ -16,8 +16,8 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
+from service.base.errors import JobRunning, StreamUnavailable
 from service.cli import synthetic
-from service.errors import JobRunning, StreamUnavailable
 from service.jobs import lease, table
 from service.jobs import supervisor as supervisors
 from service.jobs.forget import without_forgotten
@@ -26,7 +26,7 @@ from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.archiver import Archiver
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
@@ -306,7 +306,7 @@ import os, signal, sys, time
 from pathlib import Path
 from service.jobs import supervisor
 from service.jobs.table import JobTable
-from service.settings import Settings
+from service.settings.settings import Settings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
@@ -408,7 +408,7 @@ def test_a_trainer_ends_with_its_supervisor(
         "import sys, time; from pathlib import Path; from service.jobs.table import JobTable;"
         "from service.telemetry.metrics import Metrics; from service.storage.log.rating_log import RatingLog;"
         "from service.storage.streams.stream import Stream; from service.jobs.supervisor import Supervisor;"
-        "from service.settings import Settings;"
+        "from service.settings.settings import Settings;"
         "data = Path(sys.argv[2]); log = RatingLog(data / 'ratings'); url = sys.argv[1];"
         "Supervisor(Settings(data=data, backend='host'), JobTable(url), Stream(url), log, Metrics()).start();"
         "time.sleep(600)"

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import redis
 
-from service.errors import JobRunning, StreamUnavailable, UnknownJob
+from service.base.errors import JobRunning, StreamUnavailable, UnknownJob
 from service.jobs import table
 from service.jobs.table import JobTable
 from service.storage.streams.redis_server import RedisServer

@@ -20,10 +20,10 @@ from gpu.params import AlsImplicitParams, Values
 from gpu.ratings import NO_MIDDLE
 from gpu.signals import evidence
 from service.cli import synthetic
-from service.event_types import DEFAULT_TYPES
 from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
+from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
@@ -389,7 +389,7 @@ def test_warnings_are_not_in_an_export(tmp_path: Path) -> None:
     commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(8000, 0), "item", items=CONTRADICTORY)])
     given = {"data": tmp_path, "what": "items", "format": "ndjson", "upto": END}
     options = [str(part) for name, value in given.items() for part in (f"--{name}", value)]
-    module = [sys.executable, "-m", "service.jobs.exports.exporter"]
+    module = [sys.executable, "-m", "service.extras.exports.exporter"]
     done = subprocess.run([*module, *options], capture_output=True, timeout=60, check=True)
     assert [json.loads(line)["item"] for line in done.stdout.splitlines()] == ["i1", "i2"]
     assert b"contradict the catalog" in done.stderr

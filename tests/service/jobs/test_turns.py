@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service import data_sets
 from service.jobs.turns import TURNS, WAITS, turn
-from service.settings import Settings
+from service.settings import data_sets
+from service.settings.settings import Settings
 from service.storage.files import FileLock
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import LogUnavailable
+from service.base.errors import LogUnavailable
 from service.storage.archive_lock import LOCK, MARK, ArchivableFormat, ArchiveLock, format_of_holder
 from service.storage.data_format import FORMAT
 from service.storage.events import ZERO, Fields
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
-from tests.service.fronts.service import FrontService
 from tests.service.process import Service
+from tests.service.processes.service import FrontService
 from tests.service.waiting import eventually
 
 RATINGS: Fields = {b"v": b"1", b"ratings": b"[]"}

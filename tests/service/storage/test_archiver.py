@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.errors import NewerEntry, StreamUnavailable
+from service.base.errors import NewerEntry, StreamUnavailable
 from service.storage import archiver as archiver_module
 from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver

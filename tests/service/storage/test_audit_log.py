@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from service.errors import InvalidRequest
+from service.base.errors import InvalidRequest
 from service.storage import audit_log
 from service.storage.audit_log import MAX_LINE, AuditEntry, AuditLog
 

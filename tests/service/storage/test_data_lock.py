@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from service.errors import DataInUse
+from service.base.errors import DataInUse
 from service.storage.files import DataLock
 
 HOLD = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import LockTimeout
+from service.base.errors import LockTimeout
 from service.storage import files
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog

@@ -8,8 +8,8 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from service.errors import NotReady
-from service.keyspace import Keyspace
+from service.base.errors import NotReady
+from service.settings.keyspace import Keyspace
 from service.storage import signing_key
 from service.storage.signing_key import KEY_FILE, ROTATE_FILE, DamagedSigningKey
 from service.storage.streams.stream import Stream

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import gpu
-from service.errors import Conflict, CorruptLog, InvalidSetting, ServiceError
-from service.settings import Settings
+from service.base.errors import Conflict, CorruptLog, InvalidSetting, ServiceError
+from service.extras.stores import follower, publisher, store_head
+from service.extras.stores.follower import Follower
+from service.extras.stores.object_store import ObjectStore, StoreUnavailable
+from service.extras.stores.publisher import Publisher
+from service.extras.stores.store_head import CorruptStore, Head
+from service.settings.settings import Settings
 from service.storage.archiver import Archiver
 from service.storage.events import Entry, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
 from service.storage.snapshots import live_versions, snapshot
-from service.storage.stores import follower, publisher, store_head
-from service.storage.stores.follower import Follower
-from service.storage.stores.object_store import ObjectStore, StoreUnavailable
-from service.storage.stores.publisher import Publisher
-from service.storage.stores.store_head import CorruptStore, Head
 from service.storage.streams.stream import Stream
 from tests.service.object_server import ObjectServer
 from tests.service.waiting import eventually

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from service.errors import InvalidSetting
-from service.settings import Settings
+from service.base.errors import InvalidSetting
+from service.settings.settings import Settings
 from service.telemetry import traces
 from service.telemetry.metrics import OPEN_TEXT, Metrics, count_dropped_spans
 from service.telemetry.trace_context import Sampling, Trace
@@ -173,9 +173,9 @@ def test_exemplars_lead_from_metrics_to_traces(traced: Traced) -> None:
 def test_without_traces_nothing_that_sends_them_is_imported() -> None:
     """Other libraries, such as the client of Redis, import interfaces of OpenTelemetry where they find them."""
     program = (
-        "import sys, service.process, service.telemetry.traces; from service.settings import Settings\n"
+        "import sys, service.processes.process, service.telemetry.traces; from service.settings.settings import Settings\n"
         "with service.telemetry.traces.running(Settings(), 'api'): pass\n"
-        "ours = 'service.telemetry.trace_export', 'opentelemetry.exporter', 'opentelemetry.sdk.trace'\n"
+        "ours = 'service.extras.traces.trace_export', 'opentelemetry.exporter', 'opentelemetry.sdk.trace'\n"
         "print([name for name in sys.modules if name.startswith(ours)])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

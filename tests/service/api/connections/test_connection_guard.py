@@ -14,7 +14,7 @@ import uvloop
 
 from service.api.connections.connection_guard import ConnectionGuard
 from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
-from service.errors import ServiceError
+from service.base.errors import ServiceError
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEALTH = GET.replace(b"/a", b"/health/live")

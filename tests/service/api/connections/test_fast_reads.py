@@ -22,8 +22,8 @@ from service.api.connections.http_protocol import HttpProtocol
 from service.api.gateway import Gateway
 from service.api.rate_limit import Limits
 from service.api.routes.recommend import fast_get
-from service.errors import Overloaded
-from service.settings import Settings
+from service.base.errors import Overloaded
+from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
 
 KEY = "key-of-every-client"

@@ -16,7 +16,7 @@ from service.api.connections.framing import (
     PlainRequests,
     body_length,
 )
-from service.errors import MalformedRequest
+from service.base.errors import MalformedRequest
 
 
 def head(*fields: str) -> bytes:

@@ -13,9 +13,9 @@ import pytest
 
 from service.api.app import application
 from service.cli import synthetic
-from service.local_serving import LocalServing
-from service.runtime import Runtime
-from service.settings import Settings
+from service.processes.local_serving import LocalServing
+from service.processes.runtime import Runtime
+from service.settings.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 

@@ -17,9 +17,9 @@ from schemathesis.checks import (
 from service.api.app import application
 from service.api.gateway import FastRequest
 from service.api.openapi.document import fast_route
-from service.local_serving import LocalServing
-from service.runtime import Runtime
-from service.settings import Settings
+from service.processes.local_serving import LocalServing
+from service.processes.runtime import Runtime
+from service.settings.settings import Settings
 from tests.service.process import Service
 
 OPERATIONS = {

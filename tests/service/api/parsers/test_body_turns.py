@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from service.api.parsers.body_turns import BYTES_PER_S, LARGE_BYTES, MAX_WAITING_BYTES, BodyTurns
+from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fairness import Client
-from service.errors import Overloaded
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.api.parsers.elements import Body, Rejection
 from service.api.parsers.rating_parser import read_ratings
-from service.errors import InvalidRequest
+from service.base.errors import InvalidRequest
 from service.storage.events import RatingEvent
 
 NOW_S = 1_700_000_000.5

@@ -11,8 +11,8 @@ import pytest
 
 from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
-from service.errors import InvalidRequest, MalformedBody
-from service.event_types import DEFAULT_TYPES
+from service.base.errors import InvalidRequest, MalformedBody
+from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import StreamId, TypedEvent, encode_events, parse_entry
 
 NOW_S = 1_700_000_000.5

@@ -10,8 +10,8 @@ import pytest
 
 from service.api.parsers.elements import Body, Intake, judged, read_elements
 from service.api.parsers.item_parser import ItemJudge
+from service.base.errors import InvalidRequest, MalformedBody
 from service.engine.queries.catalog_queries import CatalogNames
-from service.errors import InvalidRequest, MalformedBody
 from service.storage.item_changes import ItemChange
 
 

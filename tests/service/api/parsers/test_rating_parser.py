@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.api.parsers.elements import Body
 from service.api.parsers.rating_parser import read_ratings
-from service.errors import InvalidRequest, MalformedBody
+from service.base.errors import InvalidRequest, MalformedBody
 from service.storage.events import RatingEvent, StreamId, encode_ratings, parse_entry
 
 NOW_S = 1_700_000_000.5

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io, sparse
 
+from service.base.errors import InvalidRatingsFile
 from service.cli.files.ratings_file import read
-from service.errors import InvalidRatingsFile
 
 MATRIX = np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, 0], [0, 0, -3]])
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io as scipy_io
 
+from service.base.errors import InvalidRatingsFile, InvalidSetting
 from service.cli.__main__ import run
 from service.cli.files import items_file, ratings_file, standard_input
-from service.errors import InvalidRatingsFile, InvalidSetting
 
 NOWHERE = "http://127.0.0.1:9"
 MATRIX = np.array([[0.0, 2.0]])

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from service.api.connections.connection_table import ConnectionLimits
+from service.base.errors import Gone, InvalidRequest, NotReady
 from service.engine.lists import cursors
 from service.engine.lists.cursors import Cursors
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
 from service.engine.state.history import History
-from service.errors import Gone, InvalidRequest, NotReady
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.engine.test_learned_events import history_of, learn, live, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries

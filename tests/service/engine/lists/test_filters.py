@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.base.errors import InvalidRequest
 from service.engine.lists import filters as compiled
 from service.engine.lists.filters import Filters
 from service.engine.models.shelf import Shelf
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not, decode, text_of
 from service.engine.state import row_set
 from service.engine.state.history import History
-from service.errors import InvalidRequest
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 

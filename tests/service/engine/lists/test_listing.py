@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from service.base.errors import InvalidRequest
 from service.engine.lists.catalog_lookups import CatalogLookups
 from service.engine.lists.listing import Page, page
 from service.engine.lists.selection import Selection
 from service.engine.queries.catalog_queries import ListItems, ListUsers
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
-from service.errors import InvalidRequest
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from service.base.errors import InvalidRequest, UnknownItem
 from service.engine.lists import rating_lists
 from service.engine.lists.rating_lists import RatingLists
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
 from service.engine.state.history import History
-from service.errors import InvalidRequest, UnknownItem
 from service.storage.events import Entry, RatingEvent, StreamId
 
 N_USERS, N_ITEMS = 40, 12

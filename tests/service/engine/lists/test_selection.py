@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.base.errors import InvalidRequest
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Neighbors, Popular, Query, Recommend
 from service.engine.queries.filter_tree import HasTag, InRange, Node, Not, text_of
 from service.engine.state.history import History
-from service.errors import InvalidRequest
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 from tests.service.engine.lists.test_ranking import ask, resident_of

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.base.errors import UnknownItem
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Neighbors, NeighborsOfSet, Query, SetNeighbors
 from service.engine.queries.filter_tree import HasTag, text_of
-from service.errors import UnknownItem
 from service.storage.events import Entry, StreamId
 from service.storage.item_changes import ItemChange
 from tests.service.engine.test_learned_events import history_of, live, ranking_of, trained

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.base.errors import InvalidRequest, UnknownUser
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Recommend
 from service.engine.state.history import History
-from service.errors import InvalidRequest, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.engine.test_learned_events import (
     COUNTED,

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from service.base.errors import InvalidRequest
 from service.engine.queries import Popular, Recommend, ScoredItem
 from service.engine.queries.filter_tree import HasTag, InRange, Node, Not, text_of
 from service.engine.queries.rules import MAX_LENGTH
-from service.errors import InvalidRequest
 from service.storage.item_changes import ItemChange
 from tests.service.engine.lists.test_ranking import ask
 from tests.service.engine.lists.test_selection import EVEN, EVERY, NONE, THIRD, World

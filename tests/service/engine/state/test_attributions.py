@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from service.base.recommendation_ids import RecommendationIds, Shown
+from service.base.signing import Signer
 from service.engine.lists.experiments import arm_of
 from service.engine.queries.experiment_queries import KIND, Arm, Experiment, TypeCounts
 from service.engine.state.history import History
-from service.recommendation_ids import RecommendationIds, Shown
-from service.signing import Signer
 from service.storage.documents import Document
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog

@@ -14,7 +14,7 @@ from gpu.evidence import packed, unpacked
 from gpu.online.events import N_KEPT
 from service.engine.state.history import History
 from service.engine.state.strengths import MAX_SUM
-from service.event_types import parse_event_types
+from service.settings.event_types import parse_event_types
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service import process
-from service.errors import InvalidSetting
+from service.base.errors import InvalidSetting
 from service.jobs.ranks.cluster_address import ClusterAddress
-from service.settings import Settings
+from service.processes import process
+from service.settings.settings import Settings
 
 FILES = "ca.pem", "cert.pem", "key.pem"
 

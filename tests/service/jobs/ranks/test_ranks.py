@@ -21,13 +21,13 @@ import pytest
 import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
+from service.base.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from service.jobs.ranks import attempt, rank_process
 from service.jobs.ranks.launcher import Launcher, Rank
 from service.jobs.ranks.rank_messages import Failed
 from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
 from service.jobs.ranks.ranks import Ranks
 from service.storage.snapshots import checkpoints
-from service.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.jobs.one_gpu import launcher_for

@@ -14,12 +14,12 @@ import pytest
 
 import gpu
 from gpu.ratings import Ratings
+from service.base.threads import helper
+from service.base.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from service.jobs.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
 from service.jobs.ranks.rank_process import Here, RankProcess, environment
 from service.jobs.ranks.transfers import RankTransfers, Transfers
 from service.storage.snapshots import array_folder, checkpoints
-from service.threads import helper
-from service.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from tests.data import planted
 from tests.faults.small_disk import small_disk
 from tests.service.jobs.ranks.test_ranks import LONG, Watched, assert_equal, assert_nothing_is_left, at_epoch, send

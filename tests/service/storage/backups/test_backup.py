@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import gpu
+from service.base.errors import CorruptLog, CorruptSnapshot, DataInUse
 from service.cli.__main__ import run
-from service.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.storage import audit_log, key_file, signing_key, webhook_file
+from service.extras.webhooks import webhook_file
+from service.storage import audit_log, key_file, signing_key
 from service.storage.audit_log import AuditLog
 from service.storage.backups.backup import InvalidFolder, back_up, restore
 from service.storage.backups.backup_files import source

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.engine.state.history import History
-from service.jobs.exports import export_rows
+from service.jobs import export_rows
 from service.storage.events import ZERO, Entry, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog
 from tests.service.engine.state.test_strengths import TYPES, content, entries_of, steps

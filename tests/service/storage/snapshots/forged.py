@@ -17,11 +17,11 @@ from safetensors.numpy import save_file
 import gpu
 from gpu.backend import HOST
 from gpu.online import prepare_online
+from service.base.errors import ServiceError
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.queries import Estimate, Neighbors, Query, Recommend
 from service.engine.state.history import History
-from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots import snapshot
 from service.storage.snapshots.snapshot_files import ARRAYS_FILE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, CorruptLiveFile, InvalidSetting, LockTimeout, UnknownModel, UnknownVersion
+from service.base.errors import Conflict, CorruptLiveFile, InvalidSetting, LockTimeout, UnknownModel, UnknownVersion
 from service.storage.files import FileLock
 from service.storage.snapshots import live_versions
 

@@ -14,9 +14,9 @@ import pytest
 import gpu
 from gpu.calibration import calibrate
 from gpu.ratings import Ratings
+from service.base.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from service.storage.snapshots import array_folder, checkpoints, partition_store
 from service.storage.snapshots.checkpoints import CheckpointWriter
-from service.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.waiting import eventually

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import InvalidRequest, UnknownVersion
-from service.model_names import MAX_NAME_LENGTH
+from service.base.errors import InvalidRequest, UnknownVersion
+from service.settings.model_names import MAX_NAME_LENGTH
 from service.storage.snapshots import version_names
 from service.storage.snapshots.version_names import check_name
 

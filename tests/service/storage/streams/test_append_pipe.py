@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from service.errors import StreamUnavailable
+from service.base.errors import StreamUnavailable
 from service.storage.streams import append_pipe
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.redis_server import RedisServer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from service.errors import NotReady, StreamUnavailable
+from service.base.errors import NotReady, StreamUnavailable
 from service.storage.events import Fields
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.appender import Appender, run_id_of

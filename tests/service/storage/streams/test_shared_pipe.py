@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.errors import StreamUnavailable
+from service.base.errors import StreamUnavailable
 from service.storage.streams import shared_pipe
 from service.storage.streams.append_pipe import RedisPipe
 from service.storage.streams.shared_pipe import SharedPipe, Verify

@@ -1,0 +1,216 @@
+"""Operations on the service as a whole: its state, jobs, models and forgotten users, and the answers to them.
+
+They are structs, so that a front process can send them. `service.processes.local_serving` performs them.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from service.engine.models.model_info import ModelInfo
+from service.engine.queries.experiment_queries import Experiment
+from service.extras.webhooks.webhook_file import EndOfJob
+from service.jobs.jobs import Job
+from service.storage.list_files import ListFile
+
+
+class GetReadiness(Struct, frozen=True, tag=True):
+    """Asks for `Ready`. Raises `NotReady` while ratings are read or a live model cannot answer."""
+
+
+class GetMetrics(Struct, frozen=True, tag=True):
+    """Asks for the page of `/metrics` in the format `kind`."""
+
+    kind: str
+
+
+class SubmitTraining(Struct, frozen=True, tag=True):
+    """Asks for a `Job`, see `Jobs.submit_training`. Raises `InvalidParams`, `JobRunning`.
+
+    `params` is JSON, because msgpack cannot hold all of it: of an integer of 100 digits, too, the answer says what is
+    wrong with it.
+    """
+
+    algorithm: str
+    params: str
+    activate: bool
+    force: bool
+    tune: bool
+    name: str | None = None
+    shadow: bool = False
+
+
+class ListJobs(Struct, frozen=True, tag=True):
+    """Asks for a `JobList`."""
+
+
+class GetJob(Struct, frozen=True, tag=True):
+    """Asks for a `Job`. Raises `UnknownJob`."""
+
+    job: str
+
+
+class CancelJob(Struct, frozen=True, tag=True):
+    """Asks for a `Job`, which will stop. Raises `UnknownJob`."""
+
+    job: str
+
+
+class ListModels(Struct, frozen=True, tag=True):
+    """Asks for a `ModelList`."""
+
+
+class ActivateModel(Struct, frozen=True, tag=True):
+    """Asks for the `ModelInfo` of a version, which goes live. Raises `UnknownVersion`, `CorruptSnapshot`."""
+
+    version: str
+
+
+class MakeWebhook(Struct, frozen=True, tag=True):
+    """Asks for a `MadeWebhook`, see `Webhooks.make`. Raises `InvalidRequest`, `TooManyWebhooks`."""
+
+    url: str
+    events: list[EndOfJob]
+
+
+class ListWebhooks(Struct, frozen=True, tag=True):
+    """Asks for a `WebhookList`."""
+
+
+class RemoveWebhook(Struct, frozen=True, tag=True):
+    """Asks for the `Webhook` that is removed. Raises `UnknownWebhook`."""
+
+    webhook: str
+
+
+class EndModel(Struct, frozen=True, tag=True):
+    """Asks for an `EndedModel`, which does not answer any more.
+
+    Raises `UnknownModel`, `CorruptLiveFile`, and `ModelInUse` if an experiment has an arm with it.
+    """
+
+    model: str
+
+
+class PutExperiment(Struct, frozen=True, tag=True):
+    """Asks for `ExperimentPut`. Raises what `Runtime.append` raises, and `InvalidRequest` if a model is not live."""
+
+    name: str
+    experiment: Experiment
+
+
+class ArchiveAll(Struct, frozen=True, tag=True):
+    """Asks that the rating log gets all that is acknowledged by now, for `Archived`. Raises `LogUnavailable`."""
+
+
+class SubmitLists(Struct, frozen=True, tag=True):
+    """Asks for a `Job` that lists items for all users; it shows `given`, JSON. Raises `UnknownModel`, `NotReady`."""
+
+    n: int
+    filter: str | None
+    model: str | None
+    given: str
+
+
+class GetStats(Struct, frozen=True, tag=True):
+    """Asks for `Stats`, see `Statistics.take`."""
+
+
+class CheckNewIds(Struct, frozen=True, tag=True):
+    """Counts the new ones among `users` and `items` against the limit of the client's key. Raises `TooManyNewIds`."""
+
+    users: list[str]
+    items: list[str]
+
+
+class CheckNewNames(Struct, frozen=True, tag=True):
+    """Counts `n_new` names of attributes against the limit of the client's key. Raises `TooManyNewNames`."""
+
+    n_new: int
+
+
+class ForgetUser(Struct, frozen=True, tag=True):
+    """Asks for `Forgotten`. Raises what `Runtime.append` raises."""
+
+    user: str
+
+
+Operation = (
+    GetReadiness
+    | GetMetrics
+    | GetStats
+    | ArchiveAll
+    | SubmitLists
+    | CheckNewIds
+    | CheckNewNames
+    | SubmitTraining
+    | ListJobs
+    | GetJob
+    | CancelJob
+    | ListModels
+    | ActivateModel
+    | EndModel
+    | PutExperiment
+    | ForgetUser
+    | MakeWebhook
+    | ListWebhooks
+    | RemoveWebhook
+)
+
+
+class Ready(Struct):
+    """The answer of a ready service.
+
+    Attributes:
+        as_of: the last entry that it has learned.
+        left_out: versions that should be live and cannot be loaded; `GET /admin/models` says why.
+    """
+
+    status: str
+    as_of: str
+    left_out: list[str] = []
+
+
+class Archived(Struct):
+    """The rating log has all entries up to `as_of`, which were all at the time of the request."""
+
+    as_of: str
+
+
+class ListFiles(Struct):
+    """All files of lists, newest first."""
+
+    exports: list[ListFile]
+
+
+class JobList(Struct):
+    """All jobs in Redis."""
+
+    jobs: list[Job]
+
+
+class ModelList(Struct):
+    """All snapshots on disk."""
+
+    models: list[ModelInfo]
+
+
+class EndedModel(Struct):
+    """The model that was live under `name` has ended; `cancelled` has the ids of its trainings that will stop."""
+
+    name: str
+    cancelled: list[str]
+
+
+class ExperimentPut(Struct):
+    """The experiment is durable at `stream_id`."""
+
+    stream_id: str
+
+
+class Forgotten(Struct):
+    """No answer after `stream_id` contains the user; `job` removes the data on disk; `note` says what remains."""
+
+    stream_id: str
+    job: str
+    note: str

@@ -1,0 +1,79 @@
+"""`Serving`: all that the HTTP routes need of the service.
+
+`service.processes.local_serving` has it in its own process. `service.processes.remote_serving` asks the engine's process for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from service.api.operations import Operation
+from service.engine.queries import Query, Recommend
+from service.settings.settings import Settings
+from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
+from service.telemetry.metrics import Metrics
+
+
+class Serving(Protocol):
+    """The service behind the routes. Belongs to one event loop."""
+
+    settings: Settings
+    metrics: Metrics
+
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
+        """`answer` without `await`: `json_of_answer` makes the JSON of the future's result.
+
+        Raises what `answer` raises, here or by the future.
+        """
+        ...
+
+    def json_of_answer(self, answer: Any) -> bytes:
+        """See `ask`."""
+        ...
+
+    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the engine's answer to `query`, after it has learned `wait_for`.
+
+        Raises:
+            NotReady: the service is starting, or the engine has stopped.
+            NotSeenYet: `wait_for` was not learned within two seconds.
+            Overloaded: too many queries wait, or this one has waited for too long.
+            UnknownUser, UnknownItem, UnknownModel: see the query.
+        """
+        ...
+
+    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+        """The JSON of the recommendations for each of several users; raises what `answer` raises."""
+        ...
+
+    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the answer to `operation`, or a page; after the engine has learned `wait_for`.
+
+        Raises what the operation raises, see `service.api.operations`.
+        """
+        ...
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry to the stream; it is durable on return.
+
+        Raises:
+            NotReady: the service is starting, or the engine has stopped.
+            LogUnavailable: the log cannot be written, so no rating may be acknowledged.
+            Overloaded: too many appends wait for Redis.
+            StreamUnavailable: Redis is gone or refuses.
+        """
+        ...
+
+    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
+        """Count the new users and items in `elements` against the limit of the present client's key.
+
+        Raises:
+            TooManyNewIds: the key has introduced too many within the hour.
+        """
+        ...
+
+    async def check_new_items(self, items: Sequence[str]) -> None:
+        """Count the new ones among `items` like `check_new_ids`, which has the errors."""
+        ...

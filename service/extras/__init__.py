@@ -1,0 +1,1 @@
+"""What only some services need. Each folder is one extra, and leaving it out leaves a whole service."""

@@ -1,0 +1,67 @@
+"""`/console/item`: attributes, neighbors and a histogram of ratings; and `/console/search`, by id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import TheService
+from service.api.schemas.common_schemas import Id
+from service.engine.queries import ItemNeighbors, Neighbors, RatingsOfUser, UserRatings
+from service.engine.queries.catalog_queries import GetItem, ItemDetails
+from service.engine.queries.rating_queries import ItemRatings, RatingsOfItem
+from service.extras.console.pages import page, part, to
+from service.extras.console.visit import console_router
+
+N_NEIGHBORS, N_BINS = 10, 10
+TheId = Annotated[Id, Query()]
+
+router = console_router()
+
+
+class Bin(NamedTuple):
+    """A bar of a histogram: a value or a range of values, and how many ratings it has."""
+
+    label: str
+    n: int
+
+
+@router.get("/item")
+async def get_item(request: Request, serving: TheService, id: TheId) -> Response:
+    """The page."""
+    n = serving.settings.max_n
+    item, neighbors, ratings = await asyncio.gather(
+        part(serving.answer(GetItem(id)), ItemDetails),
+        part(serving.answer(Neighbors(kind="item", id=id, n=min(N_NEIGHBORS, n))), ItemNeighbors),
+        part(serving.answer(ItemRatings(item=id, n=n)), RatingsOfItem),
+    )
+    bins = [] if ratings.error else histogram([one.rating for one in ratings.value.ratings])
+    return page(request, "item.html", id=id, item=item, neighbors=neighbors, ratings=ratings, bins=bins)
+
+
+@router.get("/search")
+async def search(request: Request, serving: TheService, id: TheId) -> Response:
+    """The page of the user or the item with this id; a choice if there are both."""
+    user, item = await asyncio.gather(
+        part(serving.answer(UserRatings(user=id, n=1)), RatingsOfUser), part(serving.answer(GetItem(id)), ItemDetails)
+    )
+    if (user.error is None) != (item.error is None):
+        return to("user" if user.error is None else "item", id=id)
+    return page(request, "search.html", id=id, user=user, item=item)
+
+
+def histogram(values: Sequence[float]) -> list[Bin]:
+    """How often each value occurs, if they are few, else how many are in each of `N_BINS` equal ranges."""
+    counts = Counter(values)
+    if len(counts) <= N_BINS:
+        return [Bin(f"{value:g}", counts[value]) for value in sorted(counts)]
+    numbers, edges = np.histogram(values, N_BINS)
+    ends = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return [Bin(f"{low:.3g} to {high:.3g}", n) for (low, high), n in zip(ends, numbers.tolist(), strict=True)]

@@ -1,0 +1,97 @@
+"""`/console/models`: all snapshots with their metrics, what is live, and the form of a training."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gpu.params import PARAMETERS
+from service.api.audit import concern
+from service.api.dependencies import TheService
+from service.api.operations import ActivateModel, ModelList
+from service.api.operations import ListModels as AskForModels
+from service.api.serving import Serving
+from service.engine.models.model_info import ModelInfo
+from service.engine.queries.quality_queries import GetQuality, QualityReport
+from service.extras.console import training_form
+from service.extras.console.jobs import Job, jobs_of
+from service.extras.console.pages import Part, page, part, to
+from service.extras.console.visit import console_router
+from service.jobs.jobs import TRAIN
+
+DEFAULT = "als-implicit"  # in the form
+
+router = console_router()
+
+
+class Row(NamedTuple):
+    """A snapshot. `verb` is what activating it would be called; None if it is live. `quality` is that of live ones."""
+
+    model: ModelInfo
+    verb: str | None
+    quality: Part | None
+
+
+@router.get("/models")
+async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT) -> Response:
+    """The page."""
+    fields = training_form.fields_of(algorithm)
+    rows, jobs = await _state(serving)
+    known = sorted(PARAMETERS)
+    return page(request, "models.html", rows=rows, jobs=jobs, algorithms=known, algorithm=algorithm, fields=fields)
+
+
+@router.get("/models-now")
+async def get_state(request: Request, serving: TheService) -> Response:
+    """Models and trainings alone."""
+    rows, jobs = await _state(serving)
+    return page(request, "models-now.html", rows=rows, jobs=jobs)
+
+
+@router.get("/parameters")
+async def get_parameters(request: Request, algorithm: str) -> Response:
+    """The fields of an algorithm alone."""
+    return page(request, "parameters.html", fields=training_form.fields_of(algorithm))
+
+
+@router.post("/retrain")
+async def retrain(request: Request, serving: TheService) -> Response:
+    """Queue a training, and go to its job."""
+    answer = await serving.operate(training_form.training_of(request.state.form))
+    job = msgspec.json.decode(answer, type=Job).id
+    concern(f"job {job}")
+    return to("job", id=job)
+
+
+@router.post("/activate")
+async def activate(request: Request, serving: TheService) -> Response:
+    """Make a snapshot live."""
+    version = request.state.form.get("version", "")
+    concern(f"version {version}")
+    await serving.operate(ActivateModel(version))
+    return to("models")
+
+
+async def _state(serving: Serving) -> tuple[list[Row], list[Job]]:
+    """All snapshots, and the trainings that have not ended."""
+    models = msgspec.json.decode(await serving.operate(AskForModels()), type=ModelList).models
+    answering = [model for model in models if model.live or model.shadow]
+    reports = await asyncio.gather(
+        *(part(serving.answer(GetQuality(model=one.name)), QualityReport) for one in answering)
+    )
+    quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
+    live = {model.name: model.version for model in answering}
+    rows = [Row(model, _verb(model, live.get(model.name)), quality.get(model.version)) for model in models]
+    jobs = [job for job in await jobs_of(serving) if job.kind == TRAIN and not job.has_ended]
+    return rows, jobs
+
+
+def _verb(model: ModelInfo, live: str | None) -> str | None:
+    """Versions have the time of their training after the name, so that texts compare like times."""
+    if model.version == live or model.error is not None:
+        return None
+    return "Roll back" if live is not None and model.version < live else "Activate"

@@ -1,0 +1,104 @@
+"""Makes the pages from templates. Every value is escaped: ids of users and items are text that strangers choose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import jinja2
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from service.base.errors import ServiceError
+from service.extras.console import static_files
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src"
+    " 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # Not `no-referrer`: browsers then send forms with `Origin: null`, which `SiteCheck` refuses.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+NO_SESSION = ""  # the token of pages without forms
+
+
+def _when(seconds: float | None) -> str:
+    """A time in UTC for people; times beyond the calendar as a number."""
+    try:
+        return "—" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"
+
+
+def _number(value: float | None) -> str:
+    """A number in at most five digits, whole ones with commas."""
+    if value is None:
+        return "—"
+    return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.5g}"
+
+
+def _environment() -> jinja2.Environment:
+    folder = Path(str(resources.files("service.extras.console"))) / "templates"
+    made = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"when": _when, "number": _number, "part_of_url": lambda text: quote(str(text), safe="")}
+    made.globals |= {"static": static_files.address, "version": metadata.version("nearfield")}
+    return made
+
+
+_templates = _environment()
+
+
+class Part(NamedTuple):
+    """A part of a page: the answer to a query, or the text of the error that came instead."""
+
+    value: Any = None
+    error: str | None = None
+
+
+async def part(answer: Awaitable[bytes], kind: Any) -> Part:
+    """An answer of `Serving` as a struct of `kind`; an error of the service becomes text in the page."""
+    try:
+        return Part(msgspec.json.decode(await answer, type=kind))
+    except ServiceError as error:
+        return Part(error=f"{error.title}: {error}")
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page, or a part of one, for the session of `request`."""
+    state = request.state
+    shared = {
+        "token": getattr(state, "token", NO_SESSION),
+        "has_key": getattr(state, "has_key", False),
+        "data_set": request.app.state.serving.settings.data_set,
+        "root": root(request),
+        "here": template.removesuffix(".html"),
+    }
+    return HTMLResponse(_templates.get_template(template).render(shared | values), status)
+
+
+def root(request: Request) -> str:
+    """The way from the address of `request` to the folder of the pages; empty for all but unknown addresses."""
+    path: str = request.scope["path"]
+    return "../" * (path.count("/") - 2)
+
+
+def to(place: str, **query: str) -> RedirectResponse:
+    """Go to another page of the console, by an address that also holds behind a proxy with a prefix."""
+    text = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+    return RedirectResponse(f"{place}?{text}" if text else place, 303)

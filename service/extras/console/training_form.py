@@ -1,0 +1,99 @@
+"""The form of a training: a field for each parameter of an algorithm, from the algorithm's own table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from gpu import param_docs, param_ranges
+from gpu.params import PARAMETERS
+from service.api.operations import SubmitTraining
+from service.api.schemas.common_schemas import Retrain
+from service.storage.snapshots.manifest import StoredCalibration
+
+PREFIX = "param."  # of the names of parameters among the fields
+FROM_DATA, NONE = "from the data", "none"
+FLAGS = ("activate", "shadow", "tune", "force")
+_WORD = re.compile(r"[a-z]{3,}\b")
+
+
+class Field(NamedTuple):
+    """One parameter.
+
+    Attributes:
+        default: as text; empty if there is none.
+        otherwise: what holds without a value and a default.
+        low, high: its range; None if it has choices.
+        choices: the only values, as text; empty if it has a range.
+        meaning: what it does, from the documentation of the algorithm; may be empty.
+    """
+
+    name: str
+    default: str
+    otherwise: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    meaning: str
+
+
+def fields_of(algorithm: str) -> list[Field]:
+    """The parameters of an algorithm, in the order of its table; none of an unknown one."""
+    if (kind := PARAMETERS.get(algorithm)) is None:
+        return []
+    meanings = param_docs.meanings(kind)
+    return [_field(kind, field, meanings.get(field.name, "")) for field in dataclasses.fields(kind)]
+
+
+def training_of(form: Mapping[str, str]) -> SubmitTraining:
+    """What a form asks for. Fields that are empty are left to their defaults.
+
+    Raises:
+        RequestValidationError: a value cannot be used; `gpu.params` checks the parameters.
+    """
+    given = {name.removeprefix(PREFIX): text.strip() for name, text in form.items() if name.startswith(PREFIX)}
+    body = {
+        "algorithm": form.get("algorithm"),
+        "params": {name: _value(text) for name, text in given.items() if text},
+        "name": form.get("name", "").strip() or None,
+        **{flag: flag in form for flag in FLAGS},
+    }
+    try:
+        asked = Retrain.model_validate(body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
+    flags = asked.activate, asked.force, asked.tune, asked.name, asked.shadow
+    return SubmitTraining(asked.algorithm, json.dumps(asked.params), *flags)
+
+
+def _field(kind: Any, field: dataclasses.Field[Any], meaning: str) -> Field:
+    default = "" if field.default is None else _text(field.default)
+    choices = param_ranges.choices_of(kind, field.name)
+    low, high = param_ranges.range_of(kind, field.name) or (None, None)
+    otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
+    texts = tuple(_text(choice) for choice in choices)
+    return Field(field.name, default, otherwise, low, high, texts, _sentence(meaning))
+
+
+def _sentence(meaning: str) -> str:
+    """A meaning with a capital letter, unless it begins with a symbol or a value, such as `h` and `cg`."""
+    return meaning[:1].upper() + meaning[1:] if _WORD.match(meaning) else meaning
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(text: str) -> Any:
+    """A number, a truth value, or else the text itself, which `gpu.params` judges."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float) else text

@@ -1,0 +1,78 @@
+"""`/console/user`: the ratings of a user, the list with its reasons, and the list without one of the ratings."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import TheService
+from service.api.schemas.common_schemas import Id
+from service.api.schemas.list_schemas import Offset
+from service.engine.queries import RatingsOfUser, Recommend, Recommendation, ScoredItem, UserRatings
+from service.extras.console.pages import Part, page, part
+from service.extras.console.visit import console_router
+
+N_LISTED, N_RATINGS = 10, 50
+
+router = console_router()
+ItemOrNone = Annotated[Id | None, Query()]
+
+
+class Line(NamedTuple):
+    """A line of a list; `before` is its place in the list with all ratings, None if it was not there."""
+
+    item: ScoredItem
+    before: int | None
+
+
+class Shown(NamedTuple):
+    """A list as the page shows it.
+
+    Attributes:
+        answer: of the service.
+        lines: its items.
+        gone: items of the list with all ratings that are not in it.
+        largest: the largest contribution of a reason; bars have this length.
+    """
+
+    answer: Recommendation
+    lines: list[Line]
+    gone: list[str]
+    largest: float
+
+
+@router.get("/user")
+async def get_user(
+    request: Request,
+    serving: TheService,
+    id: Annotated[Id, Query()],
+    without: ItemOrNone = None,
+    offset: Offset = 0,
+) -> Response:
+    """The page. `without` is a rated item: the list is as if the user had not rated it."""
+    n, n_ratings = (min(most, serving.settings.max_n) for most in (N_LISTED, N_RATINGS))
+    asked = Recommend(user=id, n=n, explain=True)
+    ratings, list_ = await asyncio.gather(
+        part(serving.answer(UserRatings(user=id, n=n_ratings, offset=offset)), RatingsOfUser),
+        part(serving.answer(asked), Recommendation),
+    )
+    if without is not None and list_.error is None:
+        imagined = Recommend(user=id, n=n, explain=True, ratings=[(without, None)])
+        before, list_ = list_, await part(serving.answer(imagined), Recommendation)
+    else:
+        before = list_
+    shown = list_ if list_.error else Part(_shown(list_.value, before.value))
+    values: dict[str, Any] = {"user": id, "without": without, "offset": offset, "n_ratings": n_ratings}
+    return page(request, "user.html", ratings=ratings, shown=shown, **values)
+
+
+def _shown(list_: Recommendation, before: Recommendation) -> Shown:
+    places = {line.item: place for place, line in enumerate(before.items, 1)}
+    lines = [Line(item, places.get(item.item)) for item in list_.items]
+    gone = [item for item in places if item not in {line.item.item for line in lines}]
+    sizes = [abs(reason.contribution) for line in lines for reason in line.item.reasons or ()]
+    return Shown(list_, lines, gone, max(sizes, default=0.0) or 1.0)

@@ -1,0 +1,158 @@
+"""`ConsoleRoute`: what each page needs: a session, the token of a form, errors as text, and the security headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gpu.errors import InvalidInput
+from service.api import audit, problems
+from service.api.schemas.common_schemas import ProblemDocument
+from service.api.site_check import check_fetch
+from service.base.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
+from service.extras.console import pages
+from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
+from service.storage.session_folder import SESSION_S
+
+LOGIN = "/console/login"
+MAX_FIELDS = 200  # of a form; the longest has fewer than 40
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+# Errors that become text; all others are answered as everywhere.
+_HANDLERS: tuple[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]], ...] = (
+    (ServiceError, problems.on_service_error),
+    (RequestValidationError, problems.on_invalid_request),
+    (InvalidInput, problems.on_invalid_input),
+    (HTTPException, problems.on_http_error),
+)
+_EXPLAINED = tuple(kind for kind, _ in _HANDLERS)
+
+
+class BadForm(Forbidden):
+    """A form without the token of its session: of another site, or older than the session."""
+
+    slug, title = "bad-form", "Form refused"
+
+
+class ConsoleRoute(APIRoute):
+    """A route of the console. Handlers find `form`, and what `service.extras.console.pages` needs, in `request.state`."""
+
+    def get_route_handler(self) -> Handler:
+        """Called by the framework."""
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                response = await _visited(request, handler)
+            except _EXPLAINED as error:
+                response = await _explained(request, error)
+            response.headers.update(pages.HEADERS)
+            return response
+
+        return handled
+
+
+def console_router() -> APIRouter:
+    """A router for pages of the console."""
+    return APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)
+
+
+def begin(request: Request, response: Response, session: Session) -> None:
+    """Let the browser keep a session. Its path is that of the console, also of a data set or behind a proxy's prefix,
+    because a cookie without one belongs to the folder of the address that sets it.
+    """
+    name = VISITOR_COOKIE if session.is_visitor else COOKIE
+    _set(request, response, name, session.text, SESSION_S)
+
+
+async def end(request: Request, response: Response) -> None:
+    """End the session of a request, for whoever has its cookie, and let the browser forget it."""
+    session: Session | None = request.state.session
+    if session is not None and not session.is_visitor:
+        await asyncio.to_thread(_sessions(request).end, session)
+    _set(request, response, COOKIE, "", 0)
+
+
+def _set(request: Request, response: Response, name: str, value: str, max_age_s: int) -> None:
+    secure = _is_https(request)
+    response.set_cookie(name, value, max_age_s, path=None, secure=secure, httponly=True, samesite="strict")
+
+
+def _is_https(request: Request) -> bool:
+    """Whether the browser uses HTTPS, perhaps up to a proxy. A client that lies about it harms itself alone."""
+    headers = request.headers
+    forwarded = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+    return "https" in (request.url.scheme, forwarded) or headers.get("origin", "").startswith("https://")
+
+
+def _sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+async def _visited(request: Request, handler: Handler) -> Response:
+    """The page, after the session and the token of a form were checked."""
+    check_fetch(request.scope["raw_path"], dict(request.scope["headers"]))
+    sessions = _sessions(request)
+    known = sessions.of_cookies(request.cookies)
+    session = of_visitor() if known is None and request.method == "GET" else known
+    request.state.session = session
+    if session is not None:
+        request.state.token, request.state.has_key = session.token, not session.is_visitor
+    if request.scope["path"] != LOGIN and not sessions.may_enter(session):
+        return _sent_to_login(request)
+    if request.method == "POST":
+        await _check_form(request)
+    response = await handler(request)
+    if known is None and session is not None:
+        begin(request, response, session)
+    return response
+
+
+def _sent_to_login(request: Request) -> Response:
+    """Where scripts ask, they are told; a person is brought there."""
+    audit.refuse()
+    login = pages.root(request) + "login"
+    if "hx-request" in request.headers:
+        return Response(status_code=204, headers={"hx-redirect": login})
+    if request.headers.get("accept", "").startswith("application/json"):
+        raise NotAuthorized("Invalid session: expected a session that has signed in, got none; sign in")
+    return pages.to(login)
+
+
+async def _check_form(request: Request) -> None:
+    """Read the form into `request.state.form`, and check its token.
+
+    Raises:
+        InvalidRequest: it is no form.
+        BadForm: it has not the token of the session.
+    """
+    try:
+        fields = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise InvalidRequest(f"Invalid form: expected at most {MAX_FIELDS} fields in UTF-8") from None
+    form = request.state.form = dict(fields)
+    expected, token = getattr(request.state, "token", None), form.pop("token", "")
+    if expected is None or not hmac.compare_digest(expected.encode(), token.encode()):
+        raise BadForm("Invalid token: expected that of your session, got another; open the page again")
+
+
+async def _explained(request: Request, error: Exception) -> Response:
+    """The error as the API has it, as text in a page; for a script as the API answers."""
+    handler = next(handler for kind, handler in _HANDLERS if isinstance(error, kind))
+    answer = await handler(request, error)
+    if request.headers.get("accept", "").startswith("application/json"):
+        return answer
+    document = msgspec.json.decode(bytes(answer.body), type=ProblemDocument)
+    template = "problem.html" if "hx-request" in request.headers else "error.html"
+    return pages.page(request, template, document.status, problem=document)

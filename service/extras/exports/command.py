@@ -1,0 +1,77 @@
+"""`nearfield export`: writes ratings, events or items to a file, from a running service or from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from service.base.errors import InvalidRequest
+from service.cli.client import Client
+from service.extras.exports.export_formats import SUFFIXES, Format, write
+from service.jobs.export_rows import What, log_of, rows_of
+from service.storage import files
+
+OnBytes = Callable[[int], None]
+
+
+def format_of(path: Path, name: str | None) -> Format:
+    """The format of that name, else the one of the suffix.
+
+    Raises:
+        InvalidRequest: there is no format of that name, or no name and none of that suffix, such as .csv or .gz.
+    """
+    if name is None:
+        if (suffix := path.suffix.lower()) not in SUFFIXES:
+            raise InvalidRequest(
+                "Invalid --out: expected a name that ends with .ndjson, .parquet or .arrow, or --format,"
+                f" got {path.name!r}"
+            )
+        return SUFFIXES[suffix]
+    if name not in set(SUFFIXES.values()):
+        raise InvalidRequest(f"Invalid --format: expected ndjson, parquet or arrow, got {name!r}")
+    return name
+
+
+def check_what(name: str) -> What:
+    """`name` if something is called so.
+
+    Raises:
+        InvalidRequest: nothing is.
+    """
+    if name not in ("ratings", "events", "items"):
+        raise InvalidRequest(f"Invalid --what: expected ratings, events or items, got {name!r}")
+    return name  # type: ignore[return-value]
+
+
+def from_service(client: Client, what: What, format_: Format, out: Path, on_bytes: OnBytes) -> str:
+    """Write what a service exports to `out`, which appears once it is complete; return its position.
+
+    Raises:
+        RequestFailed: the service refuses, or the connection breaks.
+        OSError: the file cannot be written.
+    """
+    with files.new_file(out) as file:
+        return client.export(file.write, on_bytes, what=what, format=format_)
+
+
+def from_folder(data: Path, what: What, format_: Format, out: Path, on_rows: Callable[[int, int | None], None]) -> str:
+    """Write what the rating log of a folder has to `out`, which appears once it is complete; return its position.
+
+    Ratings that only Redis has are missing: the newest ten seconds of a running service.
+
+    Args:
+        data: the folder of the service, which may be running or not.
+        what, format_: see `service.jobs.export_rows` and `service.extras.exports.export_formats`.
+        out: the file.
+        on_rows: called with the rows of each batch, and the number of all, if it is known.
+
+    Raises:
+        CorruptLog: a segment is torn or altered.
+        OSError: the file cannot be written.
+    """
+    log = log_of(data)
+    upto = log.last_id()
+    exported = rows_of(log, what, upto)
+    with files.new_file(out) as file:
+        write(exported, str(upto), format_, file, lambda n: on_rows(n, exported.n_rows))
+    return str(upto)

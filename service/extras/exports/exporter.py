@@ -1,0 +1,52 @@
+"""The process behind `GET /admin/export`: writes an export to stdout. Its memory is free when it ends.
+
+It has a low priority, so that a service on the same machine goes first. When nobody reads its output any more, it
+ends with the next write. Try `python -m service.extras.exports.exporter --help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import get_args
+
+from service.base import imports, tuning
+from service.base.errors import ServiceError
+from service.extras.exports.export_formats import Format, write
+from service.jobs.export_rows import What, log_of, rows_of
+from service.storage.events import StreamId
+from service.telemetry import logs
+
+# More than that of the service, which goes first. At 19 an export beside busy processes kept its client waiting
+# for more than 10 s.
+NICENESS = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Export by the options; exit status 0 if all was written."""
+    parser = argparse.ArgumentParser(prog="service.extras.exports.exporter", description=main.__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with ratings/")
+    parser.add_argument("--what", choices=get_args(What), required=True)
+    parser.add_argument("--format", choices=get_args(Format), required=True)
+    parser.add_argument("--upto", type=StreamId.parse, required=True, help="stream id of the last entry")
+    options = parser.parse_args(arguments)
+    tuning.go_after_others(NICENESS)
+    tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
+    imports.for_models()
+    try:
+        exported = rows_of(log_of(options.data), options.what, options.upto)
+        with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as file:
+            write(exported, str(options.upto), options.format, file)
+    except BrokenPipeError:  # the reader has gone
+        return 1
+    except (ServiceError, OSError) as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    logs.to_stderr_alone()
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Models in object stores and in the registry of MLflow: `nearfield push` and `nearfield pull`."""

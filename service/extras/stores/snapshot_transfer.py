@@ -1,0 +1,153 @@
+"""Copies snapshots to and from stores (`object_store`): `<version>/` has the files of the folder.
+
+The manifest is written last and read first, so that what was cut off is never taken for a snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from service.base.errors import Conflict, CorruptSnapshot, UnknownVersion
+from service.extras.stores import manifest_signature
+from service.extras.stores.object_store import OnBytes, Store
+from service.storage import files
+from service.storage.backups.backup_files import new_folder
+from service.storage.snapshots import manifest as manifests
+from service.storage.snapshots import manifest_check, snapshot
+from service.storage.snapshots.manifest import Manifest
+from service.storage.snapshots.snapshot import DIGEST_FILE, MANIFEST_FILE
+from service.storage.snapshots.version_names import is_version, revision_of
+
+
+def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: OnBytes) -> bool:
+    """Send a snapshot; return whether it was missing there.
+
+    Args:
+        folder: the folder of `version`'s folder.
+        version: the version.
+        store: where its folder is made.
+        on_total, on_bytes: called with the bytes of all files, and of each part that was sent.
+
+    Raises:
+        CorruptSnapshot: a file is torn or altered; what is sent has no manifest.
+        Conflict: the store has another snapshot of this version.
+        StoreRefused, StoreUnavailable, InvalidRequest: see `ObjectStore`.
+    """
+    manifest = snapshot.verify(folder, version)
+    path = folder / version
+    content = files.read_regular(path / MANIFEST_FILE)
+    there = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
+    if there is not None:
+        _check_same(there, content, f"{store.url}/{version}")
+        manifest_signature.sign(store, version, content)
+        return False
+    on_total(sum((path / name).stat().st_size for name in manifest.files))
+    for name, expected in manifest.files.items():
+        _check_sum(f"snapshot {version}", name, store.send(f"{version}/{name}", path / name, on_bytes), expected)
+    store.write(f"{version}/{DIGEST_FILE}", files.read_regular(path / DIGEST_FILE))
+    manifest_signature.sign(store, version, content)
+    store.write(f"{version}/{MANIFEST_FILE}", content)
+    return True
+
+
+def pull(store: Store, version: str, folder: Path, on_bytes: OnBytes) -> str:
+    """Fetch a snapshot below `folder`; return its version there. It appears once it is complete and verified.
+
+    A later revision that is there already is left as it is: a user was forgotten in it.
+
+    Args:
+        store: holds the folder of `version`.
+        version: the version.
+        folder: the folder of all snapshots, whose lock the caller holds (`service.storage.exclusion`).
+        on_bytes: called with the bytes of each part that has arrived.
+
+    Raises:
+        UnknownVersion: the store has no snapshot of this version, or the last one to push it was cut off.
+        CorruptSnapshot: a file is missing, torn or altered, or no key of the store has signed; the message says which.
+        NewerSnapshot: a newer version wrote it.
+        Conflict: `folder` has another snapshot of this version.
+        OSError: the disk is full or broken.
+        StoreRefused, StoreUnavailable, InvalidRequest: see `ObjectStore`.
+    """
+    content = _manifest_of(store, version)
+    manifest = _checked(store, version, content)
+    if (held := _held(folder, version, content)) is not None:
+        return held
+    with new_folder(folder / version) as temporary:
+        for name, expected in manifest.files.items():
+            _fetch(store, version, name, expected, temporary / name, on_bytes)
+        (temporary / MANIFEST_FILE).write_bytes(content)
+        (temporary / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
+        for name in (MANIFEST_FILE, DIGEST_FILE):
+            files.sync(temporary / name)
+    return version
+
+
+def _manifest_of(store: Store, version: str) -> bytes:
+    if not is_version(version):
+        raise UnknownVersion(
+            f"Invalid source {store.url}/{version}: expected a URL that ends with a version, such as"
+            f" {store.url}/als-20260131T120000-1a2b, got {version!r}"
+        )
+    content = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
+    if content is None:
+        raise UnknownVersion(f"there is no snapshot at {store.url}/{version}: expected a {MANIFEST_FILE} in it")
+    digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
+    if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
+        raise CorruptSnapshot(f"{store.url}/{version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+    manifest_signature.check(store, version, content)
+    return content
+
+
+def _checked(store: Store, version: str, content: bytes) -> Manifest:
+    """The manifest, if this process can use what it describes."""
+    place = f"{store.url}/{version}"
+    try:
+        manifest = manifests.read(content)
+        manifest_check.check(manifest)
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise CorruptSnapshot(f"{place}: unreadable manifest: {error}") from error
+    if manifest.version != version:
+        raise CorruptSnapshot(f"{place}: expected a manifest of {version}, got one of {manifest.version[:80]!r}")
+    manifests.check_known(manifest)
+    return manifest
+
+
+def _held(folder: Path, version: str, content: bytes) -> str | None:
+    """The version, or the later revision of it, that is in `folder`."""
+    try:
+        last = snapshot.latest_revision(folder, version)
+    except UnknownVersion:
+        return None
+    if revision_of(last) < revision_of(version):
+        return None
+    snapshot.verify(folder, last)
+    if last == version:
+        _check_same(files.read_regular(folder / version / MANIFEST_FILE), content, str(folder / version))
+    return last
+
+
+def _check_same(there: bytes, content: bytes, place: str) -> None:
+    if there != content:
+        raise Conflict(f"{place} is another snapshot of this version: expected the same content; remove one of them")
+
+
+def _fetch(store: Store, version: str, name: str, expected: str, path: Path, on_bytes: OnBytes) -> None:
+    try:
+        with path.open("wb") as file:
+            actual = store.fetch(f"{version}/{name}", file, on_bytes)
+            file.flush()
+            files.fsync(file.fileno())
+    except OSError as error:  # says which file: a full disk names none
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    if actual is None:
+        raise CorruptSnapshot(f"{store.url}/{version}: {name} is missing")
+    _check_sum(f"{store.url}/{version}", name, actual, expected)
+
+
+def _check_sum(place: str, name: str, actual: str, expected: str) -> None:
+    if actual != expected:
+        raise CorruptSnapshot(f"{place}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")

@@ -1,0 +1,149 @@
+"""`Deliverer`: the thread that tells webhooks which jobs have ended, in the process that supervises jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import structlog
+
+from service.base.backoff import Backoff
+from service.base.errors import StreamUnavailable, UnknownJob
+from service.base.threads import PartThread, unheard
+from service.extras.webhooks import message, webhook_file
+from service.extras.webhooks.deliveries import Attempt, Claimed, Deliveries, Outcome
+from service.extras.webhooks.sender import Sender
+from service.extras.webhooks.webhook_file import StoredWebhook
+from service.jobs.jobs import Job, Jobs
+from service.settings.settings import Settings
+from service.telemetry.metrics import Metrics
+
+POLL_S, IDLE_POLL_S = 0.2, 2.0  # seconds between two looks at what is due, during attempts and without one
+# Pauses of 1, 4, 16, 64, 256 and 1,024 seconds, then of an hour: the last attempt begins 5.4 hours after the first.
+FIRST_PAUSE_S, GROWTH, LONGEST_PAUSE_S = 1, 4, 3600
+MAX_ATTEMPTS = 12
+
+_log = structlog.get_logger(__name__)
+
+
+class _Work(NamedTuple):
+    """A delivery with what it needs."""
+
+    claimed: Claimed
+    webhook: StoredWebhook
+    body: bytes
+
+
+class Deliverer:
+    """Attempts deliveries that are due: one at a time to a webhook, so that none waits for the target of another."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        jobs: Jobs,
+        deliveries: Deliveries,
+        metrics: Metrics,
+        on_failure: Callable[[BaseException], None] = unheard,
+    ) -> None:
+        """Prepare; `start` starts the thread. `on_failure`: see `PartThread`."""
+        self._settings, self._jobs, self._deliveries, self._metrics = settings, jobs, deliveries, metrics
+        self._sender = Sender(settings.webhook_networks)
+        self._attempts: dict[str, asyncio.Task[None]] = {}  # by webhook
+        self._stopping = threading.Event()
+        self._thread = PartThread("webhooks", lambda: asyncio.run(self._run()), on_failure)
+
+    def start(self) -> None:
+        """Start to deliver."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Attempts that have not ended are made again by the next process."""
+        self._stopping.set()
+        self._thread.join()
+
+    async def _run(self) -> None:
+        backoff = Backoff("the delivery to webhooks", self._stopping)
+        while not self._stopping.is_set():
+            try:
+                while (work := await asyncio.to_thread(self._next, list(self._attempts))) is not None:
+                    self._begin(work)
+                backoff.worked()
+            except Exception as error:  # Redis is gone, or an unforeseen error: neither may end this thread
+                await asyncio.to_thread(backoff.failed, error)
+            await asyncio.sleep(POLL_S if self._attempts else IDLE_POLL_S)
+        for task in self._attempts.values():
+            task.cancel()
+        await asyncio.gather(*self._attempts.values(), return_exceptions=True)
+
+    # --- outside of the event loop, because they wait for Redis and the disk
+
+    def _next(self, busy: Collection[str]) -> _Work | None:
+        """The next delivery that is due to a webhook that is not `busy`, after all ended jobs were shared."""
+        while (found := self._deliveries.next(busy)) is not None:
+            webhooks = webhook_file.read(self._settings.data)
+            if isinstance(found, Claimed):
+                if (work := self._work_of(found, webhooks)) is not None:
+                    return work
+            else:
+                self._share(found, webhooks)
+        return None
+
+    def _share(self, job_id: str, webhooks: list[StoredWebhook]) -> None:
+        job = self._job(job_id)
+        event = "" if job is None else f"{job.kind}.{job.state}"
+        self._deliveries.share(job_id, [webhook.id for webhook in webhooks if event in webhook.events])
+
+    def _work_of(self, claimed: Claimed, webhooks: list[StoredWebhook]) -> _Work | None:
+        """What to send; None if the webhook has been removed, or the job is not listed any more."""
+        webhook = next((one for one in webhooks if one.id == claimed.webhook), None)
+        if webhook is None:
+            self._deliveries.forget(claimed.webhook)
+            return None
+        if (job := self._job(claimed.job)) is None:
+            self._deliveries.drop(claimed)
+            return None
+        return _Work(claimed, webhook, message.body_of(job, self._settings.data_set))
+
+    def _job(self, job_id: str) -> Job | None:
+        try:
+            return self._jobs.get(job_id)
+        except UnknownJob:
+            return None
+
+    # --- one attempt
+
+    def _begin(self, work: _Work) -> None:
+        webhook = work.webhook.id
+        task = self._attempts[webhook] = asyncio.create_task(self._attempt(work))
+        task.add_done_callback(lambda _: self._attempts.pop(webhook))
+
+    async def _attempt(self, work: _Work) -> None:
+        claimed = work.claimed
+        try:
+            headers = message.headers_of(work.webhook, claimed.id, work.body, int(time.time()))
+            error = await self._sender.post(work.webhook.url, headers, work.body)
+            await asyncio.to_thread(self._settle, claimed, error)
+        except asyncio.CancelledError:
+            self._deliveries.put_back(claimed)
+        except StreamUnavailable:
+            pass  # the lease ends, and another attempt begins
+        except Exception as error:
+            _log.error("a webhook cannot be told", webhook=claimed.webhook, job=claimed.job, exc_info=error)
+
+    def _settle(self, claimed: Claimed, error: str | None) -> None:
+        is_last = error is None or claimed.attempt >= MAX_ATTEMPTS
+        outcome: Outcome = "delivered" if error is None else "given-up" if is_last else "failed"
+        ended_ms = int(time.time() * 1000)
+        attempt = Attempt(claimed.job, claimed.attempt, outcome, error, ended_ms)
+        self._deliveries.settle(claimed, attempt, None if is_last else 1000 * pause_s(claimed.attempt))
+        self._metrics.webhook_attempts.labels(outcome).inc()
+        if outcome == "given-up":
+            _log.warning("a webhook was given up for a job", webhook=claimed.webhook, job=claimed.job, error=error)
+
+
+def pause_s(attempt: int) -> int:
+    """Seconds between this failed attempt, counted from 1, and the next one."""
+    return int(min(FIRST_PAUSE_S * GROWTH ** (attempt - 1), LONGEST_PAUSE_S))

@@ -1,0 +1,72 @@
+"""`Webhooks`: makes, lists and removes the webhooks of a data set, for the routes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from service.base.errors import StreamUnavailable
+from service.extras.webhooks import targets, webhook_file
+from service.extras.webhooks.deliveries import Attempt, Deliveries
+from service.extras.webhooks.webhook_file import EndOfJob, Webhook
+
+
+class MadeWebhook(Webhook):
+    """A new webhook; `secret` is in no other answer."""
+
+    secret: str
+
+
+class ListedWebhook(Webhook):
+    """A webhook and what became of its deliveries.
+
+    Attributes:
+        waiting: deliveries that have not ended.
+        next_ms: Unix milliseconds of the next attempt; null if none waits.
+        delivered, given_up: deliveries that have ended.
+        last: the last attempt; null before it.
+    """
+
+    waiting: int
+    next_ms: int | None
+    delivered: int
+    given_up: int
+    last: Attempt | None
+
+
+class WebhookList(Struct):
+    """All webhooks, the oldest first."""
+
+    webhooks: list[ListedWebhook]
+
+
+class Webhooks:
+    """The webhooks of a data set. Every method blocks for the disk; see `service.extras.webhooks.webhook_file` for errors."""
+
+    def __init__(self, data: Path, networks: Sequence[str], deliveries: Deliveries) -> None:
+        """Prepare; `networks` of ours may be targets, see the setting `webhook_networks`."""
+        self._data, self._networks, self._deliveries = data, networks, deliveries
+
+    def make(self, url: str, events: list[EndOfJob]) -> MadeWebhook:
+        """Make a webhook for these ends of jobs; raises `InvalidRequest` if the target cannot be used."""
+        targets.check_now(url, self._networks)
+        made = webhook_file.add(self._data, url, events)
+        return MadeWebhook(**{name: getattr(made, name) for name in MadeWebhook.__struct_fields__})
+
+    def list(self) -> WebhookList:
+        """All webhooks; raises `StreamUnavailable`, too."""
+        shown = [webhook_file.shown(webhook) for webhook in webhook_file.read(self._data)]
+        progress = self._deliveries.progress(webhook.id for webhook in shown)
+        return WebhookList(
+            [ListedWebhook(one.id, one.url, one.events, one.created_ms, *progress[one.id]) for one in shown]
+        )
+
+    def remove(self, webhook_id: str) -> Webhook:
+        """Remove a webhook; what is to be delivered to it is dropped."""
+        removed = webhook_file.remove(self._data, webhook_id)
+        with contextlib.suppress(StreamUnavailable):  # the deliverer does it later
+            self._deliveries.forget(webhook_id)
+        return removed

@@ -1,0 +1,145 @@
+"""The HTTP server of a process: its socket, its limit of open files, and uvicorn as we use it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import structlog
+import uvicorn
+
+from service.api.app import Application
+from service.api.problems import CLOSE
+from service.base.errors import InvalidSetting
+from service.settings.settings import Settings
+
+BACKLOG = 2048  # connections that the kernel may queue
+DRAIN_S = 3.0  # most seconds for which a service that stops goes on to take requests
+QUIET_S = 0.25  # seconds without a new, or a leaving, client after which it takes no more
+DRAIN_POLL_S = 0.02  # seconds
+TICK_S = 1.0  # seconds between two looks at whether to stop; the header `Date` is as old at most
+GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
+NEVER_S = 10**9  # seconds: the guard of a connection closes it when it is idle
+SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
+MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
+
+Accept = Callable[[socket.socket, Callable[[], asyncio.Protocol]], Any]
+_log = structlog.get_logger(__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers, which would raise the signal again and end the process.
+
+    Args:
+        app: the application.
+        accept: starts to accept connections in another way than the event loop's; called with the socket and a function
+            that makes the protocol of a connection. None: the event loop accepts.
+    """
+
+    def __init__(self, app: Application, accept: Accept | None = None) -> None:
+        super().__init__(_config(app))
+        self._app, self._accept = app, accept
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        if self._accept is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        self.servers += [self._accept(listener, self._protocol) for listener in sockets or ()]
+
+    async def main_loop(self) -> None:
+        """Called by uvicorn, whose own would wake the process ten times a second."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn at the stop, which would close connections on which a request may be under way."""
+        await self._drain()
+        await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Answer with `Connection: close` until all clients that send requests have left."""
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        self._app.drain()
+        end_s = time.monotonic() + DRAIN_S
+        while time.monotonic() < min(end_s, self._app.busy_s + QUIET_S):
+            await asyncio.sleep(DRAIN_POLL_S)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self._app.connection(config=self.config, server_state=self.server_state, app_state={})
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no signal handlers."""
+        yield
+
+
+def _config(app: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
+        ws="none",
+        proxy_headers=False,  # `ClientAddresses` does this
+        lifespan="off",  # the caller starts the service, so that its errors are reported
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=NEVER_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+@contextlib.contextmanager
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket of the service.
+
+    Raises:
+        OSError: the process cannot listen on the address.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address of the service."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def within_files(settings: Settings) -> Settings:
+    """Settings with `max_connections` lowered to the limit of open files; raises the soft limit if needed.
+
+    Raises:
+        InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS` and fewer than `max_connections`.
+    """
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + SPARE_FILES
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        _check_files(allowed, min(settings.max_connections, MIN_CONNECTIONS) + SPARE_FILES)
+        _log.warning(
+            "fewer connections than max_connections: the limit of open files is too low",
+            open_files=allowed,
+            connections=allowed - SPARE_FILES,
+            max_connections=settings.max_connections,
+        )
+        wanted = allowed
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
+    return settings.model_copy(update={"max_connections": wanted - SPARE_FILES})
+
+
+def _check_files(allowed: int, least: int) -> None:
+    if allowed < least:
+        raise InvalidSetting(
+            f"Invalid limit of open files: expected {least} or more, got {allowed}; raise it (ulimit -n 65536,"
+            " LimitNOFILE= of systemd, --ulimit nofile=65536 of docker)"
+        )

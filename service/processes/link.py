@@ -1,0 +1,202 @@
+"""`Link`: the connection of another process to the engine's, which it opens again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from service.base.errors import InvalidRequest, NotReady, Overloaded, ServiceError
+from service.processes.frames import Frames
+from service.processes.messages import (
+    Answered,
+    Count,
+    Counted,
+    Drop,
+    Ended,
+    Failed,
+    Hello,
+    State,
+    decode_from_engine,
+    error_of,
+)
+from service.telemetry.metrics_sum import counts_of
+
+GATHER_S = 0.001  # seconds between two frames; a front with 5,000 reads per second then sends five of them in each
+RETRY_S = 0.05  # seconds between two attempts to connect
+CLOSE_TIMEOUT_S = 1.0  # seconds for the last metrics to be sent
+SILENT_S = 3.0  # seconds without a message after which the engine counts as hung
+N_SILENT = 4  # checks in this time; they are counted, so that a front that was paused itself does not blame the engine
+STARTING = "the engine's process is starting"
+HUNG = f"the engine's process has been silent for {SILENT_S:g} s"
+
+_log = structlog.get_logger(__name__)
+
+
+class Link:
+    """Sends requests to the engine's process and awaits their answers. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        max_open: int,
+        registry: CollectorRegistry,
+        on_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare; `start` connects.
+
+        Args:
+            path: socket of the engine's process.
+            name: of this process, for the log of the engine.
+            max_open: most requests without an answer; more are refused.
+            registry: the metrics of this process, which the engine adds to its own.
+            on_open: called with each new connection, before the first request on it.
+        """
+        self._path, self._name, self._max_open, self._registry = path, name, max_open, registry
+        self._on_open = on_open
+        self._frames: Frames | None = None
+        self._ids = itertools.count(1)
+        self._open: dict[int, asyncio.Future[list[bytes]]] = {}
+        self._n_silent = 0  # checks since the last message
+        self._state: State | None = None
+        self._ended = Ended([])  # the last one, for the engine's successor
+
+    def start(self) -> None:
+        """Connect, now and after each loss."""
+        self._lost = asyncio.Event()
+        self._connecting = asyncio.create_task(self._connect())
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Send the last metrics and close the connection."""
+        self._connecting.cancel()
+        self._watching.cancel()
+        if self._frames is not None:
+            self._frames.send(Counted(*counts_of(self._registry)))
+            self._frames.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._lost.wait()
+
+    def write_refusal(self) -> ServiceError | None:
+        """The error with which a write must be refused now, or None."""
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return NotReady(obstacle, 0.0)
+        assert self._state is not None  # noqa: S101 (the first message after `Hello`)
+        error = None if self._state.refusal is None else error_of(self._state.refusal)
+        return error if isinstance(error, ServiceError) else None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a part of the engine's process has failed for good."""
+        return self._state is not None and self._state.has_failed
+
+    def tell(self, message: Any) -> None:
+        """Send a message that has no answer; it is dropped while the engine's process cannot be reached."""
+        if self._frames is not None:
+            self._frames.send(message)
+
+    def ask(self, make: Any, *content: Any) -> asyncio.Future[list[bytes]]:
+        """Send `make(id, *content)`; the future gets its answer. A cancelled one is dropped on the other side too.
+
+        Raises, here or by the future:
+            NotReady: the engine's process is starting, hangs, or ends before it has answered.
+            Overloaded: too many requests are open, or the engine reads too slowly.
+            InvalidRequest: the content cannot be sent, see `Frames.send`.
+            Exception: the error that answers the request.
+        """
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            raise NotReady(obstacle, 0.0)
+        frames, number = self._frames, next(self._ids)
+        assert frames is not None  # noqa: S101 (else there is an obstacle)
+        if len(self._open) >= self._max_open or frames.is_full:
+            raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        try:
+            frames.send(make(number, *content))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None
+        future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        self._open[number] = future
+        future.add_done_callback(functools.partial(self._close, number, frames))
+        return future
+
+    def _close(self, number: int, frames: Frames, future: asyncio.Future[list[bytes]]) -> None:
+        """The request with this number is answered, or nobody waits for it any more."""
+        del self._open[number]
+        if future.cancelled():
+            frames.send(Drop(number))
+
+    def _obstacle(self) -> str | None:
+        """Why the engine cannot be asked, or None."""
+        if self._frames is None or self._state is None or not self._frames.is_open:
+            return STARTING
+        return HUNG if self._n_silent >= N_SILENT else None
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._lost.clear()
+            try:
+                _, frames = await loop.create_unix_connection(
+                    lambda: Frames(decode_from_engine, self._receive, self._lose, GATHER_S), str(self._path)
+                )
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._n_silent, self._frames = 0, frames
+            frames.send(Hello(self._name, self._ended.samples))
+            await self._lost.wait()
+
+    def _lose(self) -> None:
+        """The connection has ended: the engine's process is gone."""
+        self._frames = self._state = None
+        self._fail_open(STARTING)
+        self._lost.set()
+
+    async def _watch(self) -> None:
+        """Fail the open requests when the engine is silent."""
+        while True:
+            await asyncio.sleep(SILENT_S / N_SILENT)
+            self._n_silent += 1
+            if self._open and self._frames is not None and self._obstacle() == HUNG:
+                _log.error("the engine's process is silent", requests=len(self._open))
+                for number in self._open:
+                    self._frames.send(Drop(number))  # when it wakes up, it must not do what has been answered with 503
+                self._fail_open(HUNG)
+
+    def _fail_open(self, reason: str) -> None:
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(NotReady(reason, 0.0))
+
+    def _receive(self, messages: list[Any]) -> None:
+        self._n_silent = 0
+        for message in messages:
+            match message:
+                case Answered(number, bodies):
+                    future = self._open.get(number)
+                    if future is not None and not future.done():
+                        future.set_result(bodies)
+                case Failed():
+                    future = self._open.get(message.id)
+                    if future is not None and not future.done():
+                        future.set_exception(error_of(message))
+                case State():
+                    if self._state is None:
+                        self._on_open()
+                    self._state = message
+                case Ended():
+                    self._ended = message
+                case Count():
+                    assert self._frames is not None  # noqa: S101 (it has just received)
+                    self._frames.send(Counted(*counts_of(self._registry)))

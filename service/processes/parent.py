@@ -1,0 +1,177 @@
+"""The parent of a service with several processes: starts them, replaces those that die, and stops them in order.
+
+It forks, so that all processes share the memory of the modules that it has imported; therefore it has no event loop and
+starts no threads. The listening socket belongs to it: while a front is replaced, the others accept connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from service.api.rate_limit import Limits
+from service.base import tuning
+from service.processes import archiver_process, engine_process, front_process
+from service.processes.acceptor import OpenConnections
+from service.processes.child import IN_ORDER, NOT_STARTED, Child
+from service.processes.engine_process import Announcement
+from service.processes.event_loop import CHILD_STOP, STOP_S
+from service.processes.front_process import Place, Shared
+from service.processes.http_server import DRAIN_S, GRACE_S, url_of
+from service.settings.settings import Settings
+from service.storage.streams.redis_server import runtime_folder
+from service.telemetry import logs
+
+FEW_CORES = 2  # with so few, one process answers more: several would only take turns
+CORES_PER_FRONT = 4
+MOST_FRONTS = 4  # by default; the engine answers fewer reads for more of them, which send it smaller frames
+# Seconds for the fronts to let clients leave and to answer what is in flight; the archiver needs less.
+FRONTS_STOP_S = DRAIN_S + GRACE_S + 2.0
+FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
+CHECK_EVERY_S = 0.1  # seconds
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+_log = structlog.get_logger(__name__)
+
+
+def n_fronts(settings: Settings) -> int:
+    """The setting `fronts`; by default 0 on one or two cores, and on more of them one for four, at least 1, at most 4.
+
+    At least 1 if there are several data sets, each of which has an engine's process.
+    """
+    n_cores = tuning.n_cores()
+    usual = 0 if n_cores <= FEW_CORES else min(max(n_cores // CORES_PER_FRONT, 1), MOST_FRONTS)
+    return max(usual if settings.fronts is None else settings.fronts, int(bool(settings.data_sets)))
+
+
+def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
+    """Serve until SIGTERM or SIGINT.
+
+    The exit status is 0 if all processes have ended in order, else 1: for example if the first engine's process has
+    failed before it was ready. Later ones are started again and again, because the fault may pass.
+    """
+    logs.configure(settings.log_level, settings.log_format, "parent")
+    folder = runtime_folder(settings.data)
+    places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
+    limits = [Limits.of(one) for one, _ in places]
+    limits = [one._replace(failures=limits[0].failures) for one in limits]  # else guesses go on at the next data set
+    shared = Shared(limits, OpenConnections(n_fronts))
+    share = {"max_connections": -(-settings.max_connections // n_fronts)}
+    of_front = [Place(one.model_copy(update=share), path) for one, path in places]
+    announcement = Announcement(url_of(listener), n_fronts, {one.data_set: path for one, path in places[1:]})
+    engines, archivers, fronts = [], [], []
+    for one, path in places:
+        role = _without(listener, engine_process.run, one, path, announcement)
+        engines.append(Child(_name("engine", one), one, role))
+        if settings.store is None:  # else the worker archives
+            role = _without(listener, archiver_process.run, one, path)
+            archivers.append(Child(_name(archiver_process.NAME, one), one, role))
+    for number in range(n_fronts):
+        role = functools.partial(front_process.run, of_front, listener, shared, number)
+        fronts.append(Child(front_process.name_of(number), settings, role))
+    gc.collect()
+    gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
+    try:
+        return _Parent(engines, archivers, fronts, listener).run()
+    finally:
+        for _, path in places:
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _name(kind: str, settings: Settings) -> str:
+    """The name of a process of a data set."""
+    return f"{kind}-{settings.data_set}" if settings.data_set else kind
+
+
+def _without(listener: socket.socket, role: Callable[..., int], *arguments: Any) -> Callable[[], int]:
+    """The role of a process that closes `listener` first: else clients connect, and wait, when all fronts are gone."""
+
+    def run() -> int:
+        listener.close()
+        return role(*arguments)
+
+    return run
+
+
+class _Parent:
+    """Watches the processes, by signals that stay blocked and are waited for."""
+
+    def __init__(
+        self, engines: Sequence[Child], archivers: Sequence[Child], fronts: Sequence[Child], listener: socket.socket
+    ) -> None:
+        """Take the processes, those of the default data set first."""
+        self._engine, *self._further = engines
+        self._archivers, self._fronts, self._listener = archivers, fronts, listener
+        self._children = [*engines, *archivers, *fronts]
+
+    def run(self) -> int:
+        """Start all, replace those that die until a stop signal, and stop all."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, no status of a child could be read
+        for child in self._children:
+            child.start()
+        while self._next_signal() not in (signal.SIGTERM, signal.SIGINT) and not self._has_failed():
+            for child in self._children:
+                child.start_if_due()
+        running = [child for child in self._children if child.pid]
+        self._stop()
+        return int(self._has_failed() or any(child.status not in IN_ORDER for child in running))
+
+    def _has_failed(self) -> bool:
+        """Whether the start of the service has failed; a further data set that fails does not end the others."""
+        return self._engine.status == NOT_STARTED and self._engine.n_starts == 1
+
+    def _next_signal(self) -> int | None:
+        """Wait for a signal, or for a tenth of a second; note the processes that have ended."""
+        received = signal.sigtimedwait(_SIGNALS, CHECK_EVERY_S)
+        for child in self._reaped():
+            if not self._has_failed():
+                child.report()
+        return None if received is None else received.si_signo
+
+    def _stop(self) -> None:
+        """Let the fronts answer what is in flight and the archivers commit, then stop the engines, at last with Redis.
+
+        The engines commit what a front takes after the last commit of an archiver. Kills those that hang.
+        """
+        self._listener.close()
+        deadline_s = time.monotonic() + STOP_S
+        self._end([*self._fronts, *self._archivers], FRONTS_STOP_S)
+        self._end(self._further, FURTHER_STOP_S)
+        self._end([self._engine], deadline_s - time.monotonic())
+
+    def _end(self, children: Sequence[Child], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        for child in children:
+            child.send(CHILD_STOP)
+        while any(child.pid for child in children) and time.monotonic() < deadline_s:
+            signal.sigtimedwait([signal.SIGCHLD], CHECK_EVERY_S)
+            self._reaped()
+        for child in children:
+            if child.pid:
+                _log.error("a process does not end and is killed", killed=child.name)
+                child.send(signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+                child.ended(signal.SIGKILL)
+
+    def _reaped(self) -> list[Child]:
+        """The processes that have ended since the last call."""
+        found = []
+        for child in self._children:
+            if child.pid:
+                pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
+                if pid:
+                    child.ended(wait_status)
+                    found.append(child)
+        return found

@@ -1,0 +1,116 @@
+"""`RemoteServing`: what the routes need of the service, from the engine's process and from Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.api.operations import CheckNewIds, Operation
+from service.engine import fairness
+from service.engine.queries import Query, Recommend
+from service.processes.link import Link
+from service.processes.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
+from service.processes.writes import Writes
+from service.settings.settings import Settings
+from service.storage.archive_lock import ArchivableFormat
+from service.storage.events import ZERO, Fields, RatingEvent, StreamId, TypedEvent
+from service.storage.streams.append_pipe import RedisPipe
+from service.storage.streams.appender import Appender, run_id_of
+from service.storage.streams.redis_server import url_of
+from service.storage.streams.tail import Tail
+from service.telemetry.metrics import Metrics
+from service.telemetry.trace_context import Trace
+
+OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
+TAIL_BYTES = 1 << 20  # bytes of the newest entries, far more than the engine has not read yet
+
+
+class RemoteServing:
+    """See `service.api.serving.Serving`, which has the errors of each method.
+
+    A front writes to Redis itself. The engine's process decides whether it may: at each new connection, and by its
+    state, which it sends several times a second.
+    """
+
+    def __init__(self, settings: Settings, socket: Path, name: str) -> None:
+        """Prepare; `start` connects.
+
+        Args:
+            settings: of this front, for one data set.
+            socket: of the engine's process.
+            name: of this front, for the engine's log.
+        """
+        self.settings, self.metrics = settings, Metrics()
+        self._tail = Tail(TAIL_BYTES)
+        self._appender = Appender(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
+        max_open = OPEN_PER_WAITING * settings.max_waiting
+        # An engine that was started again may read another server than the one that its predecessor has verified.
+        self._link = Link(socket, name, max_open, self.metrics.registry, self._join)
+        to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
+        self._writes = Writes(self._appender, *to_write, ArchivableFormat(settings.data / "ratings").check)
+
+    def start(self) -> None:
+        """Connect to the engine's process. Call it on the event loop."""
+        self._link.start()
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._link.stop()
+        self._appender.close()
+
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """A future of the answer."""
+        return self._ask(query, wait_for)
+
+    def json_of_answer(self, answer: list[bytes]) -> bytes:
+        """The JSON of the result of `ask`."""
+        return answer[0]
+
+    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of one answer."""
+        return (await self._ask(query, wait_for))[0]
+
+    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+        """The JSON of each recommendation."""
+        return await self._ask(query, wait_for)
+
+    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the answer, or a page."""
+        return (await self._ask(operation, wait_for))[0]
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one durable entry."""
+        return await self._writes.append(fields)
+
+    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
+        """Count new users and items against the limit, which the engine keeps for all fronts."""
+        if self.settings.max_new_ids_per_hour is not None and elements:
+            users, items = {element.user for element in elements}, {element.item for element in elements}
+            await self.operate(CheckNewIds(list(users), list(items)))
+
+    async def check_new_items(self, items: Sequence[str]) -> None:
+        """Count new items against the limit, as `check_new_ids`."""
+        if self.settings.max_new_ids_per_hour is not None and items:
+            await self.operate(CheckNewIds([], list(set(items))))
+
+    def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
+        client = fairness.current.get()
+        position = "" if wait_for is None else str(wait_for)
+        if client.trace is None:
+            return self._link.ask(Request, content, client.address, client.key, position)
+        return self._link.ask(TracedRequest, content, client.address, client.key, position, client.trace.encoded)
+
+    def _note(self, stream_id: StreamId, trace: Trace) -> None:
+        self._link.tell(Wrote(str(stream_id), trace.encoded))
+
+    def _join(self) -> None:
+        self._tell_tail()
+        self._appender.reconnect()
+
+    def _tell_tail(self) -> None:
+        """Tell what was acknowledged here, before the engine's process verifies the server that comes back."""
+        self._link.tell(Acknowledged([(str(stream_id), dict(fields)) for stream_id, fields in self._tail.after(ZERO)]))
+
+    async def _verify(self, pipe: RedisPipe) -> None:
+        await self._link.ask(VerifyRedis, await run_id_of(pipe))

@@ -1,0 +1,330 @@
+"""`Runtime`: wires, starts and stops all parts of `nearfield serve`. Independent of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from gpu import backend
+from service.base.blocking_calls import BlockingCalls
+from service.base.errors import (
+    CorruptLiveFile,
+    LockTimeout,
+    LogUnavailable,
+    NotReady,
+    ServiceError,
+    Unavailable,
+    VolatileServer,
+)
+from service.engine.engine import Engine
+from service.engine.fairness import Client
+from service.engine.learner import Learner
+from service.engine.model_swap import HotSwap
+from service.engine.new_ids import NewIds
+from service.engine.pending_queries import Limits, Promise
+from service.engine.queries import Query
+from service.engine.readiness import Readiness
+from service.engine.state.history import History
+from service.engine.statistics import Statistics, watch, watch_archiver, watch_device
+from service.extras.stores import following
+from service.extras.stores.follower import Follower
+from service.jobs.jobs import Jobs
+from service.processes.components import Components
+from service.processes.writes import Writes
+from service.settings.half_lives import parse_half_lives
+from service.settings.settings import Settings
+from service.storage import signing_key
+from service.storage.archiver import Archiver
+from service.storage.events import Fields, StreamId
+from service.storage.files import DataLock
+from service.storage.remote_archiver import RemoteArchiver
+from service.storage.snapshots import live_versions
+from service.storage.streams.catching_up import archive_up_to
+from service.storage.streams.redis_server import RedisServer
+
+RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
+CHECK_REDIS_EVERY_S = 1.0  # seconds
+READY_POLL_S = 0.02  # seconds
+REDIS = "redis"
+BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
+
+_Value = TypeVar("_Value")
+_log = structlog.get_logger(__name__)
+
+
+class Runtime(Components):
+    """`nearfield serve`: answers, learns, archives and trains.
+
+    Attributes: see their classes; `start` sets jobs, hotswap, new_ids, statistics and traces.
+    """
+
+    jobs: Jobs
+    hotswap: HotSwap
+    new_ids: NewIds
+    statistics: Statistics
+
+    def __init__(
+        self, settings: Settings, archiver: RemoteArchiver | None = None, on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings, on_failure: see `Components`.
+            archiver: of another process, which also supervises trainings; None: this process does both.
+        """
+        super().__init__(settings, on_failure)
+        self._remote_archiver = archiver
+
+    async def start(self) -> None:
+        """Lock the data folder and start all parts; `until_ready` waits until they can answer.
+
+        Raises:
+            DataInUse: another process holds the data folder for its embedded Redis.
+        """
+        settings = self.settings
+        self._prepare_data()
+        server = None
+        if settings.store or (settings.redis is None and not settings.data_set):  # else replicas may share the folder
+            self._to_stop.callback(DataLock(settings.data).release)
+        if settings.redis is None and not settings.data_set:
+            server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
+            self._stop_later(server.stop)
+        self._server = server
+        self._blocking = BlockingCalls(settings.max_waiting)
+        self._to_stop.callback(self._blocking.close)
+        self._open_stream()
+        self._is_started = self._is_stopping = False
+        self._watching: asyncio.Task[None] | None = None
+        self._start_engine()
+        self._booting = asyncio.create_task(self._boot(server))
+
+    async def stop(self) -> None:
+        """Stop all parts in reverse order; the archiver commits the stream to the log."""
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.give_up()
+        await asyncio.wait({self._booting}, timeout=BOOT_STOP_S)  # it may be starting the server, which must stop too
+        if self._watching is not None:
+            self._watching.cancel()
+        await super().stop()
+
+    async def until_ready(self) -> None:
+        """Return when the service is ready."""
+        while not self.readiness.ready:
+            await asyncio.sleep(READY_POLL_S)
+
+    # --- for the routes
+
+    @property
+    def readiness(self) -> Readiness:
+        """Whether all parts work, and if not, why."""
+        readiness = self._failed or self._engine.readiness
+        obstacle, damage = self._archiver.obstacle, self._archiver.damage
+        if not readiness.ready or (obstacle is None and damage is None):
+            return readiness
+        reason = f"is damaged: {damage}" if obstacle is None else f"cannot be written: {obstacle}"
+        return Readiness(False, f"the rating log {reason}", readiness.fraction)
+
+    @property
+    def _can_answer(self) -> Readiness:
+        """Whether queries can be answered, even if the log cannot be written or models are being prepared."""
+        return self._failed or self._engine.can_answer
+
+    @property
+    def _failed(self) -> Readiness | None:
+        return None if self.failure is None else Readiness(False, str(self.failure), 0.0)
+
+    @property
+    def as_of(self) -> StreamId:
+        """The last entry that all answers include."""
+        return self._engine.as_of
+
+    @property
+    def summary(self) -> str:
+        """Backend and data folder in one line."""
+        backend = self._engine.backend
+        return f"{backend.name} backend: {backend.reason}; data in {self.settings.data}"
+
+    async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
+        """The engine's answer after it has learned `wait_for`. Raises what `Engine.ask` and `wait_for` raise."""
+        await self.wait_for(wait_for)
+        return await self.ask_now(query)
+
+    def ask_now(self, query: Query) -> asyncio.Future[Any]:
+        """A future for the engine's answer.
+
+        Raises:
+            NotReady: the service is starting. Further errors: see `Engine.ask`.
+        """
+        self._check_started()
+        return self._engine.ask(query)
+
+    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
+        """Like `ask_now`, for a client of a front process: `promise` gets the answer."""
+        self._check_started()
+        self._engine.ask_for(query, client, promise)
+
+    async def wait_for(self, stream_id: StreamId | None) -> None:
+        """Return when the engine has learned `stream_id`.
+
+        Raises:
+            NotReady: the service is starting.
+            NotSeenYet: not within two seconds.
+        """
+        self._check_started()
+        if stream_id is not None:
+            await self._engine.wait_for(stream_id)
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry to the stream, durable on return; raises what `service.api.serving.Serving.append` raises."""
+        return await self._writes.append(fields)
+
+    def write_refusal(self) -> ServiceError | None:
+        """The error with which a write must be refused now, or None."""
+        try:
+            self._check_started()
+        except NotReady as error:
+            return error
+        if self._archiver.obstacle is not None:
+            return LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+        return None
+
+    async def verify_redis(self, run_id: str) -> None:
+        """Check for a front process that ratings may be written to the server with this run id.
+
+        Raises:
+            NotReady: the service is starting.
+            ServiceError: see `Stream.verify_run`.
+        """
+        self._check_started()
+        await self.blocking(self._stream.verify_run, run_id)
+
+    def archive_all(self) -> StreamId:
+        """Wait until the log has all that is acknowledged now, and return the last id. Call it by `blocking`.
+
+        Raises:
+            StreamUnavailable: Redis is gone.
+            LogUnavailable: no process archives, or it takes too long.
+        """
+        return archive_up_to(self._stream, self._rating_log, self._stream.last_id())
+
+    async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
+        """Run a call that waits for Redis or the disk, see `BlockingCalls.run`."""
+        return await self._blocking.run(call, *arguments)
+
+    def _check_started(self) -> None:
+        if not self._is_started:
+            readiness = self._can_answer
+            if not readiness.ready:
+                raise NotReady(readiness.reason or "the service is starting", round(readiness.fraction, 3))
+            self._is_started = True
+
+    # --- start
+
+    def _start_engine(self) -> None:
+        """Start the engine and the learner, which reads the log while Redis may still be starting."""
+        settings = self.settings
+        chosen = backend.choose(settings.backend).load().ranking_on(settings.ranking_gpus)
+        _log.info("backend chosen", backend=chosen.name, reason=chosen.reason, ranking_gpus=settings.ranking_gpus)
+        limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
+        history = History(settings.event_types)
+        # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
+        knows = history.users.__contains__, history.items.__contains__
+        self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
+        parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
+        engine = self._engine = Engine(history, chosen, settings.default_models, *parts)
+        engine.stages.obstruct(REDIS, "Redis is starting")
+        engine.start(asyncio.get_running_loop())
+        self._stop_together(engine.stop)
+        self._archiver = self._archiver_of(engine)
+        self._run_part(Learner(engine, self._stream, self._rating_log, self._archiver.wait))
+        self.traces = engine.traces
+        to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
+        self._writes = Writes(self._stream, *to_write)
+        watch(engine.history, self.metrics)
+        watch_device(chosen, self.metrics)
+        watch_archiver(self._archiver, self.metrics)
+        self.statistics = Statistics(engine, self._stream, self._rating_log)
+        self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
+        self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
+        self.hotswap.trace.cause = self.jobs.trace_of
+
+    def _archiver_of(self, engine: Engine) -> Archiver | RemoteArchiver | Follower:
+        """What archives, or copies the log of the process that does."""
+        if self.settings.store is None:
+            return self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
+        follower = following.start(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
+        self._stop_together(follower.stop)
+        return follower
+
+    async def _boot(self, server: RedisServer | None) -> None:
+        try:
+            if server is not None:
+                await asyncio.to_thread(server.start)
+            elif self.settings.redis is None:
+                await self._until_started(RedisServer(self.settings.root))
+            await self._verified()
+            with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # the parts that need the file report it
+                await asyncio.to_thread(live_versions.seal, self.settings.data)
+            self._start_writers()
+            self._watching = asyncio.create_task(self._watch_redis())
+        except Exception as error:
+            if not self._is_stopping:  # else the server was stopped while it loaded its data
+                self._fail(error)
+
+    async def _until_started(self, server: RedisServer) -> None:
+        """Wait for the server that the process of the default data set starts."""
+        while not (self._is_stopping or await asyncio.to_thread(lambda: server.is_alive)):
+            await asyncio.sleep(RETRY_S)
+
+    async def _watch_redis(self) -> None:
+        """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""
+        reported = ""
+        while True:
+            try:
+                await self._stream.check_writable()
+                if reported:  # it may be another server, without the key
+                    await self._agree_on_key()
+            except (ServiceError, OSError) as error:
+                if str(error) != reported:
+                    _log.warning("redis takes no writes", error=str(error))
+                reported = str(error)
+                self._engine.stages.obstruct(REDIS, reported)
+            else:
+                reported = ""
+                self._engine.stages.clear(REDIS)
+            await asyncio.sleep(CHECK_REDIS_EVERY_S)
+
+    async def _agree_on_key(self) -> None:
+        self._engine.signer.key = await asyncio.to_thread(signing_key.agree, self.settings.data, self._stream)
+
+    async def _verified(self) -> None:
+        """Wait until the server is there and verified; raise at once if it is volatile."""
+        reported = ""
+        while not self._is_stopping:
+            try:
+                await asyncio.to_thread(self._stream.verify)
+                await self._agree_on_key()
+            except VolatileServer:
+                raise
+            except Unavailable as error:
+                if str(error) != reported:
+                    _log.warning("redis cannot be used", error=str(error))
+                reported = str(error)
+                self._engine.stages.obstruct(REDIS, str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._engine.stages.clear(REDIS)
+                return
+
+    def _start_writers(self) -> None:
+        """Start hot swap; and archiver and supervisor, if no other process has them."""
+        self._run_part(self.hotswap)
+        if isinstance(self._archiver, Archiver):
+            self._run_part(self._archiver)
+            if self.settings.worker:
+                self._start_supervisor()

@@ -1,0 +1,1 @@
+"""The settings of a service, and how their values are read."""

@@ -1,0 +1,96 @@
+"""What pages of the console are made of: counts of curves, bars of histograms, fields of forms."""
+
+import dataclasses
+import json
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+
+from gpu.params import PARAMETERS, params_for
+from service.engine.models.model_info import ModelInfo
+from service.extras.console.counts import counts_of
+from service.extras.console.items import histogram
+from service.extras.console.models import _verb
+from service.extras.console.training_form import fields_of, training_of
+from service.telemetry.metrics import Metrics
+from service.telemetry.request_metrics import REQUEST_SECONDS
+
+
+def test_counts_are_of_reads_alone():
+    metrics = Metrics()
+    for method, route, seconds, times in [
+        ("GET", "/recommend/{user}", 0.0007, 3),
+        ("POST", "/recommend", 0.003, 2),
+        ("GET", "/items/{item}", 9.0, 1),
+        ("POST", "/ratings", 0.003, 50),
+        ("GET", "/console/counts", 0.003, 50),
+        ("GET", "/metrics", 0.003, 50),
+        ("GET", "refused", 0.003, 50),
+    ]:
+        for _ in range(times):
+            metrics.requests.count(method, route, 200, seconds)
+    metrics.ratings_learned.inc(7)
+    metrics.freshness_seconds.observe((), 0.004)
+    metrics.device_bytes.labels("taken").set(5e6)
+    counts = counts_of(metrics.text().decode())
+    assert [bound for bound, _ in counts.reads] == [*REQUEST_SECONDS, None]
+    sums = dict(counts.reads)
+    assert (sums[0.0005], sums[0.001], sums[0.005], sums[5], sums[None]) == (0, 3, 5, 5, 6)
+    assert (counts.freshness[-1], counts.learned, counts.device_bytes) == ((None, 1), 7, {"taken": 5e6})
+    assert counts.host_bytes > 1e6
+
+
+def test_counts_of_a_service_without_traffic():
+    counts = counts_of(Metrics().text().decode())
+    assert (counts.reads, counts.learned, counts.device_bytes) == ([], 0, {})
+
+
+def test_few_values_have_a_bar_each_and_many_share_ten():
+    assert [tuple(bar) for bar in histogram([4.5, 1, 4.5])] == [("1", 1), ("4.5", 2)]
+    bars = histogram([float(value) for value in range(101)])
+    assert len(bars) == 10
+    assert sum(bar.n for bar in bars) == 101
+    assert (bars[0], bars[-1]) == (("0 to 10", 10), ("90 to 100", 11))
+    assert histogram([]) == []
+
+
+@pytest.mark.parametrize("algorithm", PARAMETERS)
+def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
+    fields = fields_of(algorithm)
+    assert all(field.meaning for field in fields)
+    assert not any(field.meaning.startswith(("H;", "Cg", "F_s")) for field in fields), "symbols and values stay"
+    assert [field.name for field in fields] == [field.name for field in dataclasses.fields(PARAMETERS[algorithm])]
+    for field in fields:
+        assert bool(field.choices) != (field.low is not None), field
+    given = {field.name: field.default for field in fields if field.default}
+    assert params_for(algorithm, given) == params_for(algorithm, {})
+    form = {"algorithm": algorithm} | {f"param.{name}": text for name, text in given.items()}
+    training = training_of(form)
+    assert params_for(training.algorithm, json.loads(training.params)) == params_for(algorithm, {})
+    assert not any((training.activate, training.shadow, training.tune, training.force))
+
+
+def test_a_form_says_what_an_empty_field_means():
+    otherwise = {field.name: field.otherwise for field in fields_of("als-implicit") if not field.default}
+    assert otherwise == {"regularization": "from the data", "alpha": "from the data", "half_life_days": "none"}
+
+
+def test_numbers_of_a_form_are_numbers_and_empty_fields_are_defaults():
+    form = {"algorithm": "als", "name": " ", "activate": "on", "param.n_factors": " 16 ", "param.solver": "cg"}
+    training = training_of(form | {"param.n_epochs": "", "param.biases": "false", "param.seed": "many"})
+    assert json.loads(training.params) == {"n_factors": 16, "solver": "cg", "biases": False, "seed": "many"}
+    assert (training.activate, training.force, training.name) == (True, False, None)
+
+
+@pytest.mark.parametrize("form", [{}, {"algorithm": "magic"}, {"algorithm": "als", "name": "x" * 41}])
+def test_a_form_that_the_route_would_refuse_is_refused(form):
+    with pytest.raises(RequestValidationError):
+        training_of(form)
+
+
+def test_older_versions_are_rolled_back_to():
+    old, new = (ModelInfo(f"als-2026010{day}T000000-aaaa", "als", False) for day in (1, 3))
+    live = "als-20260102T000000-ffff"
+    assert (_verb(old, live), _verb(new, live), _verb(old, None), _verb(old, old.version)) == (
+        "Roll back", "Activate", "Activate", None
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""A service with an engine's process and several fronts, and a client for each front."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import redis
+
+from service.cli.client import Client
+from service.storage.streams.redis_server import RedisServer
+from tests.service.process import Service
+from tests.service.waiting import eventually
+
+N_FRONTS = 2
+FRONTS = tuple(f"front-{number}" for number in range(1, N_FRONTS + 1))
+CLIENT_TIMEOUT_S = 30.0
+GONE_S = 40.0  # seconds; a service ends by force after 20
+
+
+class FrontService(Service):
+    """`nearfield serve` with `NEARFIELD_FRONTS`."""
+
+    def __init__(self, data: Path, **settings: object) -> None:
+        super().__init__(data, fronts=N_FRONTS, backend="host", retrain_share=0, **settings)
+
+    def pid(self, name: str) -> int:
+        """The process `engine` or `front-1`, as soon as it is there."""
+        return eventually(lambda: self._pids().get(name), 30)
+
+    def _pids(self) -> dict[str, int]:
+        found = {}
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found[child.name().removeprefix("nf-")] = child.pid
+        return found
+
+    def signal(self, name: str, number: int) -> int:
+        """Signal a process; returns its pid."""
+        process = psutil.Process(self.pid(name))
+        process.send_signal(number)
+        return process.pid
+
+    def family(self) -> list[psutil.Process]:
+        """The parent, all processes below it, such as trainers, and Redis, which may have been adopted."""
+        parent = psutil.Process(self.process.pid)
+        found = {parent, *parent.children(recursive=True)}
+        with contextlib.suppress(redis.RedisError, psutil.NoSuchProcess):
+            found.add(psutil.Process(RedisServer(self.data).pid))
+        return list(found)
+
+    @contextlib.contextmanager
+    def through(self, front: str) -> Iterator[httpx.Client]:
+        """A client whose connection belongs to `front`; the others are paused while it connects."""
+        others = [psutil.Process(self.pid(name)) for name in FRONTS if name != front]
+        with httpx.Client(base_url=self.client.base_url, timeout=CLIENT_TIMEOUT_S) as client:
+            for other in others:
+                other.suspend()
+                eventually(functools.partial(_is_paused, other), 10)
+            try:
+                assert client.get("/health/live").status_code == 200
+            finally:
+                for other in others:
+                    other.resume()
+            yield client
+
+    def reconnect(self) -> None:
+        """Replace the client of the service, whose connection may have been lost with a front."""
+        self.client.close()
+        self.api = Client(str(self.client.base_url))
+        self.client = self.api.http
+
+    def is_ready(self) -> bool:
+        """Whether a new connection is answered that the service is ready."""
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.client.base_url}/health/ready", timeout=CLIENT_TIMEOUT_S).status_code == 200
+        return False
+
+    def log(self) -> str:
+        return self.errors.read_text()
+
+    def kill(self) -> None:
+        """End the parent the hard way, and wait until all its processes have ended."""
+        family: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = self.family()
+        super().kill()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        gone(family)
+
+
+def _is_paused(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_STOPPED
+
+
+def answers(client: httpx.Client, path: str, status: int = 200) -> bool:
+    """Whether a request gets this status now."""
+    return client.get(path).status_code == status
+
+
+def gone(family: list[psutil.Process]) -> None:
+    """Return when all of `family` have ended; fails, and ends them, if they do not."""
+    _, left = psutil.wait_procs(family, GONE_S)
+    names = [process.name() for process in left if process.is_running()]
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert not names
+
+
+def refused(answer: httpx.Response) -> httpx.Response:
+    """The answer, which must be a 503 that says when to try again."""
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) >= 1
+    return answer

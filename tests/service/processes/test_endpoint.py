@@ -1,0 +1,204 @@
+"""`Endpoint` of a real service, asked by fronts on real sockets that leave, hang or ask for what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from service.api.operations import GetMetrics, GetReadiness, ListJobs
+from service.base.errors import NotReady, StreamUnavailable, UnknownUser
+from service.engine.queries import Popular, UserRatings
+from service.processes import endpoint as endpoints
+from service.processes.frames import Frames
+from service.processes.messages import (
+    Answered,
+    Drop,
+    Failed,
+    Hello,
+    Request,
+    State,
+    Unforeseen,
+    VerifyRedis,
+    decode_from_engine,
+    error_of,
+)
+from service.storage.streams.redis_server import RedisServer, runtime_folder
+from service.telemetry.metrics import PLAIN_TEXT
+from service.telemetry.scrape import CACHED_S
+from tests.service.local import Local, serving
+from tests.service.waiting import eventually, soon
+
+FAR = "9000000000000-0"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    with serving(tmp_path_factory.mktemp("endpoint") / "data", front=True, backend="host", worker=False) as local:
+        local.rate(("u", "x", 5.0), ("v", "x", 4.0))
+        yield local
+
+
+class Front:
+    """A front that answers nothing by itself."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self.frames = Frames(decode_from_engine, self._receive, lambda: None)
+
+    def _receive(self, messages: list[Any]) -> None:
+        self.received += messages
+
+    @classmethod
+    async def connected(cls, local: Local) -> Front:
+        path = runtime_folder(local.runtime.settings.data) / "engine.sock"
+        _, frames = await asyncio.get_running_loop().create_unix_connection(lambda: cls().frames, str(path))
+        front: Front = frames._receive.__self__  # type: ignore[attr-defined]
+        front.send(Hello("front-9", []))
+        await soon(lambda: any(isinstance(one, State) for one in front.received))
+        return front
+
+    def send(self, message: Any) -> None:
+        self.frames.send(message)
+
+    async def answer(self, number: int) -> Any:
+        """The body of the only answer to a request, or its error."""
+        (answer,) = await soon(lambda: self.answers(number))
+        return error_of(answer) if isinstance(answer, Failed) else answer.bodies[0] if answer.bodies else b""
+
+    def answers(self, number: int) -> list[Any]:
+        return [one for one in self.received if isinstance(one, Answered | Failed) and one.id == number]
+
+
+def request(number: int, content: Any, wait_for: str = "") -> Request:
+    return Request(number, content, "127.0.0.1", None, wait_for)
+
+
+def test_queries_and_operations_of_one_turn_are_answered_each(local: Local) -> None:
+    async def check() -> None:
+        front = await Front.connected(local)
+        for number, content in enumerate((Popular(), UserRatings(user="u"), UserRatings(user="none"), ListJobs())):
+            front.send(request(number, content))
+        front.send(request(9, GetReadiness(), wait_for="0-0"))
+        assert b'"item":"x"' in await front.answer(0)
+        assert b'"user":"u"' in await front.answer(1)
+        assert isinstance(await front.answer(2), UnknownUser)
+        assert await front.answer(3) == b'{"jobs":[]}'
+        assert b'"ready"' in await front.answer(9)
+        front.frames.close()
+
+    local._run(check())
+
+
+def test_only_the_server_of_the_engine_is_verified(local: Local) -> None:
+    with redis.Redis.from_url(RedisServer(local.runtime.settings.data).url, decode_responses=True) as client:
+        run_id = client.info("server")["run_id"]
+
+    async def check() -> None:
+        front = await Front.connected(local)
+        front.send(VerifyRedis(1, run_id))
+        front.send(VerifyRedis(2, "0" * 40))
+        assert await front.answer(1) == b""
+        error = await front.answer(2)
+        assert isinstance(error, StreamUnavailable)
+        assert "replaced" in str(error)
+        front.frames.close()
+
+    local._run(check())
+
+
+@pytest.mark.parametrize("is_polite", [True, False])
+def test_requests_of_a_front_that_drops_them_or_leaves_are_given_up(local: Local, is_polite: bool) -> None:
+    endpoint = local._endpoint
+    assert endpoint is not None
+
+    async def check() -> None:
+        front = await Front.connected(local)
+        (ours,) = (one for one in endpoint._fronts if one._name == "front-9")
+        for number in range(5):
+            front.send(request(number, Popular(), wait_for=FAR))
+        front.send(request(5, Popular()))
+        await soon(lambda: len(ours._tasks) == 5)
+        await front.answer(5)
+        if is_polite:
+            for number in range(5):
+                front.send(Drop(number))
+        else:
+            front.frames.close()
+        await soon(lambda: not ours._tasks and not ours.open)
+        assert not any(front.answers(number) for number in range(5))
+        front.frames.close()
+        await soon(lambda: ours not in endpoint._fronts)
+
+    local._run(check())
+
+
+def test_work_that_is_cancelled_or_cannot_be_encoded_is_answered_with_an_error(local: Local) -> None:
+    endpoint = local._endpoint
+    assert endpoint is not None
+
+    async def cancelled() -> list[bytes]:
+        raise asyncio.CancelledError
+
+    async def check() -> None:
+        front = await Front.connected(local)
+        (ours,) = (one for one in endpoint._fronts if one._name == "front-9")
+        ours._start(1, cancelled())
+        assert isinstance(await front.answer(1), NotReady)
+        ours.open |= {2, 3}
+        endpoints._Promise(ours, 2).set_result(object())
+        endpoints._Promise(ours, 3).set_exception(UnknownUser("nobody"))
+        assert isinstance(await front.answer(2), Unforeseen)
+        assert isinstance(await front.answer(3), UnknownUser)
+        assert endpoints._Promise(ours, 3).done()
+        front.frames.close()
+
+    local._run(check())
+
+
+def test_a_front_that_does_not_read_is_refused_further_answers(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.processes.frames.MAX_UNSENT_BYTES", 100_000)
+    endpoint = local._endpoint
+    assert endpoint is not None
+
+    async def check() -> None:
+        front = await Front.connected(local)
+        (ours,) = (one for one in endpoint._fronts if one._name == "front-9")
+        transport: Any = front.frames._transport
+        transport.pause_reading()
+        ours.open.add(1)
+        ours.answer(1, [b"x" * (4 << 20)])
+        await soon(lambda: ours.frames.is_full)
+        front.send(request(2, Popular()))
+        await soon(lambda: ours.frames.is_full and not ours.open)
+        transport.resume_reading()
+        assert len(await front.answer(1)) == 4 << 20
+        assert await front.answer(2) is not None
+        front.send(request(3, Popular()))
+        assert isinstance(await front.answer(3), bytes)
+        front.frames.close()
+
+    local._run(check())
+
+
+def test_a_front_that_hangs_delays_the_metrics_of_the_others_by_little(local: Local) -> None:
+    async def page() -> tuple[float, bytes]:
+        front = await Front.connected(local)
+        await asyncio.sleep(CACHED_S)
+        begun_s = time.monotonic()
+        front.send(request(1, GetMetrics(PLAIN_TEXT)))
+        body = await front.answer(1)
+        front.frames.close()
+        return time.monotonic() - begun_s, body
+
+    for _ in range(2):
+        assert local.get("/popular").status_code == 200
+    took_s, body = local._run(page())
+    assert endpoints.COUNT_TIMEOUT_S <= took_s < 10
+    (line,) = (one for one in body.decode().splitlines() if "requests_total{" in one and 'route="/popular"' in one)
+    assert float(line.split()[-1]) >= 2
+    eventually(lambda: local._endpoint is not None and local._endpoint.n_connected == 1, 10)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any, cast
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -46,10 +46,6 @@ from service.api.routes import data_sets as other_data_sets
 from service.api.scenarios import Scenarios
 from service.api.serving import Serving
 from service.base.errors import ServiceError
-from service.extras.console import routes as console
-from service.extras.console.session import Sessions
-from service.extras.exports import routes as exports
-from service.extras.webhooks import routes as webhooks
 from service.settings import data_sets
 
 ROUTES = (
@@ -58,17 +54,14 @@ ROUTES = (
     recommend,
     lookups,
     listings,
-    exports,
     admin,
     scenarios,
     experiments,
     sources,
-    webhooks,
     audit,
     health,
     docs,
     home,
-    console,
 )
 OF_DATA_SETS = data_sets.ROUTES.encode()
 DESCRIPTION = """Recommendations that follow a rating at once.
@@ -84,9 +77,8 @@ class Application(FastAPI):
         super().__init__(**options)
         self.state.serving = self._serving = serving
         self.state.scenarios = Scenarios(serving)
-        self.state.sessions = Sessions(serving.settings, lambda: self.gateway.keys)
-        routes = [route for module in (*ROUTES, keys) for route in module.router.routes]
-        self.audit = Audit(serving.settings, lambda: self.gateway.keys, routes)
+        self._routes = [route for module in (*ROUTES, keys) for route in module.router.routes]
+        self.audit = Audit(serving.settings, lambda: self.gateway.keys, self._routes)
         self.state.is_stopping = False
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}
@@ -95,6 +87,11 @@ class Application(FastAPI):
         most = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(most, ClientAddresses(settings.trusted_proxies).group)
         serving.metrics.connections.set_function(lambda: self.n_connections)
+
+    def add(self, router: APIRouter) -> None:
+        """Add routes of an extra; the audit log names them as it does the others."""
+        self.include_router(router)
+        self._routes += router.routes
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the framework, inside our `Gateway`."""
@@ -167,7 +164,10 @@ class Application(FastAPI):
 
 
 def application(
-    serving: Serving, limits: Limits | None = None, further: Mapping[str, Application] = MappingProxyType({})
+    serving: Serving,
+    limits: Limits | None = None,
+    further: Mapping[str, Application] = MappingProxyType({}),
+    extras: Sequence[Callable[[Application], None]] = (),
 ) -> Application:
     """The application that answers for `serving`.
 
@@ -175,6 +175,7 @@ def application(
         serving: of one data set.
         limits: of this data set, which processes of one service share.
         further: the applications of further data sets by name, if `serving` is that of the default one.
+        extras: each adds routes of its own.
     """
     app = Application(
         serving,
@@ -192,6 +193,8 @@ def application(
     )
     for module in ROUTES:
         app.include_router(module.router)
+    for add in extras:
+        add(app)
     if not serving.settings.data_set:
         app.include_router(keys.router)
         app.include_router(other_data_sets.router)

@@ -1,6 +1,7 @@
 """Operations on the service as a whole: its state, jobs, models and forgotten users, and the answers to them.
 
-They are structs, so that a front process can send them. `service.processes.local_serving` performs them.
+They are structs, so that a front process can send them. `service.processes.local_serving` performs them. Extras have
+operations of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from msgspec import Struct
 
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.experiment_queries import Experiment
-from service.extras.webhooks.webhook_file import EndOfJob
 from service.jobs.jobs import Job
 from service.storage.list_files import ListFile
 
@@ -64,23 +64,6 @@ class ActivateModel(Struct, frozen=True, tag=True):
     """Asks for the `ModelInfo` of a version, which goes live. Raises `UnknownVersion`, `CorruptSnapshot`."""
 
     version: str
-
-
-class MakeWebhook(Struct, frozen=True, tag=True):
-    """Asks for a `MadeWebhook`, see `Webhooks.make`. Raises `InvalidRequest`, `TooManyWebhooks`."""
-
-    url: str
-    events: list[EndOfJob]
-
-
-class ListWebhooks(Struct, frozen=True, tag=True):
-    """Asks for a `WebhookList`."""
-
-
-class RemoveWebhook(Struct, frozen=True, tag=True):
-    """Asks for the `Webhook` that is removed. Raises `UnknownWebhook`."""
-
-    webhook: str
 
 
 class EndModel(Struct, frozen=True, tag=True):
@@ -152,9 +135,6 @@ Operation = (
     | EndModel
     | PutExperiment
     | ForgetUser
-    | MakeWebhook
-    | ListWebhooks
-    | RemoveWebhook
 )
 
 

@@ -1,6 +1,7 @@
 """`Serving`: all that the HTTP routes need of the service.
 
-`service.processes.local_serving` has it in its own process. `service.processes.remote_serving` asks the engine's process for it.
+`service.processes.local_serving` has it in its own process. `service.processes.remote_serving` asks the engine's
+process for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from service.api.operations import Operation
+from msgspec import Struct
+
+from service.base.errors import Conflict
 from service.engine.queries import Query, Recommend
 from service.settings.settings import Settings
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
@@ -48,10 +51,10 @@ class Serving(Protocol):
         """The JSON of the recommendations for each of several users; raises what `answer` raises."""
         ...
 
-    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+    async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer to `operation`, or a page; after the engine has learned `wait_for`.
 
-        Raises what the operation raises, see `service.api.operations`.
+        The operation is one of `service.api.operations`, or of an extra. Raises what it raises.
         """
         ...
 
@@ -77,3 +80,9 @@ class Serving(Protocol):
     async def check_new_items(self, items: Sequence[str]) -> None:
         """Count the new ones among `items` like `check_new_ids`, which has the errors."""
         ...
+
+
+def check_shared(settings: Settings, what: str, instead: str) -> None:
+    """Raise `Conflict` if this process follows a store: `what` would stay in its folder, and do nothing elsewhere."""
+    if settings.store is not None:
+        raise Conflict(f"This replica has a folder of its own, in which {what} would reach no other process; {instead}")

@@ -40,6 +40,7 @@ from service.cli.options import (  # fmt: skip
     TlsKey,
     Url,
 )
+from service.processes.parts import parts
 
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
@@ -117,19 +118,6 @@ def cluster_(context: typer.Context) -> int:
     from service.cli.cluster import app as commands
 
     return commands(context.args or ["--help"], prog_name="nearfield cluster", standalone_mode=False) or 0
-
-
-@app.command(
-    "bridge",
-    short_help="Carry messages of a queue to a service: kafka.",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def bridge_(context: typer.Context) -> int:
-    """Run `nearfield bridge kafka`."""
-    from service.extras.kafka.bridge import app as commands
-
-    return commands(context.args or ["--help"], prog_name="nearfield bridge", standalone_mode=False) or 0
 
 
 @app.command("import", short_help="Post a file of ratings to a service.")
@@ -305,6 +293,8 @@ def evaluate(
 
 
 app.add_typer(data_commands.app)
+for add in parts().commands:
+    add(app)
 
 
 def main() -> None:

@@ -1,10 +1,9 @@
-"""Commands on the data of a service and on models: `nearfield export | backup | restore | deploy | push | pull | …`."""
+"""Commands on the data of a service and on models: `nearfield backup | restore | deploy | replay | topics`."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,44 +11,12 @@ import typer
 
 from service.cli import arguments
 from service.cli.console import Printer, progress
-from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Json, Redis, Url
+from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Json, Redis
 from service.settings.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
 app = typer.Typer()
-
-
-@app.command(short_help="Write ratings, events or items to a file.")
-def export(
-    out: Annotated[Path, typer.Option(help="File to write.", metavar="FILE")],
-    what: Annotated[str, typer.Option(help="ratings, events or items.", metavar="NAME")] = "ratings",
-    format_: Annotated[
-        str | None, typer.Option("--format", help="ndjson, parquet or arrow. Default: by the suffix.", metavar="NAME")
-    ] = None,
-    url: Url = "http://127.0.0.1:8000",
-    data: Annotated[
-        Path | None, typer.Option(help="Read the log in this folder instead of asking a service.", metavar="DIR")
-    ] = None,
-    data_set: DataSet = None,
-) -> None:
-    """Export from a service, with NEARFIELD_ADMIN_KEY or NEARFIELD_API_KEY if set, or from its folder."""
-    from service.cli.audited import audited
-    from service.extras.exports import command as exporter
-
-    kind, chosen = exporter.check_what(what), exporter.format_of(out, format_)
-    with progress(f"Exporting {kind}", None) as bar:
-        if data is not None:
-            settings = arguments.settings({"data": data}, data_set)
-            with audited(settings, "export", f"{kind} to {out}"):
-                as_of = exporter.from_folder(settings.data, kind, chosen, out, bar.advance_of)
-        else:
-            from service.cli.client import Client
-            from service.settings.data_sets import address_of
-
-            with Client(address_of(url, data_set), arguments.settings({}).own_key("admin_key")) as client:
-                as_of = exporter.from_service(client, kind, chosen, out, bar.advance_bytes)
-    Printer(as_json=False).line({"wrote": out, "what": kind, "as_of": as_of})
 
 
 @app.command(short_help="Copy ratings and live models to a folder or a tar file.")
@@ -115,53 +82,6 @@ def deploy(
         with Client(address_of(url, data_set), settings.own_key("admin_key")) as client:
             version = deployment.deploy(model, settings.data, client)
     Printer(as_json=False).line({"live": version})
-
-
-@app.command(short_help="Send a model to an object store.")
-def push(
-    model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="s3://, gs:// or az:// with bucket and prefix, file:///PATH, or models:/NAME@ALIAS.", metavar="URL"
-        ),
-    ],
-) -> None:
-    """Copy a model to a store, below its version, after checking every file. Stores need the extra registry.
-
-    models:/NAME registers it at the MLflow server of MLFLOW_TRACKING_URI; an alias such as @champion then names it.
-    """
-    from service.extras.registry import command as registry
-
-    keys = arguments.settings({}).keys("model_key")
-    with progress("Sending", None) as bar:
-        url, is_new = registry.push(model, target, keys, bar.expect, bar.advance)
-    Printer(as_json=False).line(
-        {"pushed" if is_new else "unchanged": url, "next": shlex.join(["nearfield", "pull", url])}
-    )
-
-
-@app.command(short_help="Fetch a model from an object store.")
-def pull(
-    source: Annotated[
-        str, typer.Argument(help="URL that `nearfield push` printed; http:// and https:// too.", metavar="URL")
-    ],
-    data: Data = None,
-    data_set: DataSet = None,
-) -> None:
-    """Copy a model into the data folder of a service, after checking every file. It is not live yet.
-
-    Stores need the extra registry. models:/NAME@ALIAS or models:/NAME/NUMBER is a model of MLFLOW_TRACKING_URI.
-    """
-    from service.cli.audited import audited, shown
-    from service.extras.registry import command as registry
-
-    settings = arguments.settings({"data": data}, data_set)
-    os.umask(PRIVATE)
-    with progress("Fetching", None) as bar, audited(settings, "pull", f"from {shown(source)}"):
-        path = registry.pull(source, settings.data, settings.keys("model_key"), bar.advance_bytes)
-    following = shlex.join(["nearfield", "deploy", str(path), "--data", str(settings.data)])
-    Printer(as_json=False).line({"pulled": path, "next": following})
 
 
 @app.command(short_help="Rebuild the state of a service at a position.")

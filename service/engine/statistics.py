@@ -14,12 +14,10 @@ from gpu.backend import Backend
 from service.engine.engine import Engine
 from service.engine.models.shelf import n_available
 from service.engine.state.history import History
-from service.extras.stores.follower import Follower
-from service.storage.archiver import Archiver
+from service.storage.archiver import Archive
 from service.storage.events import StreamId
 from service.storage.log.log_size import LogSize
 from service.storage.log.rating_log import RatingLog
-from service.storage.remote_archiver import RemoteArchiver
 from service.storage.snapshots import version_names
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
@@ -145,7 +143,7 @@ def watch(history: History, metrics: Metrics) -> None:
     metrics.ratings.set_function(lambda: history.table.n_ratings)
 
 
-def watch_archiver(archiver: Archiver | RemoteArchiver | Follower, metrics: Metrics) -> None:
+def watch_archiver(archiver: Archive, metrics: Metrics) -> None:
     """Show the state of what archives, or copies the log, as metrics."""
     metrics.archiver_lag_seconds.set_function(lambda: archiver.lag_s)
     metrics.rating_log_damaged.set_function(lambda: float(archiver.damage is not None))

@@ -1,1 +1,77 @@
-"""What only some services need. Each folder is one extra, and leaving it out leaves a whole service."""
+"""What only some services need. Each folder is one extra, and leaving it out leaves a whole service.
+
+An extra has one function `register`, which adds to `Parts` what the extra brings. `service.processes.parts` has the
+only list of extras, and no other room imports one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without these
+    import typer
+    from msgspec import Struct
+
+    from service.api.app import Application
+    from service.engine.engine import Engine
+    from service.extras.stores.follower import Follower
+    from service.extras.stores.publisher import Publisher
+    from service.jobs.jobs import Jobs
+    from service.settings.settings import Settings
+    from service.storage.log.rating_log import RatingLog
+    from service.storage.streams.stream import Stream
+    from service.telemetry.metrics import Metrics
+
+OnFailure = Callable[[BaseException], None]
+
+
+class Part(Protocol):
+    """What has a thread."""
+
+    def start(self) -> None:
+        """Start the thread."""
+
+    def stop(self) -> None:
+        """End the thread."""
+
+
+class Operator(NamedTuple):
+    """Performs operations for one data set.
+
+    Attributes:
+        calls: by the struct that asks for the operation; a call may wait for Redis or the disk.
+        close: ends what the calls need.
+    """
+
+    calls: Mapping[Any, Callable[[Any], Any]]
+    close: Callable[[], None]
+
+
+@dataclass
+class Parts:
+    """What extras add to a service.
+
+    Attributes:
+        routes: each adds routes, and what they need, to an application that is being made.
+        operations: structs that a front sends to the engine's process, beside those of `service.api.operations`.
+        operators: each makes what performs such operations for a data set.
+        companions: each makes a thread of the process that supervises the jobs of a data set.
+        follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
+        publish: makes what sends the folder of a worker to the store.
+        check_serve, check_worker: each raises an error if a setting cannot be used.
+        names: of files and folders in DATA.
+        commands: each adds commands to `nearfield`.
+    """
+
+    routes: list[Callable[[Application], None]] = field(default_factory=list)
+    operations: list[type[Struct]] = field(default_factory=list)
+    operators: list[Callable[[Settings], Operator]] = field(default_factory=list)
+    companions: list[Callable[[Settings, Jobs, Metrics, OnFailure], Part]] = field(default_factory=list)
+    follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
+    publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None
+    check_serve: list[Callable[[Settings], None]] = field(default_factory=list)
+    check_worker: list[Callable[[Settings], None]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    commands: list[Callable[[typer.Typer], None]] = field(default_factory=list)

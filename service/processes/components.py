@@ -7,22 +7,19 @@ import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from service.base import threads
 from service.base.errors import ServiceError
 from service.engine import compilation
-from service.extras.stores.publisher import OWNER_FILE, Publisher
-from service.extras.stores.store_head import HEAD_FILE, store_of
-from service.extras.webhooks.deliverer import Deliverer
-from service.extras.webhooks.deliveries import Deliveries
-from service.extras.webhooks.webhooks import Webhooks
+from service.extras import Part
 from service.jobs.jobs import Jobs
 from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
+from service.processes.parts import parts
 from service.settings import data_sets
 from service.settings.settings import Settings
 from service.storage import audit_log, data_format, files, key_uses, sealed_file, session_folder
@@ -36,11 +33,14 @@ from service.storage.streams.redis_server import url_of
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics, count_dropped_spans
 
+if TYPE_CHECKING:
+    from service.extras.stores.publisher import Publisher
+
 # Names of our files and folders in DATA.
 OURS = frozenset(sealed_file.all_names()) | frozenset((
     "ratings", "redis", "snapshots", "work", "exports", "loading", ".lock", session_folder.FOLDER, key_uses.FOLDER,
     audit_log.FOLDER,
-    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE, HEAD_FILE, OWNER_FILE,
+    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE,
     data_format.FORMAT_FILE, data_format.LOCK_FILE,
 ))  # fmt: skip
 SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read
@@ -49,13 +49,6 @@ SERVER_STOP_S = 5.0  # seconds
 RETRY_S = 2.0  # seconds between two attempts to reach the store at the start of a worker
 
 _log = structlog.get_logger(__name__)
-
-
-class _Part(Protocol):
-    """What has a thread."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
 
 
 class Components:
@@ -111,10 +104,10 @@ class Components:
                 " what is in it: docs/operations.md says how",
                 file=str(path),
             )
-        files.close_to_others(self.settings.data, OURS)
+        files.close_to_others(self.settings.data, OURS.union(parts().names))
         data_format.enter(self.settings.data)
 
-    def _run_part(self, part: _Part) -> None:
+    def _run_part(self, part: Part) -> None:
         """Start a part with a thread, which ends with all others."""
         part.start()
         self._stop_together(part.stop)
@@ -133,9 +126,6 @@ class Components:
         self._to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
         self._to_stop.callback(self._table.close)
-        self._deliveries = Deliveries(url, keys)
-        self._to_stop.callback(self._deliveries.close)
-        self.webhooks = Webhooks(self.settings.data, self.settings.webhook_networks, self._deliveries)
 
     def note_acknowledged(self, entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
         """Keep entries that another process of the service has written, until the rating log has them."""
@@ -147,13 +137,13 @@ class Components:
             await _in_thread(Archiver(self._stream, self._rating_log).finish, THREADS_STOP_S)
 
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
-        """Start what supervises jobs, and what tells webhooks their ends; `settle`: see `Supervisor`."""
-        parts = self._table, self._stream, self._rating_log, self.metrics
-        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread, settle, serves=self.serves)
+        """Start what supervises jobs, and what extras run beside it; `settle`: see `Supervisor`."""
+        shared = self._table, self._stream, self._rating_log, self.metrics
+        supervisor = Supervisor(self.settings, *shared, self._fail_from_thread, settle, serves=self.serves)
         self._run_part(supervisor)
         jobs = Jobs(self._table, self._stream, self.settings.data)
-        deliverer = Deliverer(self.settings, jobs, self._deliveries, self.metrics, self._fail_from_thread)
-        self._run_part(deliverer)
+        for make in parts().companions:
+            self._run_part(make(self.settings, jobs, self.metrics, self._fail_from_thread))
 
 
 class Worker(Components):
@@ -182,8 +172,9 @@ class Worker(Components):
         if self.settings.store is None:
             self._start_supervisor()
         else:
-            parts = self.settings.data, self._stream, self._rating_log, self._fail_from_thread
-            publisher = Publisher(store_of(self.settings), *parts)
+            publish = parts().publish
+            assert publish is not None  # noqa: S101 (`service.processes.process` has refused the setting)
+            publisher = publish(self.settings, self._stream, self._rating_log, self._fail_from_thread)
             self._preparing = asyncio.create_task(self._publish(publisher, take_over=take_over))
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ from service.base import tuning
 from service.processes import event_loop
 from service.processes.acceptor import Acceptor, OpenConnections
 from service.processes.http_server import Server
+from service.processes.parts import parts
 from service.processes.remote_serving import RemoteServing
 from service.settings.settings import Settings
 from service.telemetry.metrics import count_dropped_spans
@@ -54,9 +55,12 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
     """
     servings = [RemoteServing(place.settings, place.path, name_of(number)) for place in places]
     count_dropped_spans(servings[0].metrics)
-    apps = [application(*of_one) for of_one in zip(servings[1:], shared.limits[1:], strict=True)]
+    apps = [
+        application(serving, limits, extras=parts().routes)
+        for serving, limits in zip(servings[1:], shared.limits[1:], strict=True)
+    ]
     further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
-    app = application(servings[0], shared.limits[0], further)
+    app = application(servings[0], shared.limits[0], further, parts().routes)
 
     def accept(listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> Acceptor:
         return Acceptor(listener, protocol, number, shared.connections, lambda: app.n_connections)

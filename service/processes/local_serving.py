@@ -7,6 +7,8 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from service.api.operations import (
     ActivateModel,
     ArchiveAll,
@@ -25,22 +27,18 @@ from service.api.operations import (
     JobList,
     ListJobs,
     ListModels,
-    ListWebhooks,
-    MakeWebhook,
     ModelList,
-    Operation,
     PutExperiment,
     Ready,
-    RemoveWebhook,
     SubmitLists,
     SubmitTraining,
 )
+from service.api.serving import check_shared
 from service.base.errors import NotReady
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries import Query, Recommend
 from service.engine.queries.encoding import encoded, json_of
 from service.engine.queries.experiment_queries import KIND, CheckArms, CheckUnused
-from service.extras.stores import follower
 from service.jobs.forget import REMAINS
 from service.jobs.orders import ACTIVATE, END
 from service.processes.runtime import Runtime
@@ -94,19 +92,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ArchiveAll: lambda runtime, _: Archived(str(runtime.archive_all())),
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
-    MakeWebhook: lambda runtime, asked: runtime.webhooks.make(asked.url, asked.events),
-    ListWebhooks: lambda runtime, _: runtime.webhooks.list(),
-    RemoveWebhook: lambda runtime, asked: runtime.webhooks.remove(asked.webhook),
     ActivateModel: lambda runtime, asked: _activate(runtime, asked.version),
-}
-
-
-# Operations that change files which a replica that follows a store cannot give to the others.
-_WITHOUT = "it is not available with NEARFIELD_STORE"
-_OF_ALL: dict[type, tuple[str, str]] = {
-    MakeWebhook: ("a webhook", _WITHOUT),
-    RemoveWebhook: ("the removal of a webhook", _WITHOUT),
-    SubmitLists: ("lists of all users", _WITHOUT),
 }
 
 
@@ -151,7 +137,7 @@ class LocalServing:
         """The JSON of each recommendation."""
         return encoded(await self._runtime.ask(query, wait_for))
 
-    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+    async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
         if wait_for is not None:
             await self._runtime.wait_for(wait_for)
@@ -169,23 +155,27 @@ class LocalServing:
         """Count new items against the limit."""
         self._runtime.new_ids.check((), set(items))
 
-    async def _perform(self, operation: Operation) -> Any:
-        if (refused := _OF_ALL.get(type(operation))) is not None:
-            follower.refuse(self.settings, *refused)
+    async def _perform(self, operation: Struct) -> Any:
+        if isinstance(operation, SubmitLists):
+            check_shared(self.settings, "lists of all users", "it is not available with NEARFIELD_STORE")
         call = _CALLS.get(type(operation))
         if call is not None:
             return await self._runtime.blocking(call, self._runtime, operation)
+        if (call_of_extra := self._runtime.calls.get(type(operation))) is not None:
+            return await self._runtime.blocking(call_of_extra, operation)
         if (task := self._tasks.get(type(operation))) is not None:
             return await task(operation)
         if isinstance(operation, GetMetrics):
             return await self._scrape.page(operation.kind)
+        if isinstance(operation, CheckNewIds | CheckNewNames):
+            return self._check_new(operation)
+        return self._ready()
+
+    def _check_new(self, operation: CheckNewIds | CheckNewNames) -> None:
         if isinstance(operation, CheckNewIds):
             self._runtime.new_ids.check(set(operation.users), set(operation.items))
-            return None
-        if isinstance(operation, CheckNewNames):
+        else:
             self._runtime.new_ids.check_names(operation.n_new)
-            return None
-        return self._ready()
 
     def _ready(self) -> Ready:
         readiness = self._runtime.readiness

@@ -6,6 +6,7 @@ All are processes of one start of the service and run the same code, so the form
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Union
 
 import msgspec
 from msgspec import Struct
@@ -14,9 +15,15 @@ from gpu.errors import InvalidInput
 from service.api.operations import Operation
 from service.base.errors import ServiceError
 from service.engine.queries import Query
+from service.processes.parts import parts
 
 Plain = str | int | float | bool | None  # attributes of errors that cross
 Samples = list[tuple[str, dict[str, str], float]]  # as in `service.telemetry.metrics_sum`
+
+if TYPE_CHECKING:
+    Content = Struct  # mypy knows no union that is made by calls
+else:
+    Content = Union[Query, Operation, *parts().operations]  # the codec reads a message's type from its tag
 
 # --- from a front, or from the archiver's process
 
@@ -44,7 +51,7 @@ class Request(Struct, tag=1, array_like=True, frozen=True):
     """
 
     id: int
-    content: Query | Operation
+    content: Content
     address: str
     key: bytes | None
     wait_for: str

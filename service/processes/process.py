@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from service.api.app import application
 from service.base import imports, tuning
 from service.base.errors import CorruptLiveFile
-from service.extras.stores import follower, publisher
 from service.jobs.ranks import cluster
 from service.processes import event_loop, http_server, parent
 from service.processes.components import Components, Worker
 from service.processes.http_server import Server, listening, url_of
 from service.processes.local_serving import LocalServing
+from service.processes.parts import check_store, parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from service.storage.snapshots import live_versions
@@ -42,7 +42,9 @@ def run(settings: Settings) -> int:
         OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
-    follower.check(settings)
+    check_store(settings)
+    for check in parts().check_serve:
+        check(settings)
     if settings.worker:
         cluster.check(settings)
     traces.check(settings)
@@ -63,7 +65,9 @@ def run(settings: Settings) -> int:
             return parent.run(settings, listener, n_fronts)
         with traces.running(settings, "api"):
             runtime = Runtime(settings)
-            return event_loop.run(_serve(runtime, Server(application(LocalServing(runtime))), listener))
+            return event_loop.run(
+                _serve(runtime, Server(application(LocalServing(runtime), extras=parts().routes)), listener)
+            )
 
 
 def run_worker(settings: Settings, *, take_over: bool = False) -> int:
@@ -78,7 +82,9 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
         DataInUse: there is a store, and another process holds the data folder.
     """
     cluster.check(settings)
-    publisher.check(settings)
+    check_store(settings)
+    for check in parts().check_worker:
+        check(settings)
     traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.api.operations import CheckNewIds, Operation
+from msgspec import Struct
+
+from service.api.operations import CheckNewIds
 from service.engine import fairness
 from service.engine.queries import Query, Recommend
 from service.processes.link import Link
@@ -75,7 +77,7 @@ class RemoteServing:
         """The JSON of each recommendation."""
         return await self._ask(query, wait_for)
 
-    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+    async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
         return (await self._ask(operation, wait_for))[0]
 
@@ -94,7 +96,7 @@ class RemoteServing:
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
 
-    def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
+    def _ask(self, content: Query | Struct, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
         if client.trace is None:

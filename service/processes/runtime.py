@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import structlog
@@ -30,15 +30,14 @@ from service.engine.queries import Query
 from service.engine.readiness import Readiness
 from service.engine.state.history import History
 from service.engine.statistics import Statistics, watch, watch_archiver, watch_device
-from service.extras.stores import following
-from service.extras.stores.follower import Follower
 from service.jobs.jobs import Jobs
 from service.processes.components import Components
+from service.processes.parts import parts
 from service.processes.writes import Writes
 from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings
 from service.storage import signing_key
-from service.storage.archiver import Archiver
+from service.storage.archiver import Archive, Archiver
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.remote_archiver import RemoteArchiver
@@ -59,13 +58,16 @@ _log = structlog.get_logger(__name__)
 class Runtime(Components):
     """`nearfield serve`: answers, learns, archives and trains.
 
-    Attributes: see their classes; `start` sets jobs, hotswap, new_ids, statistics and traces.
+    Attributes:
+        jobs, hotswap, new_ids, statistics, traces: see their classes; set by `start`.
+        calls: what performs the operations of extras; they may wait for Redis or the disk.
     """
 
     jobs: Jobs
     hotswap: HotSwap
     new_ids: NewIds
     statistics: Statistics
+    calls: Mapping[type, Callable[[Any], Any]]
 
     def __init__(
         self, settings: Settings, archiver: RemoteArchiver | None = None, on_failure: Callable[[], None] = lambda: None
@@ -180,7 +182,7 @@ class Runtime(Components):
             await self._engine.wait_for(stream_id)
 
     async def append(self, fields: Fields) -> StreamId:
-        """Append one entry to the stream, durable on return; raises what `service.api.serving.Serving.append` raises."""
+        """Append one entry to the stream, durable on return. Raises what `Serving.append` raises."""
         return await self._writes.append(fields)
 
     def write_refusal(self) -> ServiceError | None:
@@ -250,14 +252,25 @@ class Runtime(Components):
         watch_archiver(self._archiver, self.metrics)
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
+        self.calls = self._calls_of_extras()
         self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
         self.hotswap.trace.cause = self.jobs.trace_of
 
-    def _archiver_of(self, engine: Engine) -> Archiver | RemoteArchiver | Follower:
+    def _calls_of_extras(self) -> Mapping[type, Callable[[Any], Any]]:
+        calls: dict[type, Callable[[Any], Any]] = {}
+        for make in parts().operators:
+            operator = make(self.settings)
+            self._to_stop.callback(operator.close)
+            calls |= operator.calls
+        return calls
+
+    def _archiver_of(self, engine: Engine) -> Archive:
         """What archives, or copies the log of the process that does."""
         if self.settings.store is None:
             return self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
-        follower = following.start(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
+        follow = parts().follow
+        assert follow is not None  # noqa: S101 (`service.processes.process` has refused the setting)
+        follower = follow(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
         self._stop_together(follower.stop)
         return follower
 

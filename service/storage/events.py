@@ -110,7 +110,7 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
         timestamp: Unix seconds, at most 1e11, later than which are only times in milliseconds; NaN if unknown, as in
             `RatingEvent`.
         event_id: 1-128 characters, at most 256 bytes of UTF-8; of a user's events with the same one the first counts.
-        recommendation_id: of the list that led to it, verified before it is stored; see `service.base.recommendation_ids`.
+        recommendation_id: of the list that led to it, verified before it is stored (`service.base.recommendation_ids`).
     """
 
     user: Id

@@ -14,6 +14,7 @@ import httpx
 from service.api.app import application
 from service.processes.endpoint import Endpoint
 from service.processes.local_serving import LocalServing
+from service.processes.parts import parts
 from service.processes.remote_serving import RemoteServing
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
@@ -32,7 +33,7 @@ class Local:
             path = runtime_folder(data) / "engine.sock"
             self._endpoint = Endpoint(self.runtime, RemoteArchiver(), path)
             self._front = RemoteServing(self.runtime.settings, path, "front-1")
-        self.app = application(self._front or LocalServing(self.runtime))
+        self.app = application(self._front or LocalServing(self.runtime), extras=parts().routes)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
         self._thread.start()

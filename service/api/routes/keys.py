@@ -15,8 +15,8 @@ from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
+from service.api.serving import check_shared
 from service.base.errors import Conflict, InvalidRequest
-from service.extras.stores import follower
 from service.settings import data_sets
 from service.settings.settings import Settings
 from service.storage import key_file
@@ -47,7 +47,7 @@ class NoAdminKey(Conflict):
 async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
     """Make a key. The service stores its hash alone: keep the key."""
     _check_guarded(keys)
-    follower.refuse(serving.settings, "a key", KEYS)
+    check_shared(serving.settings, "a key", KEYS)
     _check_data_sets(body.data_sets or (), serving.settings)
     note = CLOSED if keys.is_open(b"/") else None
     data_sets = None if body.data_sets is None else sorted(set(body.data_sets))
@@ -72,7 +72,7 @@ async def list_keys(query: NoQuery, serving: TheService, keys: TheKeys) -> Respo
 )
 async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
     """Revoke a key by its id: at once in this process, within a quarter of a second in all that share the folder."""
-    follower.refuse(serving.settings, "the end of a key", KEYS)
+    check_shared(serving.settings, "the end of a key", KEYS)
     revoked = await asyncio.to_thread(
         key_file.revoke, serving.settings.root, key, others_are_admins=keys.admin_of_settings
     )

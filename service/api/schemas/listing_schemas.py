@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from service.api.schemas.common_schemas import Strict, Wait
-from service.api.schemas.list_schemas import MAX_OFFSET, Count, FilterParameters, ModelName
-from service.api.schemas.rule_schemas import Filter
-from service.engine.queries import Recommend, UserRatings
+from service.api.schemas.common_schemas import Wait
+from service.api.schemas.list_schemas import MAX_OFFSET, Count, FilterParameters
+from service.engine.queries import UserRatings
 from service.engine.queries.catalog_queries import ListUsers
-from service.extras.exports.export_formats import Format
-from service.jobs.export_rows import What
 
 ListingCursor = Annotated[str | None, AfterValidator(lambda text: text or None)]
 _OF_USER = UserRatings(user="")
@@ -49,19 +46,3 @@ class AdminItemsQuery(ItemsQuery):
     """A page of the items that pass a filter, or of those of them that are hidden or not."""
 
     hidden: bool | None = Field(None, description="Whether to list hidden items or others; default: both.")
-
-
-class ExportQuery(Wait):
-    """Parameters of an export."""
-
-    what: What = Field("ratings", description="What to export.")
-    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
-
-
-class ListsBody(Strict):
-    """Body of `POST /admin/lists`."""
-
-    users: Literal["all"] = Field("all", description="For whom to make lists.")
-    n: Count = Recommend().n
-    filter: Filter | None = None
-    model: ModelName = None

@@ -45,7 +45,7 @@ class BadForm(Forbidden):
 
 
 class ConsoleRoute(APIRoute):
-    """A route of the console. Handlers find `form`, and what `service.extras.console.pages` needs, in `request.state`."""
+    """A route of the console. Handlers find `form`, and what the templates need, in `request.state`."""
 
     def get_route_handler(self) -> Handler:
         """Called by the framework."""

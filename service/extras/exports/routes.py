@@ -15,11 +15,11 @@ from service.api.audit import concern, made
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.schemas.common_schemas import NoParameters
-from service.api.schemas.listing_schemas import ExportQuery, ListsBody
 from service.engine.queries import Popular
 from service.extras.exports.export_formats import MEDIA_TYPES
 from service.extras.exports.export_process import ExportProcess
 from service.extras.exports.export_response import ExportResponse
+from service.extras.exports.schemas import ExportQuery, ListsBody
 from service.jobs.jobs import Job
 from service.storage import list_files
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import Conflict, InvalidSetting
+from service.base.errors import InvalidSetting
 from service.base.threads import PartThread, unheard
-from service.extras.stores import store_head
+from service.extras.stores import HEAD_FILE, store_head
 from service.extras.stores.object_store import ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
-from service.extras.stores.store_head import HEAD_FILE, CorruptStore, Head
+from service.extras.stores.store_head import CorruptStore, Head
 from service.settings.settings import Settings
 from service.storage import files
 from service.storage.events import ZERO, StreamId
@@ -51,12 +51,6 @@ def check(settings: Settings) -> None:
             " train for the others; use --no-worker, and run `nearfield worker` with the same store and Redis"
         )
     store_head.store_of(settings)
-
-
-def refuse(settings: Settings, what: str, instead: str) -> None:
-    """Raise `Conflict` if this process follows a store: `what` would stay in its folder, and do nothing elsewhere."""
-    if settings.store is not None:
-        raise Conflict(f"This replica has a folder of its own, in which {what} would reach no other process; {instead}")
 
 
 class Follower:

@@ -19,10 +19,10 @@ import structlog
 from service.base.backoff import Backoff
 from service.base.errors import Conflict, CorruptSnapshot, InvalidSetting, UnknownVersion
 from service.base.threads import PartThread, unheard
-from service.extras.stores import snapshot_transfer, store_head
+from service.extras.stores import HEAD_FILE, OWNER_FILE, snapshot_transfer, store_head
 from service.extras.stores.object_store import READ_ONLY, ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
-from service.extras.stores.store_head import HEAD_FILE, RATINGS, SNAPSHOTS, Head, object_of
+from service.extras.stores.store_head import RATINGS, SNAPSHOTS, Head, object_of
 from service.settings.settings import Settings
 from service.storage import files
 from service.storage.events import ZERO, StreamId
@@ -32,7 +32,6 @@ from service.storage.snapshots import live_versions, snapshot
 from service.storage.snapshots.live_versions import Live
 from service.storage.streams.stream import Stream
 
-OWNER_FILE = "publisher"  # in DATA: the id of the folder
 POLL_S = 0.5  # seconds between two looks at the folder
 LOOK_EVERY_S = 60.0  # seconds between two looks at the store, beside those before each change
 SETTLE_S = 600.0  # seconds that `settle` waits for the store

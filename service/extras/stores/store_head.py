@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from service.base.errors import ServiceError
+from service.extras.stores import HEAD_FILE
 from service.extras.stores.object_store import ObjectStore
 from service.settings.settings import Settings
 from service.storage.events import ZERO, StreamId
@@ -25,7 +26,7 @@ from service.storage.log.segment_folder import span_of
 from service.storage.snapshots.live_versions import Live
 from service.storage.snapshots.version_names import is_version
 
-HEAD_FILE, RATINGS, SNAPSHOTS = "head.json", "ratings", "snapshots"
+RATINGS, SNAPSHOTS = "ratings", "snapshots"
 FORMAT = 1
 MAX_BYTES = 16 << 20  # bytes of a head, of which a segment takes some 200
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -63,6 +63,7 @@ class Deliverer:
         """End the thread. Attempts that have not ended are made again by the next process."""
         self._stopping.set()
         self._thread.join()
+        self._deliveries.close()
 
     async def _run(self) -> None:
         backoff = Backoff("the delivery to webhooks", self._stopping)

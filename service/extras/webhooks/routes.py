@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api import operations
 from service.api.audit import made
 from service.api.dependencies import PathName, TheService, answers, reply
 from service.api.schemas.common_schemas import NoParameters
+from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
 from service.extras.webhooks.schemas import WebhookBody
 from service.extras.webhooks.webhook_file import Webhook
 from service.extras.webhooks.webhooks import MadeWebhook, WebhookList
@@ -27,7 +27,7 @@ NoQuery = Annotated[NoParameters, Query()]
 async def make_webhook(body: WebhookBody, query: NoQuery, serving: TheService) -> Response:
     """Send a signed request to a URL whenever a job ends, and again until it is accepted."""
     events = list(dict.fromkeys(body.events))
-    answer = reply(made("webhook", await serving.operate(operations.MakeWebhook(body.url, events))), 201)
+    answer = reply(made("webhook", await serving.operate(MakeWebhook(body.url, events))), 201)
     answer.headers["cache-control"] = "no-store"
     return answer
 
@@ -35,10 +35,10 @@ async def make_webhook(body: WebhookBody, query: NoQuery, serving: TheService) -
 @router.get("", responses=answers(WebhookList))
 async def list_webhooks(query: NoQuery, serving: TheService) -> Response:
     """All webhooks without their secrets, and what became of their deliveries."""
-    return reply(await serving.operate(operations.ListWebhooks()))
+    return reply(await serving.operate(ListWebhooks()))
 
 
 @router.delete("/{webhook}", responses=answers(Webhook, http_404="Unknown webhook"))
 async def remove_webhook(webhook: PathName, query: NoQuery, serving: TheService) -> Response:
     """Remove a webhook; what is still to be delivered to it is dropped."""
-    return reply(await serving.operate(operations.RemoveWebhook(webhook)))
+    return reply(await serving.operate(RemoveWebhook(webhook)))

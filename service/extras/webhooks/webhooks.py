@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
+from service.api.serving import check_shared
 from service.base.errors import StreamUnavailable
 from service.extras.webhooks import targets, webhook_file
 from service.extras.webhooks.deliveries import Attempt, Deliveries
 from service.extras.webhooks.webhook_file import EndOfJob, Webhook
+from service.settings.settings import Settings
+
+WITHOUT_STORE = "it is not available with NEARFIELD_STORE"
 
 
 class MadeWebhook(Webhook):
@@ -44,21 +46,27 @@ class WebhookList(Struct):
 
 
 class Webhooks:
-    """The webhooks of a data set. Every method blocks for the disk; see `service.extras.webhooks.webhook_file` for errors."""
+    """The webhooks of a data set. Every method blocks for the disk; `webhook_file` has the errors."""
 
-    def __init__(self, data: Path, networks: Sequence[str], deliveries: Deliveries) -> None:
-        """Prepare; `networks` of ours may be targets, see the setting `webhook_networks`."""
-        self._data, self._networks, self._deliveries = data, networks, deliveries
+    def __init__(self, settings: Settings, deliveries: Deliveries) -> None:
+        """Prepare for the data set of these settings."""
+        self._settings, self._deliveries = settings, deliveries
 
     def make(self, url: str, events: list[EndOfJob]) -> MadeWebhook:
-        """Make a webhook for these ends of jobs; raises `InvalidRequest` if the target cannot be used."""
-        targets.check_now(url, self._networks)
-        made = webhook_file.add(self._data, url, events)
+        """Make a webhook for these ends of jobs.
+
+        Raises:
+            InvalidRequest: the target cannot be used.
+            Conflict: this replica follows a store.
+        """
+        check_shared(self._settings, "a webhook", WITHOUT_STORE)
+        targets.check_now(url, self._settings.webhook_networks)
+        made = webhook_file.add(self._settings.data, url, events)
         return MadeWebhook(**{name: getattr(made, name) for name in MadeWebhook.__struct_fields__})
 
     def list(self) -> WebhookList:
         """All webhooks; raises `StreamUnavailable`, too."""
-        shown = [webhook_file.shown(webhook) for webhook in webhook_file.read(self._data)]
+        shown = [webhook_file.shown(webhook) for webhook in webhook_file.read(self._settings.data)]
         progress = self._deliveries.progress(webhook.id for webhook in shown)
         return WebhookList(
             [ListedWebhook(one.id, one.url, one.events, one.created_ms, *progress[one.id]) for one in shown]
@@ -66,7 +74,8 @@ class Webhooks:
 
     def remove(self, webhook_id: str) -> Webhook:
         """Remove a webhook; what is to be delivered to it is dropped."""
-        removed = webhook_file.remove(self._data, webhook_id)
+        check_shared(self._settings, "the removal of a webhook", WITHOUT_STORE)
+        removed = webhook_file.remove(self._settings.data, webhook_id)
         with contextlib.suppress(StreamUnavailable):  # the deliverer does it later
             self._deliveries.forget(webhook_id)
         return removed

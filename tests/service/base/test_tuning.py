@@ -39,7 +39,8 @@ def test_a_trainer_has_its_score_before_its_first_line() -> None:
 
 def test_a_worker_goes_before_the_service_and_after_a_trainer(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from service import process; from service.settings.settings import Settings;"
+        "import os, sys; from pathlib import Path; from service.processes import process;"
+        "from service.settings.settings import Settings;"
         "process.event_loop.run = lambda main: main.close() or int(Path('/proc/self/oom_score_adj').read_text());"
         "sys.exit(process.run_worker(Settings(data=Path(sys.argv[1]))) // 10)"
     )

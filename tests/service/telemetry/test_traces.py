@@ -173,7 +173,8 @@ def test_exemplars_lead_from_metrics_to_traces(traced: Traced) -> None:
 def test_without_traces_nothing_that_sends_them_is_imported() -> None:
     """Other libraries, such as the client of Redis, import interfaces of OpenTelemetry where they find them."""
     program = (
-        "import sys, service.processes.process, service.telemetry.traces; from service.settings.settings import Settings\n"
+        "import sys, service.processes.process, service.telemetry.traces\n"
+        "from service.settings.settings import Settings\n"
         "with service.telemetry.traces.running(Settings(), 'api'): pass\n"
         "ours = 'service.extras.traces.trace_export', 'opentelemetry.exporter', 'opentelemetry.sdk.trace'\n"
         "print([name for name in sys.modules if name.startswith(ours)])"

@@ -14,6 +14,7 @@ import pytest
 from service.api.app import application
 from service.cli import synthetic
 from service.processes.local_serving import LocalServing
+from service.processes.parts import parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from tests.service.local import Local, serving
@@ -49,7 +50,8 @@ ADMIN_KEY = "key-of-the-admins"  # else no key can be made
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return application(LocalServing(Runtime(Settings(data=tmp_path_factory.mktemp("examples"))))).openapi()
+    runtime = Runtime(Settings(data=tmp_path_factory.mktemp("examples")))
+    return application(LocalServing(runtime), extras=parts().routes).openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

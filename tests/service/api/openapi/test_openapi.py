@@ -18,6 +18,7 @@ from service.api.app import application
 from service.api.gateway import FastRequest
 from service.api.openapi.document import fast_route
 from service.processes.local_serving import LocalServing
+from service.processes.parts import parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from tests.service.process import Service
@@ -105,7 +106,7 @@ def document(tmp_path_factory):
 
 
 def document_with(data, **keys):
-    return application(LocalServing(Runtime(Settings(data=data, **keys)))).openapi()
+    return application(LocalServing(Runtime(Settings(data=data, **keys))), extras=parts().routes).openapi()
 
 
 def operations(document):
@@ -170,7 +171,7 @@ def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
 
 
 def test_the_document_is_made_once_and_meanwhile_others_are_answered(tmp_path, monkeypatch):
-    app, names = application(LocalServing(Runtime(Settings(data=tmp_path)))), []
+    app, names = application(LocalServing(Runtime(Settings(data=tmp_path))), extras=parts().routes), []
 
     def made():
         names.append(threading.current_thread().name)

@@ -1,0 +1,99 @@
+"""A service without any extra is whole: it lacks what extras add, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service import extras
+from service.cli.client import Client
+from service.processes import parts
+from tests.service.waiting import eventually
+
+PROGRAM = """
+from service.processes import parts
+parts.EXTRAS.clear()
+from service.cli.__main__ import run
+import sys
+sys.exit(run(sys.argv[1:]))
+"""
+OF_EXTRAS = [
+    ("GET", "/console/"),
+    ("GET", "/admin/export"),
+    ("GET", "/admin/exports"),
+    ("POST", "/admin/lists"),
+    ("GET", "/admin/webhooks"),
+    ("DELETE", "/admin/webhooks/one"),
+]
+
+
+def without_extras(*arguments, **options):
+    """Start `nearfield` with an empty list of extras."""
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture(params=[0, 1], ids=["one process", "a front"])
+def client(request, tmp_path):
+    environment = os.environ | {"NEARFIELD_FRONTS": str(request.param)}
+    process = without_extras("serve", "--port", "0", "--data", str(tmp_path / "data"), env=environment)
+    try:
+        line = process.stdout.readline()
+        with Client(line.partition(" on ")[2].split()[0]) as client:
+            yield client
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        process.stdout.close()
+
+
+def test_ratings_trainings_lists_and_forgetting_work(client):
+    ratings = [
+        {"user": f"u{user}", "item": f"i{(user + step) % 12}", "rating": 1 + step % 5}
+        for user in range(30)
+        for step in range(8)
+    ]
+    stream_id = client.rate(ratings)["stream_id"]
+    job = client.ended_job(client.start_training("als-implicit", {"n_factors": 8, "n_epochs": 2})["id"])
+    assert (job["state"], job["promoted"]) == ("succeeded", True)
+    answer = client.http.get("/recommend/u1", params={"wait_for": stream_id}).json()
+    assert (answer["personalized"], answer["model"]) == (True, "als-implicit")
+    client.rate([{"user": "u1", "item": answer["items"][0]["item"], "rating": 5}])
+    forgotten = client.http.delete("/admin/users/u1").json()
+    eventually(lambda: client.http.get(f"/admin/jobs/{forgotten['job']}").json()["state"] == "succeeded")
+    assert client.http.get("/users/u1/ratings").status_code == httpx.codes.NOT_FOUND
+
+
+def test_routes_of_extras_are_absent(client):
+    for method, path in OF_EXTRAS:
+        answer = client.http.request(method, path, json={} if method == "POST" else None)
+        assert answer.status_code == httpx.codes.NOT_FOUND, (method, path, answer.text)
+    documented = client.http.get("/openapi.json").json()["paths"]
+    assert not {path for path in documented if path.startswith(("/admin/webhooks", "/admin/export", "/admin/lists"))}
+
+
+def test_commands_of_extras_are_absent():
+    with without_extras("--help") as process:
+        text = process.stdout.read()
+    assert "serve" in text
+    assert not {"bridge", "push", "pull", "export"} & {line.split()[0] for line in text.splitlines() if line.strip()}
+
+
+def test_a_store_needs_its_extra(tmp_path):
+    environment = os.environ | {"NEARFIELD_STORE": f"file://{tmp_path}/store", "NEARFIELD_REDIS": "redis://localhost:1"}
+    with without_extras(
+        "serve", "--no-worker", "--data", str(tmp_path / "data"), env=environment, stderr=subprocess.PIPE
+    ) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "Invalid store: expected none, because this service has no extra for stores" in errors
+
+
+def test_each_extra_registers_itself():
+    folders = {path.name for path in Path(extras.__file__).parent.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert {register.__module__.rpartition(".")[2] for register in parts.EXTRAS} == folders

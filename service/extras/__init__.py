@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without the
     from service.storage.log.rating_log import RatingLog
     from service.storage.streams.stream import Stream
     from service.telemetry.metrics import Metrics
+    from service.telemetry.traces import Export
 
 OnFailure = Callable[[BaseException], None]
 
@@ -60,6 +61,7 @@ class Parts:
         companions: each makes a thread of the process that supervises the jobs of a data set.
         follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
         publish: makes what sends the folder of a worker to the store.
+        span_export: makes what sends the spans of a process, if `traces` is on. None: no extra can send them.
         check_serve, check_worker: each raises an error if a setting cannot be used.
         names: of files and folders in DATA.
         commands: each adds commands to `nearfield`.
@@ -71,6 +73,7 @@ class Parts:
     companions: list[Callable[[Settings, Jobs, Metrics, OnFailure], Part]] = field(default_factory=list)
     follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
     publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None
+    span_export: Export | None = None
     check_serve: list[Callable[[Settings], None]] = field(default_factory=list)
     check_worker: list[Callable[[Settings], None]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)

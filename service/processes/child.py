@@ -13,6 +13,7 @@ from typing import NoReturn
 import structlog
 
 from service.processes.event_loop import CHILD_STOP, STOP_SIGNALS
+from service.processes.parts import parts
 from service.settings.settings import Settings
 from service.telemetry import logs, traces
 
@@ -95,7 +96,7 @@ class Child:
                 signal.signal(number, _ignore)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
-            with traces.running(self._settings, self.name):
+            with traces.running(self._settings, self.name, parts().span_export):
                 status = self._role()
         except BaseException as error:
             _log.critical("a process of the service failed", exc_info=error)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from service.base.errors import InvalidSetting
-from service.extras import Parts, console, exports, kafka, registry, stores, webhooks
+from service.extras import Parts, console, exports, kafka, registry, stores, traces, webhooks
 from service.settings.settings import Settings
 
 EXTRAS: list[Callable[[Parts], None]] = [
@@ -15,6 +15,7 @@ EXTRAS: list[Callable[[Parts], None]] = [
     kafka.register,
     registry.register,
     stores.register,
+    traces.register,
     webhooks.register,
 ]
 
@@ -28,7 +29,9 @@ def parts() -> Parts:
     return made
 
 
-def check_store(settings: Settings) -> None:
-    """Raise `InvalidSetting` if `store` is set and no extra can follow it."""
+def check_extras(settings: Settings) -> None:
+    """Raise `InvalidSetting` if a setting asks for an extra that this service does not have."""
     if settings.store is not None and parts().follow is None:
         raise InvalidSetting("Invalid store: expected none, because this service has no extra for stores, got a URL")
+    if settings.traces and parts().span_export is None:
+        raise InvalidSetting("Invalid traces: expected false, because this service has no extra for traces, got true")

@@ -20,7 +20,7 @@ from service.processes import event_loop, http_server, parent
 from service.processes.components import Components, Worker
 from service.processes.http_server import Server, listening, url_of
 from service.processes.local_serving import LocalServing
-from service.processes.parts import check_store, parts
+from service.processes.parts import check_extras, parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from service.storage.snapshots import live_versions
@@ -42,12 +42,11 @@ def run(settings: Settings) -> int:
         OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
-    check_store(settings)
+    check_extras(settings)
     for check in parts().check_serve:
         check(settings)
     if settings.worker:
         cluster.check(settings)
-    traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -63,7 +62,7 @@ def run(settings: Settings) -> int:
     with listening(settings) as listener:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)
-        with traces.running(settings, "api"):
+        with traces.running(settings, "api", parts().span_export):
             runtime = Runtime(settings)
             return event_loop.run(
                 _serve(runtime, Server(application(LocalServing(runtime), extras=parts().routes)), listener)
@@ -82,15 +81,14 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
         DataInUse: there is a store, and another process holds the data folder.
     """
     cluster.check(settings)
-    check_store(settings)
+    check_extras(settings)
     for check in parts().check_worker:
         check(settings)
-    traces.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
     imports.for_files()
-    with traces.running(settings, "worker"):
+    with traces.running(settings, "worker", parts().span_export):
         return event_loop.run(_work(settings.each(), take_over))
 
 

@@ -1,23 +1,19 @@
 """`Tracer`: records the spans of one process, each when its work is over.
 
-Only `service.extras.traces.trace_export` knows OpenTelemetry, and it is imported only if the setting `traces` is on.
+The extra `service.extras.traces` sends them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from importlib import util
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from service.base.errors import InvalidSetting
 from service.settings.settings import Settings, otel_variables
 from service.telemetry.span import Attributes, Span
 from service.telemetry.trace_context import Sampling, Trace
 
-PACKAGES = "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"  # of the extra `traces`
 STOP_S = 1.5  # seconds that the last spans get to be sent: less than what a process of several has to stop
 
 
@@ -31,6 +27,9 @@ class Exporter(Protocol):
 
     def stop(self, timeout_s: float) -> None:
         """Send what waits."""
+
+
+Export = Callable[[Mapping[str, str], str], Exporter]
 
 
 class Tracer:
@@ -76,33 +75,19 @@ def active() -> Tracer | None:
     return _Present.tracer
 
 
-def check(settings: Settings) -> None:
-    """Check before the start what traces need, and load it once for all processes.
-
-    Raises:
-        InvalidSetting: the extra is not installed, or a variable of OpenTelemetry cannot be used.
-    """
-    if not _is_on(settings):
-        return
-    for package in PACKAGES:
-        if not _is_there(package):
-            raise InvalidSetting(
-                f"Invalid traces: expected the package {package}, got none; install nearfield with the extra traces"
-                " (pip install '.[traces]' in a checkout)"
-            )
-    variables = otel_variables()
-    Sampling.of(variables)
-    importlib.import_module("service.extras.traces.trace_export").check(variables)
-
-
 @contextlib.contextmanager
-def running(settings: Settings, process: str) -> Iterator[None]:
-    """Record in this process, under its name, if `traces` is on; at the end send what waits."""
-    if not _is_on(settings):
+def running(settings: Settings, process: str, export: Export | None) -> Iterator[None]:
+    """Record in this process, under its name, if `traces` is on; at the end send what waits.
+
+    Args:
+        settings, process: of this process.
+        export: makes what sends the spans of a process, from the variables of OpenTelemetry. None: nothing is recorded.
+    """
+    if not is_on(settings) or export is None:
         yield
         return
     variables = otel_variables()
-    exporter: Exporter = importlib.import_module("service.extras.traces.trace_export").SpanExport(variables, process)
+    exporter = export(variables, process)
     _Present.tracer = Tracer(Sampling.of(variables), exporter)
     try:
         yield
@@ -116,12 +101,6 @@ def error_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _is_on(settings: Settings) -> bool:
+def is_on(settings: Settings) -> bool:
     """Whether this service records; OpenTelemetry's own switch turns it off too."""
     return settings.traces and otel_variables().get("OTEL_SDK_DISABLED", "").lower() != "true"
-
-
-def _is_there(package: str) -> bool:
-    with contextlib.suppress(ModuleNotFoundError):  # a package around it is missing
-        return util.find_spec(package) is not None
-    return False

@@ -84,14 +84,19 @@ def test_commands_of_extras_are_absent():
     assert not {"bridge", "push", "pull", "export"} & {line.split()[0] for line in text.splitlines() if line.strip()}
 
 
-def test_a_store_needs_its_extra(tmp_path):
-    environment = os.environ | {"NEARFIELD_STORE": f"file://{tmp_path}/store", "NEARFIELD_REDIS": "redis://localhost:1"}
-    with without_extras(
-        "serve", "--no-worker", "--data", str(tmp_path / "data"), env=environment, stderr=subprocess.PIPE
-    ) as process:
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("NEARFIELD_STORE", "file:///nowhere", "Invalid store: expected none, because this service has no extra"),
+        ("NEARFIELD_TRACES", "true", "Invalid traces: expected false, because this service has no extra"),
+    ],
+)
+def test_a_setting_that_needs_an_extra_is_refused(tmp_path, variable, value, reason):
+    environment = os.environ | {variable: value}
+    with without_extras("serve", "--data", str(tmp_path / "data"), env=environment, stderr=subprocess.PIPE) as process:
         _, errors = process.communicate()
     assert process.returncode == 2
-    assert "Invalid store: expected none, because this service has no extra for stores" in errors
+    assert reason in errors
 
 
 def test_each_extra_registers_itself():

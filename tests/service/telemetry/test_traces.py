@@ -13,6 +13,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from service.base.errors import InvalidSetting
+from service.extras import traces as extra
+from service.processes.parts import parts
 from service.settings.settings import Settings
 from service.telemetry import traces
 from service.telemetry.metrics import OPEN_TEXT, Metrics, count_dropped_spans
@@ -173,9 +175,9 @@ def test_exemplars_lead_from_metrics_to_traces(traced: Traced) -> None:
 def test_without_traces_nothing_that_sends_them_is_imported() -> None:
     """Other libraries, such as the client of Redis, import interfaces of OpenTelemetry where they find them."""
     program = (
-        "import sys, service.processes.process, service.telemetry.traces\n"
+        "import sys, service.processes.parts, service.processes.process, service.telemetry.traces\n"
         "from service.settings.settings import Settings\n"
-        "with service.telemetry.traces.running(Settings(), 'api'): pass\n"
+        "with service.telemetry.traces.running(Settings(), 'api', service.processes.parts.parts().span_export): pass\n"
         "ours = 'service.extras.traces.trace_export', 'opentelemetry.exporter', 'opentelemetry.sdk.trace'\n"
         "print([name for name in sys.modules if name.startswith(ours)])"
     )
@@ -194,7 +196,7 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(fault: str, monke
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
     metrics = Metrics()
     began = time.monotonic()
-    with traces.running(Settings(traces=True), "api"):
+    with traces.running(Settings(traces=True), "api", parts().span_export):
         count_dropped_spans(metrics)
         tracer = traces.active()
         assert tracer is not None
@@ -225,21 +227,21 @@ def test_variables_that_cannot_be_used_are_refused_before_the_start(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidSetting, match=variable):
-        traces.check(Settings(traces=True))
-    traces.check(Settings())
+        extra.check(Settings(traces=True))
+    extra.check(Settings())
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    traces.check(Settings(traces=True))
+    extra.check(Settings(traces=True))
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "PACKAGES", ("opentelemetry.no_such", "no_such.package"))
+    monkeypatch.setattr(extra, "PACKAGES", ("opentelemetry.no_such", "no_such.package"))
     with pytest.raises(InvalidSetting, match=r"pip install '\.\[traces\]' in a checkout"):
-        traces.check(Settings(traces=True))
+        extra.check(Settings(traces=True))
 
 
 def test_links_name_the_other_requests_of_a_batch(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-    with traces.running(Settings(traces=True), "engine"):
+    with traces.running(Settings(traces=True), "engine", parts().span_export):
         tracer = traces.active()
         assert tracer is not None
         tracer.record("rank", Trace(1, 2).child(), 0.001, {}, links=[Trace(7, 3), Trace(9, 4)], error="Overloaded")

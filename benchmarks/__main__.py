@@ -15,8 +15,8 @@ import typer
 
 from benchmarks import engine_commands, options, scale_commands, service_commands
 from benchmarks.options import Names, Where, chosen
+from service import __main__
 from service.base import tuning
-from service.cli import __main__
 
 if TYPE_CHECKING:
     from benchmarks.rows import Store

@@ -51,6 +51,6 @@ def key_of(environment: Mapping[str, str]) -> str | None:
 
 def _learn(url: str, ratings: Path, model: str) -> None:
     """Import the ratings and train the model."""
-    subprocess.run([sys.executable, "-m", "service.cli", "import", str(ratings), "--url", url], check=True)
+    subprocess.run([sys.executable, "-m", "service", "import", str(ratings), "--url", url], check=True)
     with Client(url, key_of(os.environ)) as client:
         client.retrain(model)

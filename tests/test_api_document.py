@@ -12,8 +12,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from service.__main__ import run
 from service.cli import synthetic
-from service.cli.__main__ import run
 from tests.service.process import Service
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"

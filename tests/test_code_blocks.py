@@ -24,8 +24,8 @@ import pytest
 import scipy.io
 import yaml
 
+from service.__main__ import run
 from service.cli import synthetic
-from service.cli.__main__ import run
 from service.extras.kafka import kafka_properties
 from service.settings.settings import Settings, unknown_variables
 from tests.code_blocks import ROOT, SHELL, Block, blocks, commands
@@ -207,7 +207,7 @@ def folder(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "backups").mkdir()
     command = tmp_path / "bin" / "nearfield"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m service.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m service "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

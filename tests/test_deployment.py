@@ -282,7 +282,7 @@ def test_api_and_trainer_work_together_as_compose_starts_them(services, redis_se
 @contextmanager
 def started(service: dict, environment: dict[str, str]) -> Iterator[str]:
     """Run a service's command until the block ends; gives the last word of its ready line that is an address."""
-    command = [sys.executable, "-m", "service.cli", *service["command"].split()[1:]]
+    command = [sys.executable, "-m", "service", *service["command"].split()[1:]]
     with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

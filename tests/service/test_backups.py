@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.storage.log.rating_log import RatingLog
 from tests.service.planted import events
 from tests.service.process import Service

@@ -256,7 +256,7 @@ def test_everything_survives_a_restart(tmp_path):
 
 
 def test_a_second_serve_on_the_same_folder_is_refused(service):
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data", str(service.data)]
+    command = [sys.executable, "-m", "service", "serve", "--port", "0", "--data", str(service.data)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 1
     assert f"process {service.process.pid}:" in second.stderr.replace("\n", " ")
@@ -302,7 +302,7 @@ def test_a_redis_that_could_lose_ratings_is_refused(tmp_path):
         try:
             eventually((tmp_path / "s").exists)
             url = f"unix://{tmp_path / 's'}"
-            command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--redis", url]
+            command = [sys.executable, "-m", "service", "serve", "--port", "0", "--redis", url]
             ended = subprocess.run(
                 [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=False
             )

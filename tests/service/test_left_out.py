@@ -19,7 +19,7 @@ from tests.service.whole import Whole
 # A service that dies as from a fault in a kernel while it prepares a model of `als`.
 DYING = """
 import os, signal, sys
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.engine.model_swap import HotSwap
 
 prepare = HotSwap._prepare

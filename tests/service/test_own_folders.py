@@ -31,7 +31,7 @@ class Worker:
         variables = {"NEARFIELD_STORE": store, "NEARFIELD_REDIS": redis_url, "NEARFIELD_LOG_FORMAT": "json"}
         with data.with_suffix(".stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "service.cli", "worker", "--data", str(data), *options],
+                [sys.executable, "-m", "service", "worker", "--data", str(data), *options],
                 env=os.environ | variables,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io, sparse
 
+from service.__main__ import run
 from service.base.errors import InvalidRatingsFile
-from service.cli.__main__ import run
 from service.cli.files.ratings_matrix import read_matrix
 
 N_MUTANTS = 25  # of each file

@@ -16,8 +16,8 @@ import pytest
 from scipy import io
 
 from gpu.algorithms import ALGORITHMS
+from service.__main__ import ALGORITHM_NAMES, run
 from service.cli import synthetic
-from service.cli.__main__ import ALGORITHM_NAMES, run
 
 COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics")
 QUICK = ("n_epochs=3", "n_factors=8", "n_neighbors=4", "n_bits=128")
@@ -45,7 +45,7 @@ def lines(text: str) -> list[dict]:
 
 def test_help_starts_fast_and_names_every_command():
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "service.cli", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True)
     assert time.perf_counter() - started < 3
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
 
@@ -286,7 +286,7 @@ def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp
         terminal, stderr = pty.openpty()
     except OSError as error:  # a sandbox without /dev/pts
         pytest.skip(f"no terminal to be had: {error}")
-    command = [sys.executable, "-m", "service.cli", "train", "--ratings", str(ratings_csv), "--algorithm", "sgd"]
+    command = [sys.executable, "-m", "service", "train", "--ratings", str(ratings_csv), "--algorithm", "sgd"]
     with (tmp_path / "out.jsonl").open("wb") as out:
         code = subprocess.run([*command, "--set", "n_epochs=2", "--json"], stdout=out, stderr=stderr, check=False)
     os.close(stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.__main__ import run
+from service.__main__ import run
 
 TRAIN = ["train", "--ratings", "missing.csv", "--algorithm", "als"]
 REMOTE = "tcp://10.0.0.1:8786"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.storage.events import Entry, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from service.__main__ import run
 from service.cli import importer
-from service.cli.__main__ import run
 from service.cli.client import Client, Rating
 
 

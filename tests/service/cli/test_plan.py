@@ -12,8 +12,8 @@ import pytest
 
 import gpu
 from gpu.training.als_plan import MEMORY_GB
+from service.__main__ import run
 from service.cli import synthetic
-from service.cli.__main__ import run
 from service.cli.plan import gpus_of, shown
 
 TRAINING = Path(__file__).parents[3] / "docs" / "training.md"

@@ -15,8 +15,8 @@ from nearfield_client import Nearfield
 from nearfield_client import proxies as of_the_client
 from nearfield_client.generated.api.operation import get_live
 
+from service.__main__ import run
 from service.base.errors import InvalidSetting
-from service.cli.__main__ import run
 from service.cli.client import Client, RequestFailed
 from service.cli.proxies import is_this_machine, proxy_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.cli.several import ranks_of
 from tests.data import planted
 from tests.service.waiting import eventually
@@ -79,7 +79,7 @@ def test_no_rank_outlives_the_command(file: Path, number: signal.Signals) -> Non
         pytest.skip(f"{number.name} is ignored here, as by commands that a shell runs in the background")
     folder = file.parent / "temporary"
     folder.mkdir()
-    command = [sys.executable, "-m", "service.cli", *arguments(file, "--set", "n_epochs=10000", "--ranks", "2")]
+    command = [sys.executable, "-m", "service", *arguments(file, "--set", "n_epochs=10000", "--ranks", "2")]
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None

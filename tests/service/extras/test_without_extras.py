@@ -19,7 +19,7 @@ from tests.service.waiting import eventually
 PROGRAM = """
 from service.processes import parts
 parts.EXTRAS.clear()
-from service.cli.__main__ import run
+from service.__main__ import run
 import sys
 sys.exit(run(sys.argv[1:]))
 """

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 import loadtest.client
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.cli.client import Client
 from service.jobs.turns import WAITS
 from service.settings import data_sets

@@ -32,11 +32,7 @@ encode = msgspec.msgpack.encode
 def modules() -> list[str]:
     """All modules that run in a process of the service, which commands and clients do not."""
     names = [module.name for module in pkgutil.walk_packages(service.__path__, "service.") if not module.ispkg]
-    return [
-        name
-        for name in names
-        if not name.startswith(("service.cli", "service.cli.client", "service.cli.service_process"))
-    ]
+    return [name for name in names if not name.startswith("service.cli")]
 
 
 def kinds() -> list[type[Exception]]:

@@ -16,7 +16,7 @@ from service.storage.streams.redis_server import RedisServer
 def serve(data: Path, n_files: int) -> subprocess.CompletedProcess[str]:
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2);"
-        "from service.cli.__main__ import run; sys.exit(run(['serve', '--port', '0', '--data', sys.argv[2]]))"
+        "from service.__main__ import run; sys.exit(run(['serve', '--port', '0', '--data', sys.argv[2]]))"
     )
     command = [sys.executable, "-c", code, str(n_files), str(data)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -47,7 +47,7 @@ def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None
 HANGING = """
 import asyncio, sys
 from service import event_loop, runtime
-from service.cli.__main__ import run
+from service.__main__ import run
 
 async def hang(self):
     await asyncio.to_thread(__import__("time").sleep, 600)

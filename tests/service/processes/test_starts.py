@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontService]:
 def begun(data: Path, port: int = 0, **settings: object) -> subprocess.Popen[str]:
     given = {"fronts": N_FRONTS, "backend": "host", "log_format": "json"} | settings
     environment = {f"NEARFIELD_{name.upper()}": str(value) for name, value in given.items()}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(data)]
+    command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--data", str(data)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=os.environ | environment, stdout=pipe, stderr=pipe, text=True)
 

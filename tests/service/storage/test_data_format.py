@@ -46,7 +46,7 @@ def test_every_start_refuses_a_newer_folder_first(tmp_path: Path, command: list[
     (data / "ratings" / "manifest.json").write_text("of a later format")
     write(data, format=FORMAT + 1, nearfield="9.8.7")
     out = ["--out", str(tmp_path / "backup.tar")] if command == ["backup"] else []
-    arguments = [sys.executable, "-m", "service.cli", *command, *out, "--data", str(data)]
+    arguments = [sys.executable, "-m", "service", *command, *out, "--data", str(data)]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode != 0
     expected = f"was written by format {FORMAT + 1}; this version reads up to {FORMAT}: install Nearfield ≥ 9.8.7"

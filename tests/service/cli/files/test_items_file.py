@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service.__main__ import run
 from service.base.errors import InvalidRatingsFile
-from service.cli.__main__ import run
 from service.cli.files import items_file
 from tests.data import DATA, needs_ml_1m
 from tests.service.process import Service

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io as scipy_io
 
+from service.__main__ import run
 from service.base.errors import InvalidRatingsFile, InvalidSetting
-from service.cli.__main__ import run
 from service.cli.files import items_file, ratings_file, standard_input
 
 NOWHERE = "http://127.0.0.1:9"

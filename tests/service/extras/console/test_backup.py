@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from service.__main__ import run
 from service.base.signing import SIGNATURE_BYTES
-from service.cli.__main__ import run
 from service.extras.console.session import COOKIE, VISITOR_COOKIE
 from service.extras.webhooks import webhook_file
 from service.storage.signing_key import KEY_FILE

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.cli.files import ratings_file
 from service.extras.exports.export_formats import AS_OF
 from tests.service.process import Service

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+from service.__main__ import run
 from service.cli import importer
-from service.cli.__main__ import run
 from service.cli.client import RequestFailed
 from service.extras.kafka import bridge, kafka_bridge, kafka_identity
 from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpu
-from service.cli.__main__ import run
+from service.__main__ import run
 from service.extras.stores import object_store
 from service.storage import files
 from service.storage.events import Entry, StreamId
@@ -224,7 +224,7 @@ def test_a_full_disk_leaves_nothing(server: ObjectServer, model: Path, tmp_path:
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service.cli", *arguments]
+    command = [sys.executable, "-m", "service", *arguments]
     return subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gpu
+from service.__main__ import run
 from service.base.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.cli.__main__ import run
 from service.extras.webhooks import webhook_file
 from service.storage import audit_log, key_file, signing_key
 from service.storage.audit_log import AuditLog
@@ -150,7 +150,7 @@ def test_a_killed_backup_or_restore_leaves_nothing_that_can_be_seen(data: Path, 
     for command, result, points in commands:
         for point in points:
             environment = os.environ | {"NEARFIELD_FAULT_AT": point}
-            done = subprocess.run([sys.executable, "-m", "service.cli", *command], env=environment, check=False)
+            done = subprocess.run([sys.executable, "-m", "service", *command], env=environment, check=False)
             assert done.returncode == -9
             assert not result.exists()
         assert [one for one in tmp_path.iterdir() if one.name.startswith(f".{result.name}.")]

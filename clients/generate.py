@@ -18,6 +18,7 @@ from typing import Any
 
 from service.api.app import application
 from service.processes.local_serving import LocalServing
+from service.processes.parts import parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 
@@ -39,7 +40,8 @@ def document() -> dict[str, Any]:
     """The document that clients are made from, of a service with keys for all routes."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data=Path(folder), api_key="a-key-for-reading", admin_key="a-key-for-admins")
-        prepared: dict[str, Any] = _prepared(application(LocalServing(Runtime(settings))).openapi())
+        app = application(LocalServing(Runtime(settings)), extras=parts().routes)
+        prepared: dict[str, Any] = _prepared(app.openapi())
     for operations in prepared["paths"].values():
         for operation in operations.values():
             operation.get("requestBody", {"content": {}})["content"].pop(LINES, None)

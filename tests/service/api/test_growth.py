@@ -23,6 +23,7 @@ import pytest
 
 from service.api.app import application
 from service.processes.local_serving import LocalServing
+from service.processes.parts import parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from tests.service.local import Local, serving
@@ -201,7 +202,7 @@ class Document:
 
 
 with tempfile.TemporaryDirectory() as _folder:
-    DOCUMENT = application(LocalServing(Runtime(Settings(data=Path(_folder))))).openapi()
+    DOCUMENT = application(LocalServing(Runtime(Settings(data=Path(_folder)))), extras=parts().routes).openapi()
 
 
 def _numbered(text: str) -> Callable[[int], str]:

@@ -35,7 +35,7 @@ sys.addaudithook(note)
 STARTS = """
 import faulthandler, importlib, os, sys, threading
 import service.processes.process
-from service import imports
+from service.base import imports
 
 N_STARTS, N_AT_ONCE, SHARED = {n_starts}, {n_at_once}, {shared}
 seen = []

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-from service import tuning
+from service.base import tuning
 tuning.configure()
 import numpy
 from threadpoolctl import threadpool_info

@@ -69,7 +69,7 @@ def test_a_share_of_a_container_counts_as_cores(
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_process_goes_after_others_with_its_session_if_that_is_its_own(alone: bool) -> None:
-    code = "import os; from service import tuning; tuning.go_after_others(3); print(os.nice(0)); input()"
+    code = "import os; from service.base import tuning; tuning.go_after_others(3); print(os.nice(0)); input()"
     own = tuning.AUTOGROUP.read_text("ascii") if tuning.AUTOGROUP.exists() else None
     command = [sys.executable, "-c", code]
     pipe = subprocess.PIPE

@@ -27,7 +27,7 @@ REHEARSED = """
 import json, sys
 from gpu.backend import HOST
 from gpu.host.jit import compilation
-from service import tuning
+from service.base import tuning
 from service.engine import rehearsal
 from service.engine.stand_in import STAND_IN
 tuning.configure()

@@ -15,18 +15,23 @@ import service
 from gpu.errors import InvalidInput, InvalidRatings
 from service.api import problems
 from service.base.errors import JobRunning, NotReady, ServiceError, TooManyRequests
-from service.engine.new_ids import TooManyNewIds
+from service.engine.new_ids import TooManyNewIds, TooManyNewNames
 from service.processes import messages
 from service.processes.messages import Failed, FromEngine, FromFront, State, Unforeseen, error_of, failed
+from service.storage.sources import MAX_OFFSET, Source
 
 BUILT = {
     JobRunning: JobRunning("job-7"),
     TooManyRequests: TooManyRequests("slower", 12),
     TooManyNewIds: TooManyNewIds("too new", 3000),
+    TooManyNewNames: TooManyNewNames("too new", 3000),
     NotReady: NotReady("reading the log", 0.25),
     InvalidRatings: InvalidRatings("Invalid ratings", 3, 4),
 }
 encode = msgspec.msgpack.encode
+st.register_type_strategy(
+    Source, st.builds(Source, st.text(min_size=1, max_size=9), st.integers(0, MAX_OFFSET), st.text(max_size=9))
+)
 
 
 def modules() -> list[str]:

@@ -46,7 +46,7 @@ def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None
 
 HANGING = """
 import asyncio, sys
-from service import event_loop, runtime
+from service.processes import event_loop, runtime
 from service.__main__ import run
 
 async def hang(self):

@@ -55,7 +55,8 @@ def test_no_session_can_be_forged_from_a_backup(service: Service, tmp_path: Path
                 assert (answer.status_code, answer.headers["location"]) == (303, "login")
         for content in contents:
             for secret in set(re.findall(rb"[\w+/=-]{20,}", content)):
-                assert thief.get("/admin/jobs", headers={"X-API-Key": secret}).status_code == 401
+                status = thief.get("/admin/jobs", headers={"X-API-Key": secret}).status_code
+                assert status in (401, 429), "429: too many wrong keys from here, whichever they are"
 
 
 def forged(content: bytes, signing: Path) -> Iterator[str]:

@@ -332,7 +332,7 @@ def test_registered_models_that_cannot_be_used(
 
 def test_the_examples_of_the_page(out: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     """Run in order; each prints what the page says."""
-    text = (Path(__file__).parents[3] / "docs" / "registry.md").read_text("utf-8").replace("$PWD", str(tmp_path))
+    text = (Path(__file__).parents[4] / "docs" / "registry.md").read_text("utf-8").replace("$PWD", str(tmp_path))
     block = next(part for part in text.split("```bash\n")[1:] if part.startswith("$ nearfield")).split("```")[0]
     log = RatingLog(tmp_path / "DATA" / "ratings")
     log.write(entries()[0].id, entries()[-1].id, [table_of(entries())])

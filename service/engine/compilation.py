@@ -33,7 +33,7 @@ POLL_S = 0.2
 
 # Kernels by purpose, as names of modules or of single kernels.
 _HISTORY = ("arena", "rating_table")
-_ANSWERS = ("bounds", "estimate", "filters", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
+_ANSWERS = ("bounds", "estimate", "evidence", "filters", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
 _BY_FACTORS, _BY_RATINGS = {"lists.cosine", "lists.cosines"}, {"weighted.cosines_of_rows"}  # neighbors
 _EXACT = ("exact", "gather_rows", "solve")
 _SAMPLED = ("refit_items", "refit_users", "solve.add_observations", "solve.factorize", "solve.solve")

@@ -70,7 +70,7 @@ async def _source(
         Header(
             alias="X-Source",
             description="Where a batch comes from that may be delivered again; with X-Offset. Each key has its own"
-            " sources. A queue that is made anew needs another name, such as one with its id.",
+            " sources. A queue that is made again needs another name, such as one with its id.",
         ),
     ] = None,
     offset: Annotated[

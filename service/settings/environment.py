@@ -28,7 +28,7 @@ def own_prefix(data_set: str) -> str:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a process that needs no secret: whoever may look into one process finds no key of another."""
+    """The variables for a process that needs no secret: a look into one process finds no key of another."""
     return {
         name: value
         for name, value in environment.items()

@@ -53,7 +53,7 @@ def agree(data: Path, stream: Stream) -> bytes:
         )
     if content is not None and own is None:
         _log.error(
-            f"the signing key on the disk was damaged and is written anew from Redis; {VALID}",
+            f"the signing key on the disk was damaged and is written again from Redis; {VALID}",
             file=str(path),
             bytes=len(content),
         )

@@ -36,7 +36,7 @@ class BodyTurns:
         self._is_free = True
 
     async def take(self, n_bytes: int) -> None:
-        """Return when a body of so many bytes may be parsed.
+        """Return when a body of this many bytes may be parsed.
 
         Raises:
             Overloaded: too many bytes wait.

@@ -101,7 +101,7 @@ class Sources:
         if mark is not None and source.offset - mark.offset > MAX_GAP:
             raise OffsetTooFar(
                 f"Invalid X-Offset of {source.name!r}: expected at most {mark.offset + MAX_GAP:,}, which is"
-                f" {MAX_GAP:,} above the last one, {mark.offset:,}; got {source.offset:,}. If the queue starts anew"
+                f" {MAX_GAP:,} above the last one, {mark.offset:,}; got {source.offset:,}. If the queue starts again"
                 " here, name another X-Source, or let an admin remove the mark: DELETE /admin/sources/{source}"
             )
         return SourceTold(was_skipped=False, as_of=as_of)

@@ -76,7 +76,7 @@ def begin(request: Request, response: Response, session: Session) -> None:
 
 
 async def end(request: Request, response: Response) -> None:
-    """End the session of a request, for whoever has its cookie, and let the browser forget it."""
+    """End the session of a request, for everyone who has its cookie, and let the browser forget it."""
     session: Session | None = request.state.session
     if session is not None and not session.is_visitor:
         await asyncio.to_thread(_sessions(request).end, session)

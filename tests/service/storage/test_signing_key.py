@@ -55,7 +55,7 @@ def test_a_damaged_copy_is_never_replaced_by_a_new_key(
     key = signing_key.agree(folders[1], stream)
     with capture_logs() as lines:
         assert signing_key.agree(folders[0], stream) == key
-    assert "was damaged and is written anew from Redis; cursors" in lines[0]["event"]
+    assert "was damaged and is written again from Redis; cursors" in lines[0]["event"]
     assert (lines[0]["log_level"], lines[0]["file"], lines[0]["bytes"]) == ("error", str(path), len(damage))
 
 

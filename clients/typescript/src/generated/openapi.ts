@@ -2787,7 +2787,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made anew needs another name, such as one with its id. */
+                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made again needs another name, such as one with its id. */
                 "X-Source"?: string;
                 /** @description Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000 above it is refused. */
                 "X-Offset"?: number;
@@ -2906,7 +2906,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made anew needs another name, such as one with its id. */
+                /** @description Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A queue that is made again needs another name, such as one with its id. */
                 "X-Source"?: string;
                 /** @description Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000 above it is refused. */
                 "X-Offset"?: number;

@@ -132,7 +132,7 @@ def sync_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
             as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
@@ -173,7 +173,7 @@ def sync(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
             as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
@@ -209,7 +209,7 @@ async def asyncio_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
             as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
@@ -248,7 +248,7 @@ async def asyncio(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made anew needs another name, such
+            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
             as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.

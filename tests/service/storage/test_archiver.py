@@ -267,7 +267,7 @@ def test_a_damaged_log_is_reported_until_it_is_repaired(
     first = [put("a"), put("b")][-1]
     stream.request_commit(first)
     eventually(lambda: stream.trimmed_id() == first)
-    (segment,) = log.segments()
+    segment = log.segments()[0]  # on a busy machine both ratings may have one each
     intact = segment.path.read_bytes()
     segment.path.write_bytes(intact[:-9] + bytes([intact[-9] ^ 1]) + intact[-8:])  # merging alone will see that
     for item in "cd":

@@ -206,7 +206,7 @@ def test_a_full_disk_is_reported_loses_nothing_and_heals(
         last = put("b")
     eventually(lambda: archiver.obstacle is None)
     stream.request_commit(last)
-    eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() >= last)  # ids may have been raised behind the entry
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
@@ -365,7 +365,7 @@ def test_a_killed_server_is_waited_for(
     assert archiver.obstacle is None
     last = put("b")
     stream.request_commit(last)
-    eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() >= last)  # ids may have been raised behind the entry
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
@@ -377,7 +377,7 @@ def test_a_flushed_server_goes_on_above_the_log(
     client.flushall()
     last = put("b")
     stream.request_commit(last)
-    eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() >= last)  # ids may have been raised behind the entry
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 

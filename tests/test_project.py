@@ -329,7 +329,7 @@ def test_every_dependency_is_pinned():
 
 
 def test_no_text_installs_what_is_not_published():
-    """Whoever publishes a package of this name could run code on the machine of each reader."""
+    """The publisher of a package of this name could run code on the machine of each reader."""
     told = re.compile(r"\b(?:pipx?|uv|uvx|npm|yarn|pnpm) (?:install|add|run) [^\n`;|&,]*(?<![\w/.-])@?nearfield")
     for hint in ("pip install nearfield[gpu]", "pip install -U 'nearfield-client'", "npm install nearfield"):
         assert told.search(hint)

@@ -319,7 +319,7 @@ class Archiver:
     def finish(self) -> None:
         """Commit the rest of the stream, unless another process archives; log what stays in Redis alone."""
         try:
-            if self._lock is not None or self._acquire():  # whoever had it may have been killed
+            if self._lock is not None or self._acquire():  # its holder may have been killed
                 self._commit()  # first, because it needs no Redis
                 self.flush()
         except Exception as error:

@@ -40,7 +40,7 @@ class FailingRedis:
         self.start(0)
 
     def start(self, behind_s: int) -> None:
-        """Start it with a clock that is behind by so many seconds, if there is libfaketime."""
+        """Start it with a clock that is behind by that number of seconds, if there is libfaketime."""
         settings = {"port": self._port, "dir": self._folder, "appendonly": "yes", "appendfsync": "always"}
         settings |= {"save": "", "bind": "127.0.0.1", "maxmemory-policy": "noeviction"}
         command = [

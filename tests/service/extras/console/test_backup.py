@@ -24,7 +24,7 @@ READ_KEY = "key-of-those-who-read"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with keys of both kinds, a webhook, and somebody who has signed in with each admin key."""
+    """A service with keys of both kinds, a webhook, and a session of each admin key."""
     data = tmp_path_factory.mktemp("console") / "data"
     service = Service(data, fronts=1, admin_key=ADMIN_KEY, read_key=READ_KEY, backend="host")
     service.client.headers["X-API-Key"] = ADMIN_KEY

@@ -372,7 +372,7 @@ def test_with_a_key_only_signed_models_are_taken(
         monkeypatch.setattr(sys.modules[__name__], "VERSION", model.name)
     assert run(["push", str(model), url]) == 0  # adds the signature
     assert [pulled(key) for key in (None, SECRET, f"{OTHER},{SECRET}", OTHER)] == [0, 0, 0, 1]
-    altered(model, mean=4.0)  # by somebody who can write to the store, but has no key
+    altered(model, mean=4.0)  # by a writer of the store without the key
     stored = server.objects if url.startswith("s3:") else mlflow.artifacts
     for path in [path for path in stored if path.endswith((f"{model.name}/manifest.json", "manifest.sha256"))]:
         stored[path] = (model / path.rpartition("/")[2]).read_bytes()

@@ -1,4 +1,4 @@
-"""Snapshots whose files were changed by somebody who can compute digests, and what a service makes of them."""
+"""Snapshots whose files were changed, with digests that fit, and what a service makes of them."""
 
 from __future__ import annotations
 

@@ -15,17 +15,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu.errors import InvalidInput
 from service.api import problems
-from service.api.audit import Audit
-from service.api.client_address import ClientAddresses
-from service.api.connections.connection_guard import ConnectionGuard
-from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
-from service.api.connections.fast_reads import FastReads, PlainReads, ReadsByDataSet
-from service.api.connections.guarded_transport import note_answer
-from service.api.connections.http_protocol import HttpProtocol
 from service.api.dependencies import COMMON_ERRORS
-from service.api.gateway import FastRoute, Gateway
+from service.api.door.audit import Audit
+from service.api.door.client_address import ClientAddresses
+from service.api.door.connection_guard import ConnectionGuard
+from service.api.door.connection_table import ConnectionLimits, ConnectionTable
+from service.api.door.fast_reads import FastReads, PlainReads, ReadsByDataSet
+from service.api.door.gateway import FastRoute, Gateway
+from service.api.door.guarded_transport import note_answer
+from service.api.door.http_protocol import HttpProtocol
+from service.api.door.rate_limit import Limits
 from service.api.openapi import document as openapi
-from service.api.rate_limit import Limits
 from service.api.routes import (
     admin,
     audit,

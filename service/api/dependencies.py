@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.auth import Keys
+from service.api.door.auth import Keys
 from service.api.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE

@@ -29,7 +29,7 @@ class Client(NamedTuple):
     """The origin of a request: requests with equal address and key belong to one client.
 
     Attributes:
-        address: as `service.api.client_address` determines it; empty for queries of the service itself.
+        address: as `service.api.door.client_address` determines it; empty for queries of the service itself.
         key: the verified `X-API-Key`; None if no key is needed.
     """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.api.app import application
-from service.api.rate_limit import Limits
+from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import event_loop
 from service.processes.acceptor import Acceptor, OpenConnections

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from service.api.rate_limit import Limits
+from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import archiver_process, engine_process, front_process
 from service.processes.acceptor import OpenConnections

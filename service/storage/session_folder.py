@@ -25,7 +25,7 @@ class StoredSession(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         expires_s: Unix seconds. No use of the session moves it.
-        key: id of the key that has signed in, see `service.api.auth.Keys.id_of`.
+        key: id of the key that has signed in, see `service.api.door.auth.Keys.id_of`.
         mark: of this key, in hexadecimal digits; only who has the secret of the session can compute it.
     """
 

@@ -24,8 +24,8 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: such as kafka:TOPIC/PARTITION.
         offset: of the last message of the batch.
-        owner: the key that has sent it (`service.api.auth.Keys.name_of`): keys do not share sources. Empty: none was
-            needed, or an older version wrote the entry. Not in the field `source`, which older versions check.
+        owner: the key that has sent it (`service.api.door.auth.Keys.name_of`): keys do not share sources. Empty: none
+            was needed, or an older version wrote the entry. Not in the field `source`, which older versions check.
     """
 
     name: _Name

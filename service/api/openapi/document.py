@@ -10,9 +10,9 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api import auth
-from service.api.auth import ADMIN_PREFIX, Keys
-from service.api.gateway import FastRequest, FastRoute
+from service.api.door import auth
+from service.api.door.auth import ADMIN_PREFIX, Keys
+from service.api.door.gateway import FastRequest, FastRoute
 from service.api.openapi.components import DOCUMENTED, with_references
 from service.api.openapi.examples import add_examples
 from service.settings import data_sets

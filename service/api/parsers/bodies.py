@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
-from service.api.auth import CONSOLE_PREFIX, WRITTEN_PATHS
+from service.api.door.auth import CONSOLE_PREFIX, WRITTEN_PATHS
 from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.parsers.elements import Body, check_values
 from service.base.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
@@ -33,8 +33,8 @@ Message = MutableMapping[str, Any]
 def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes: int) -> None:
     """Check length, type and encoding of a body by the headers, before it is read.
 
-    A page of another site can send none of the accepted types without asking first (see `service.api.site_check`), but
-    forms to the console, which checks tokens.
+    A page of another site can send none of the accepted types without asking first (see `service.api.door.site_check`),
+    but forms to the console, which checks tokens.
 
     Raises:
         BodyTooLarge: longer than `max_bytes` as it is sent.

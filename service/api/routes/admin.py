@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api import operations
-from service.api.audit import made
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
+from service.api.door.audit import made
 from service.api.operations import EndedModel, Forgotten, JobList, ModelList
 from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.base.errors import InvalidRequest

@@ -10,9 +10,9 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.audit import concern
-from service.api.auth import ADMIN_PREFIX, Keys
 from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
+from service.api.door.audit import concern
+from service.api.door.auth import ADMIN_PREFIX, Keys
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
 from service.api.serving import check_shared

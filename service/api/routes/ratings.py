@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, elements, reply
-from service.api.gateway import FastRequest
+from service.api.door.gateway import FastRequest
 from service.api.openapi.model_examples import ITEM, USER
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Body, Intake

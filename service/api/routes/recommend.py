@@ -15,8 +15,8 @@ from pydantic import Discriminator, Tag, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.connections.fast_reads import FastGet
 from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n, decoded, reply
+from service.api.door.fast_reads import FastGet
 from service.api.parsers.filter_parser import PARAMETERS, PREFIXES
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.list_schemas import (

@@ -7,8 +7,8 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.auth import Keys
 from service.api.dependencies import TheKeys, TheService
+from service.api.door.auth import Keys
 from service.extras.console.pages import page
 from service.extras.console.session import Session
 from service.extras.console.visit import console_router

@@ -6,8 +6,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.audit import concern
 from service.api.dependencies import TheService
+from service.api.door.audit import concern
 from service.api.operations import CancelJob, GetJob, ListJobs
 from service.api.serving import Serving
 from service.extras.console.pages import page, to

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.auth import ADMIN_PREFIX
-from service.api.credentials import Credentials
 from service.api.dependencies import TheKeys
+from service.api.door.auth import ADMIN_PREFIX
+from service.api.door.credentials import Credentials
 from service.base.errors import Forbidden, NotAuthorized, TooManyRequests
 from service.engine import fairness
 from service.extras.console import visit

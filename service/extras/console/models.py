@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.params import PARAMETERS
-from service.api.audit import concern
 from service.api.dependencies import TheService
+from service.api.door.audit import concern
 from service.api.operations import ActivateModel, ModelList
 from service.api.operations import ListModels as AskForModels
 from service.api.serving import Serving

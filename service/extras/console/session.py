@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from service.api.auth import CONSOLE_PREFIX, Keys
+from service.api.door.auth import CONSOLE_PREFIX, Keys
 from service.settings.settings import Settings
 from service.storage import session_folder
 from service.storage.key_file import digest_of

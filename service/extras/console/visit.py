@@ -17,9 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.errors import InvalidInput
-from service.api import audit, problems
+from service.api import problems
+from service.api.door import audit
+from service.api.door.site_check import check_fetch
 from service.api.schemas.common_schemas import ProblemDocument
-from service.api.site_check import check_fetch
 from service.base.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from service.api.audit import concern, made
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
+from service.api.door.audit import concern, made
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.schemas.common_schemas import NoParameters
 from service.engine.queries import Popular

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.audit import made
 from service.api.dependencies import PathName, TheService, answers, reply
+from service.api.door.audit import made
 from service.api.schemas.common_schemas import NoParameters
 from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
 from service.extras.webhooks.schemas import WebhookBody

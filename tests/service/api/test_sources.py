@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.api.auth import Keys
+from service.api.door.auth import Keys
 from service.settings.settings import Settings
 from service.storage import key_file
 from service.storage.log.rating_log import RatingLog

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from loadtest.client import Answer, Client
-from service.api.gateway import Gateway
-from service.api.rate_limit import Limits
+from service.api.door.gateway import Gateway
+from service.api.door.rate_limit import Limits
 from tests.service.local import Local, serving
 
 N_REQUESTS = 2000

@@ -15,7 +15,7 @@ from schemathesis.checks import (
 )
 
 from service.api.app import application
-from service.api.gateway import FastRequest
+from service.api.door.gateway import FastRequest
 from service.api.openapi.document import fast_route
 from service.processes.local_serving import LocalServing
 from service.processes.parts import parts

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.api.connections.connection_table import ConnectionLimits
+from service.api.door.connection_table import ConnectionLimits
 from service.base.errors import Gone, InvalidRequest, NotReady
 from service.engine.lists import cursors
 from service.engine.lists.cursors import Cursors

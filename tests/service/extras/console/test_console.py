@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.api.rate_limit import N_FAILURES
+from service.api.door.rate_limit import N_FAILURES
 from service.cli.client import Client
 from tests import browser
 from tests.browser import Browser

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from service.api.auth import Keys
+from service.api.door.auth import Keys
 from service.extras.console.session import COOKIE, SECRET_BYTES, VISITOR_COOKIE, Sessions, of_visitor
 from service.settings.settings import Settings
 from service.storage import key_file, session_folder

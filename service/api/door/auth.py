@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Iterator
 from time import monotonic
 
-from service.api.grants import ALL, READ_WRITE, Grant, Scope
-from service.api.made_keys import MadeKeys
+from service.api.door.grants import ALL, READ_WRITE, Grant, Scope
+from service.api.door.made_keys import MadeKeys
 from service.base.errors import Forbidden, NotAuthorized
 from service.base.times import iso_of
 from service.settings import data_sets

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.api.connections.connection_guard import ConnectionGuard
-from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
+from service.api.door.connection_guard import ConnectionGuard
+from service.api.door.connection_table import ConnectionLimits, ConnectionTable
 from service.base.errors import ServiceError
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"

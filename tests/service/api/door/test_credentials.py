@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.api.auth import Keys
-from service.api.credentials import Credentials
-from service.api.rate_limit import N_FAILURES, Limits
+from service.api.door.auth import Keys
+from service.api.door.credentials import Credentials
+from service.api.door.rate_limit import N_FAILURES, Limits
 from service.base.errors import Forbidden, NotAuthorized, TooManyRequests
 from service.settings.settings import Settings
 from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
@@ -22,7 +22,7 @@ CLIENT, GUESSER, OTHER = b"key-of-every-client", "192.0.2.7", "192.0.2.8"
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> Credentials:
-    monkeypatch.setattr("service.api.rate_limit.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("service.api.door.rate_limit.time.monotonic", lambda: 1000.0)
     settings = Settings(**KEYS)
     return Credentials(Keys(settings), Limits.of(settings).failures)
 
@@ -60,7 +60,7 @@ def test_who_was_right_before_goes_on_behind_the_same_address(credentials: Crede
 
 def test_a_second_later_one_more_key_may_be_tried(credentials: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
     guess(credentials)
-    monkeypatch.setattr("service.api.rate_limit.time.monotonic", lambda: 1001.01)
+    monkeypatch.setattr("service.api.door.rate_limit.time.monotonic", lambda: 1001.01)
     credentials.check(*READ, CLIENT, GUESSER)
     guess(credentials, 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 
-from service.api.connections.connection_table import ConnectionLimits
+from service.api.door.connection_table import ConnectionLimits
 
 
 class Due(enum.Enum):

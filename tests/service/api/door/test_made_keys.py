@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.api import made_keys
-from service.api.auth import Keys
-from service.api.grants import Grant, Scope
+from service.api.door import made_keys
+from service.api.door.auth import Keys
+from service.api.door.grants import Grant, Scope
 from service.base.errors import NotAuthorized, ServiceError
 from service.settings.settings import Settings
 from service.storage import key_file
@@ -184,7 +184,7 @@ def test_the_file_is_looked_at_again_after_a_while_and_not_before(
     monkeypatch.setattr(made_keys, "MAX_AGE_S", 0.25)
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("service.api.auth.monotonic", lambda: now[0])
+    monkeypatch.setattr("service.api.door.auth.monotonic", lambda: now[0])
     keys = keys_of(tmp_path, admin_key=ADMIN_KEY)
     key = key_file.make(tmp_path, "any", "read-write", None)[1]
     now[0] += 0.24

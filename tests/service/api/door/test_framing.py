@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.connections.framing import (
+from service.api.door.framing import (
     CHUNKED,
     MAX_CHUNKS,
     MAX_LINE_BYTES,

@@ -14,13 +14,13 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.api.connections.connection_guard import ConnectionGuard
-from service.api.connections.connection_table import ConnectionLimits, ConnectionTable
-from service.api.connections.fast_reads import FastGet, FastReads
-from service.api.connections.guarded_transport import note_answer
-from service.api.connections.http_protocol import HttpProtocol
-from service.api.gateway import Gateway
-from service.api.rate_limit import Limits
+from service.api.door.connection_guard import ConnectionGuard
+from service.api.door.connection_table import ConnectionLimits, ConnectionTable
+from service.api.door.fast_reads import FastGet, FastReads
+from service.api.door.gateway import Gateway
+from service.api.door.guarded_transport import note_answer
+from service.api.door.http_protocol import HttpProtocol
+from service.api.door.rate_limit import Limits
 from service.api.routes.recommend import fast_get
 from service.base.errors import Overloaded
 from service.settings.settings import Settings

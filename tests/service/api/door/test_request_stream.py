@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.connections.request_stream import MAX_BLANK_BYTES, RequestStream
+from service.api.door.request_stream import MAX_BLANK_BYTES, RequestStream
 from service.base.errors import HeadTooLarge, MalformedRequest, UrlTooLong
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from service.api.rate_limit import N_SLOTS, RateLimit
+from service.api.door.rate_limit import N_SLOTS, RateLimit
 from service.base.errors import TooManyRequests
 from service.settings.settings import Settings
 
@@ -26,7 +26,7 @@ def test_each_address_is_counted_alone() -> None:
 
 def test_tokens_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("service.api.rate_limit.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("service.api.door.rate_limit.time.monotonic", lambda: now[0])
     limit = RateLimit(2)
     for _ in range(2):
         limit.check(READ, "a")

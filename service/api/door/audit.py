@@ -18,8 +18,8 @@ import structlog
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys
-from service.api.client_address import ClientAddresses
+from service.api.door.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys
+from service.api.door.client_address import ClientAddresses
 from service.base.errors import ServiceError
 from service.settings import data_sets
 from service.settings.settings import Settings

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from service.api.connections.connection_table import ConnectionLimits
-from service.api.connections.deadline import Deadline
+from service.api.door.connection_table import ConnectionLimits
+from service.api.door.deadline import Deadline
 
 
 def test_a_client_that_reads_a_long_answer_is_not_stalled_though_as_much_is_unsent() -> None:

@@ -17,8 +17,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
-from service.api.connections.framing import HEAD_END, MAX_KEPT_BYTES
-from service.api.gateway import CLIENT_GONE, Gateway, RequestRecord
+from service.api.door.framing import HEAD_END, MAX_KEPT_BYTES
+from service.api.door.gateway import CLIENT_GONE, Gateway, RequestRecord
 from service.api.parsers.bodies import JSON
 from service.api.problems import CLOSE, Headers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.api.site_check import MAX_CHECKED, SiteCheck
+from service.api.door.site_check import MAX_CHECKED, SiteCheck
 from service.base.errors import ForeignSite
 
 

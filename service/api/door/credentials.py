@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.api.auth import Keys
-from service.api.rate_limit import RateLimit
+from service.api.door.auth import Keys
+from service.api.door.rate_limit import RateLimit
 from service.base.errors import Forbidden, NotAuthorized
 from service.storage.key_file import digest_of
 

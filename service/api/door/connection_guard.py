@@ -16,12 +16,12 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from service.api.connections.connection_table import ConnectionTable
-from service.api.connections.deadline import Deadline, Due
-from service.api.connections.fast_reads import PlainReads
-from service.api.connections.framing import PlainRequests
-from service.api.connections.guarded_transport import GuardedTransport, current
-from service.api.connections.request_stream import RequestStream
+from service.api.door.connection_table import ConnectionTable
+from service.api.door.deadline import Deadline, Due
+from service.api.door.fast_reads import PlainReads
+from service.api.door.framing import PlainRequests
+from service.api.door.guarded_transport import GuardedTransport, current
+from service.api.door.request_stream import RequestStream
 from service.base.errors import RequestTimeout, ServiceError
 
 
@@ -29,7 +29,7 @@ class ConnectionGuard(asyncio.Protocol):
     """One connection.
 
     Attributes:
-        peer, must_close: see `service.api.connections.fast_reads.Connection`.
+        peer, must_close: see `service.api.door.fast_reads.Connection`.
 
     Args:
         protocol: the protocol of the server, which gets this guard as its transport.
@@ -177,7 +177,7 @@ class ConnectionGuard(asyncio.Protocol):
     # --- called by the application
 
     def note_answer(self) -> None:
-        """See `service.api.connections.guarded_transport.note_answer`."""
+        """See `service.api.door.guarded_transport.note_answer`."""
         self._n_passed_on -= 1
         self._deadline.renew(self._loop.time()) if self._deadline.due is Due.REQUEST else self._settle()
 

@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from structlog.testing import capture_logs
 
 from service.api import problems
-from service.api.gateway import FastRoute, Gateway
-from service.api.rate_limit import Limits
+from service.api.door.gateway import FastRoute, Gateway
+from service.api.door.rate_limit import Limits
 from service.base.errors import NotReady, Overloaded, ServiceError
 from service.settings.settings import Settings
 from service.telemetry.logs import BURST_LINES

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api import audit
+from service.api.door import audit
 from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
 from tests.service.process import Service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.api.client_address import ClientAddresses, network
+from service.api.door.client_address import ClientAddresses, network
 
 PROXY, CLIENT = ("10.0.0.1", 5), "203.0.113.7"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from service.api.connections.connection_table import SHARE, ConnectionLimits, ConnectionTable
+from service.api.door.connection_table import SHARE, ConnectionLimits, ConnectionTable
 
 
 class Connection:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.auth import Keys
+from service.api.door.auth import Keys
 from service.base.errors import Forbidden, NotAuthorized
 from service.settings.settings import Settings
 

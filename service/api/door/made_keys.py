@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from service.api.grants import ALL, READ_WRITE, Grant, Scope
+from service.api.door.grants import ALL, READ_WRITE, Grant, Scope
 from service.storage import key_file
 from service.storage.key_file import KeyScope
 from service.storage.key_uses import KeyUses

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from service.api.auth import CONSOLE_PREFIX
+from service.api.door.auth import CONSOLE_PREFIX
 from service.base.errors import ForeignSite
 from service.settings.addresses import is_loopback
 

@@ -9,7 +9,7 @@ import secrets
 import time
 from typing import NamedTuple, Self
 
-from service.api.auth import is_open
+from service.api.door.auth import is_open
 from service.base.errors import TooManyRequests
 from service.settings.settings import Settings
 
@@ -94,7 +94,7 @@ class Limits(NamedTuple):
 
     Attributes:
         requests: all of a client, as set.
-        failures: keys that failed, see `service.api.credentials`.
+        failures: keys that failed, see `service.api.door.credentials`.
     """
 
     requests: RateLimit

@@ -2,7 +2,7 @@
 
 It uses the raw path for routing, so that a percent-encoded `/` is legal in an id. It gives each request its id, checks
 rate, key, site and body, answers frequent writes on fast routes without the layers of the framework, counts requests,
-and writes the access log. Frequent reads do not come here: `service.api.connections.fast_reads` answers them.
+and writes the access log. Frequent reads do not come here: `service.api.door.fast_reads` answers them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api import cors, problems, request_span
-from service.api.auth import Keys
-from service.api.client_address import ClientAddresses
-from service.api.credentials import Credentials
+from service.api import problems
+from service.api.door import cors, request_span
+from service.api.door.auth import Keys
+from service.api.door.client_address import ClientAddresses
+from service.api.door.credentials import Credentials
+from service.api.door.rate_limit import Limits
+from service.api.door.site_check import SiteCheck
 from service.api.parsers import bodies
 from service.api.parsers.bodies import JSON, Message, RequestHeaders
 from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.problems import Headers
-from service.api.rate_limit import Limits
-from service.api.site_check import SiteCheck
 from service.base.errors import ServiceError
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient

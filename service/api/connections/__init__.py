@@ -1,1 +1,0 @@
-"""From the bytes of a connection to requests, with limits for each client."""

@@ -1,0 +1,1 @@
+"""What comes before the routes: connections, ids of requests, keys, sites, limits, and the audit log."""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
-from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
+from service.engine.queries import Neighbors, Query, Ranked, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.catalog_queries import GetTagSizes, ListItems, ListUsers
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
 from service.engine.queries.rules import has_rules, length_of
@@ -68,7 +68,7 @@ def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
-    if isinstance(query, Popular | LatestItems):
+    if isinstance(query, Ranked):
         return _width(query)
     if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):
         return OF_ALL + query.n
@@ -94,7 +94,7 @@ def cost_of_list(query: Recommend) -> int:
     return cost + EXPLAINED * query.n if query.explain else cost
 
 
-def _width(query: Recommend | Popular | LatestItems) -> int:
+def _width(query: Ranked) -> int:
     """Items of a page with its offset; a page beyond `MAX_N` costs a full batch, because it sorts all items."""
     width = query.n + query.offset
     return width if width <= MAX_N else max(MAX_COST, query.n)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.ranking.eligible import WORD, Eligible
 from service.engine.lists.filters import Filters, Recent
-from service.engine.queries import Recommend
+from service.engine.queries import Ruled
 from service.engine.state.history import History
 from service.engine.state.row_set import Bits, n_words
 
@@ -43,7 +43,7 @@ class Boosts:
         self._history, self._filters = history, filters
         self._made = Recent[tuple[object, ...], _Made]()
 
-    def classes(self, query: Recommend, base: Eligible | None) -> list[BoostClass]:
+    def classes(self, query: Ruled, base: Eligible | None) -> list[BoostClass]:
         """The classes with items, at most 2 to the number of boosts.
 
         Args:

@@ -14,7 +14,7 @@ from service.engine.lists.popularity import Popularity
 from service.engine.lists.selection import Selection
 from service.engine.lists.top_items import TopItems
 from service.engine.lists.trending import Moves, Trending
-from service.engine.queries import LatestItems, Popular, PopularItems, Recommend, ScoredItem
+from service.engine.queries import LatestItems, Popular, PopularItems, Ranked, Recommend, ScoredItem
 from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
@@ -121,11 +121,11 @@ class CommonLists:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
 
-    def _answer(self, query: Popular | LatestItems, top: TopItems, as_of: str) -> PopularItems:
+    def _answer(self, query: Ranked, top: TopItems, as_of: str) -> PopularItems:
         eligible = count_of(self._selection.eligible(query))
         return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
 
-    def _items(self, query: Popular | LatestItems, top: TopItems) -> list[ScoredItem]:
+    def _items(self, query: Ranked, top: TopItems) -> list[ScoredItem]:
         left_out, eligible = self._selection.excluded(query), self._selection.eligible(query)
         return self._scored(*self._best(query, top, query.n, query.offset, eligible, left_out))
 
@@ -134,7 +134,7 @@ class CommonLists:
 
     def _best(
         self,
-        query: Recommend | Popular | LatestItems,
+        query: Ranked,
         top: TopItems,
         n: int,
         offset: int,

@@ -27,21 +27,20 @@ from numpy.typing import NDArray
 from service.base.errors import Gone, InvalidRequest, NotReady
 from service.base.signing import SIGNATURE_BYTES
 from service.engine.lists.ranking import Ranking
-from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, Recommendation, SetNeighbors
+from service.engine.queries import Items, Neighbors, Query, Recommend, Recommendation
 from service.engine.state.history import History
 from service.engine.state.id_table import RETIRED
 from service.storage.events import StreamId
 
 BEGIN = ""  # the cursor that asks for a first page
 MAX_SHOWN = 10_000  # items or users that a cursor holds; a list ends there
-FORMAT = 2  # first byte of a cursor
+FORMAT = 3  # first byte of a cursor
+FORMATS = range(1, 16)  # of all versions, which may sign other bytes
 PURPOSE = "cursor"
 ITEM_BYTES, USER_BYTES = 4, 5
 CHECKSUM_BYTES = 4
-PAGED = frozenset((Recommend, Popular, LatestItems, Neighbors, SetNeighbors))
-Paged = Recommend | Popular | LatestItems | Neighbors | SetNeighbors
 _NEITHER = "Invalid cursor: expected `next` of an earlier page, unaltered, from a service with the same Redis, got {!r}"
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class Shown(NamedTuple):
@@ -65,7 +64,7 @@ class Cursors:
 
     def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
         """The answer, or the exception, for each query; see `Ranking.answer`."""
-        paged = [n for n, query in enumerate(queries) if type(query) in PAGED and query.cursor is not None]  # type: ignore[union-attr]
+        paged = [n for n, query in enumerate(queries) if isinstance(query, Items) and query.cursor is not None]
         if not paged:
             return self._ranking.answer(queries, as_of)
         opened: list[Any] = list(queries)
@@ -85,7 +84,7 @@ class Cursors:
                 one.next = self._next(queries[n], shown[n], one)
         return answers
 
-    def _opened(self, query: Paged) -> Shown:
+    def _opened(self, query: Items) -> Shown:
         """What the cursor of `query` says.
 
         Raises:
@@ -101,16 +100,16 @@ class Cursors:
             return Shown("", "", np.zeros(0, dtype=np.uint64))
         raw, context = _decoded(text), _context(query)
         content, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
+        if content[0] != FORMAT and content[0] in FORMATS:
+            raise Gone("the cursor is of another version of the service: begin again with `cursor=`")
         is_ours = self._signer.has_signed(PURPOSE, context + content, signature)
-        if not is_ours and content[1 : 1 + CHECKSUM_BYTES] != _checksum(context) and content[:1] == bytes([FORMAT]):
+        if not is_ours and content[1 : 1 + CHECKSUM_BYTES] != _checksum(context) and content[0] == FORMAT:
             raise InvalidRequest(
                 "Invalid cursor: expected `next` of an earlier page of this list, got one of another user or with other"
                 " parameters; only n and explain may change"
             )
         if not is_ours:
             raise InvalidRequest(_NEITHER.format(text[:64]))
-        if content[0] != FORMAT:
-            raise Gone("the cursor is of another version of the service: begin again with `cursor=`")
         shown = _parsed(content, _size(query))
         if shown.version:
             self._check_live(shown)
@@ -123,7 +122,7 @@ class Cursors:
         if models.get(shown.model) != shown.version:
             raise Gone(f"the cursor's model {shown.version} is not live any more: begin again with `cursor=`")
 
-    def _without(self, query: Paged, shown: Shown) -> Paged:
+    def _without(self, query: Items, shown: Shown) -> Items:
         """The query for the page: without what was shown, by the model that ranked it."""
         ids = self._ids(query, shown)
         changes: dict[str, Any] = {"cursor": None, "exclude": [*query.exclude, *ids]}
@@ -132,10 +131,10 @@ class Cursors:
             changes["pins"] = [(item, place) for item, place in pins.items() if item not in set(ids)]
         if shown.model:
             changes["model"] = shown.model
-        changed: Paged = msgspec.structs.replace(query, **changes)
+        changed: Items = msgspec.structs.replace(query, **changes)
         return changed
 
-    def _ids(self, query: Paged, shown: Shown) -> list[str]:
+    def _ids(self, query: Items, shown: Shown) -> list[str]:
         """The ids of what was shown, as far as this replica knows them."""
         history, numbers = self._history, shown.numbers
         if _is_of_users(query):
@@ -163,11 +162,11 @@ class Cursors:
         return base64.urlsafe_b64encode(content + signature).rstrip(b"=").decode()
 
 
-def _is_of_users(query: Paged) -> bool:
+def _is_of_users(query: Items) -> bool:
     return isinstance(query, Neighbors) and query.kind == "user"
 
 
-def _size(query: Paged) -> int:
+def _size(query: Items) -> int:
     """Bytes of one item or user that was shown."""
     return USER_BYTES if _is_of_users(query) else ITEM_BYTES
 
@@ -177,7 +176,7 @@ def _lines(answer: Any) -> list[Any]:
     return lines
 
 
-def _context(query: Paged) -> bytes:
+def _context(query: Items) -> bytes:
     """The list that `query` asks for: everything but the length of a page and what is said of its lines."""
     changes: dict[str, Any] = {"cursor": None, "n": 1}
     if isinstance(query, Recommend):

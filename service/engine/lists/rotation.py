@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.ranking.eligible import WORD, Eligible
 from service.engine.lists.boosts import BoostClass
-from service.engine.queries import Recommend
+from service.engine.queries import Ruled
 from service.engine.state.history import History
 
 
@@ -63,7 +63,7 @@ class Rotation:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def shown(self, query: Recommend, user: str | None) -> Shown:
+    def shown(self, query: Ruled, user: str | None) -> Shown:
         """What `user` was shown last; nothing without `rotate`, and for an anonymous or unknown user."""
         row = None if user is None or query.rotate is None else self._history.users.row(user)
         if row is None or query.rotate is None:

@@ -12,7 +12,7 @@ from gpu.ranking import diversity
 from service.engine.lists.boosts import BoostClass
 from service.engine.lists.exploration import Level, bonus, leveling
 from service.engine.lists.rotation import NONE_SHOWN, Shown
-from service.engine.queries import Recommend
+from service.engine.queries import Ruled
 from service.engine.queries.rules import MAX_LENGTH, length_of, pool_of
 
 Similarities = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -75,7 +75,7 @@ class Walk:
 
     def __init__(
         self,
-        query: Recommend,
+        query: Ruled,
         classes: list[BoostClass],
         pinned: list[int],
         values_of: Callable[[int], Sequence[str]],

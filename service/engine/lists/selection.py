@@ -12,7 +12,7 @@ from service.engine.lists import boosts
 from service.engine.lists.boosts import BoostClass, Boosts
 from service.engine.lists.filters import Filters
 from service.engine.models.shelf import Hidden, Shelf
-from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
+from service.engine.queries import Items, Ranked, Ruled
 from service.engine.state.history import History
 
 N_SHOWN = 3  # ids that a warning names
@@ -33,15 +33,15 @@ class Selection:
         rows = map(self._history.items.row, ids)
         return np.array([row for row in rows if row is not None], dtype=np.int32)
 
-    def excluded(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> NDArray[np.int32]:
+    def excluded(self, query: Items) -> NDArray[np.int32]:
         """The items that the query excludes."""
         return self.rows(query.exclude)
 
-    def candidates(self, query: Recommend) -> NDArray[np.int32] | None:
+    def candidates(self, query: Ruled) -> NDArray[np.int32] | None:
         """The only items to rank; None for all."""
         return None if query.candidates is None else self.rows(query.candidates)
 
-    def eligible(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Eligible | None:
+    def eligible(self, query: Items) -> Eligible | None:
         """The items that pass the filter and that lists may show; None without a filter.
 
         Raises:
@@ -53,7 +53,7 @@ class Selection:
         """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
         return self._filters.passing(text)
 
-    def check(self, query: Recommend) -> None:
+    def check(self, query: Ruled) -> None:
         """Check the names in the filter and in the rules of a query; raises what `eligible` raises."""
         if query.max_per is not None:
             self._filters.check_name("max_per.tag", query.max_per[0], "tag")
@@ -62,7 +62,7 @@ class Selection:
         else:
             self.eligible(query)
 
-    def classes(self, query: Recommend) -> list[BoostClass]:
+    def classes(self, query: Ruled) -> list[BoostClass]:
         """The items that pass the filter, by boost; raises what `eligible` raises."""
         return self._boosts.classes(query, self.eligible(query))
 
@@ -71,7 +71,7 @@ class Selection:
         n_items = len(self._history.items)
         return boosts.without(classes, self._history.catalog.index.with_tag(tag, values, n_items), n_items)
 
-    def may_show(self, query: Recommend, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def may_show(self, query: Ruled, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of `rows` that pass every condition of the query but `include_seen` and `min_ratings`."""
         rows = rows[~self.hidden(query).mask[rows]]
         if (eligible := self.eligible(query)) is not None:
@@ -80,19 +80,19 @@ class Selection:
             rows = rows[np.isin(rows, candidates)]
         return rows[~np.isin(rows, self.excluded(query))]
 
-    def hidden(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Hidden:
+    def hidden(self, query: Items) -> Hidden:
         """The items that no list may show, whatever the filter."""
         return self._shelf.hidden(query.available)
 
     def of_popular(
-        self, query: Recommend | Popular | LatestItems, eligible: Eligible | None
+        self, query: Ranked, eligible: Eligible | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
         """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None.
 
         `eligible`: the only items; None for all.
         """
         shown = ~self.hidden(query).mask
-        candidates = self.candidates(query) if isinstance(query, Recommend) else None
+        candidates = self.candidates(query) if isinstance(query, Ruled) else None
         if eligible is None:
             return shown, candidates
         if candidates is not None:
@@ -101,7 +101,7 @@ class Selection:
             return shown, eligible.rows
         return shown & eligible.mask(len(shown)), None
 
-    def warnings(self, query: Recommend) -> list[str]:
+    def warnings(self, query: Ruled) -> list[str]:
         """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
         candidates, pins = query.candidates or (), [item for item, _ in query.pins]
         if not (query.exclude or candidates or pins):
@@ -125,7 +125,7 @@ class Selection:
         more = f" and {len(meant) - N_SHOWN:,} more" if len(meant) > N_SHOWN else ""
         return [f"{what}: {shown}{more}"]
 
-    def _may_show(self, query: Recommend, item: str) -> bool:
+    def _may_show(self, query: Ruled, item: str) -> bool:
         row = self._history.items.row(item)
         return row is None or bool(len(self.may_show(query, np.array([row]))))
 

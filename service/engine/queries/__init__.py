@@ -21,7 +21,77 @@ from service.engine.queries.source_queries import SourceAnswer, SourceQuery
 Fallback = Literal["popular", "trending", "latest", "none"]
 
 
-class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+class Items(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for a page of items.
+
+    Attributes:
+        n: items of the page.
+        exclude: ids never to show.
+        filter: canonical text of a `filter_tree`: only items that pass it are ranked; None ranks all.
+        available: whether to leave out items that are not available now.
+        cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.lists.cursors`.
+    """
+
+    n: int = 10
+    exclude: Sequence[str] = ()
+    filter: str | None = None
+    available: bool = True
+    cursor: str | None = None
+
+
+class Ranked(Items, frozen=True, kw_only=True):
+    """Asks for a slice of a ranked list.
+
+    Attributes:
+        offset: the page begins after so many of the best items.
+        min_ratings: fewest ratings that a shown item has at present.
+    """
+
+    offset: int = 0
+    min_ratings: int = 0
+
+
+class LatestItems(Ranked, frozen=True, kw_only=True, tag=True):
+    """Asks for the items that were published or first named last."""
+
+
+class Popular(Ranked, frozen=True, kw_only=True, tag=True):
+    """Asks for the most popular items.
+
+    `half_life` names one of the setting `half_lives`, in which ratings and events lose half their weight; None: never.
+    """
+
+    half_life: str | None = None
+
+
+class Ruled(Ranked, frozen=True, kw_only=True):
+    """Asks for a slice of a list with rules; see `service.engine.queries.rules`.
+
+    Attributes:
+        candidates: the only ids to rank; None ranks all.
+        include_seen: whether items that the user has rated may be shown.
+        explore: share of the places that `service.engine.lists.exploration` gives to items with fewer than
+            `explore_below` ratings; fallbacks have none.
+        boosts: (text of a filter, number): what items that pass it get added to their scores.
+        pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
+        max_per: (tag, number): at most so many items with the same value of the tag.
+        diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
+        rotate: (half-life in seconds, number): items that the user was only shown are listed too, and each showing
+            lowers the score by the number, by half of it after the half-life. See `service.engine.lists.rotation`.
+    """
+
+    candidates: Sequence[str] | None = None
+    include_seen: bool = False
+    explore: float = 0.0
+    explore_below: int = 10
+    boosts: Sequence[tuple[str, float]] = ()
+    pins: Sequence[tuple[str, int]] = ()
+    max_per: tuple[str, int] | None = None
+    diversity: float = 0.0
+    rotate: tuple[float, float] | None = None
+
+
+class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     """Asks for the best items for one user, several, or an anonymous one: set `user`, `users`, `ratings`, or `user` and
     `ratings`.
 
@@ -32,27 +102,11 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
             ones, where None removes one. Nothing is stored.
         timestamps: Unix seconds of `ratings`; None, of all or of one: now.
         order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
-        n, offset: `n` items after the `offset` best ones.
-        exclude: ids never to show.
-        cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.lists.cursors`.
-        candidates: the only ids to rank; None ranks all.
-        filter: canonical text of a `filter_tree`: only items that pass it are ranked; None ranks all.
-        available: whether to leave out items that are not available now.
-        include_seen: whether items that the user has rated may be shown.
-        min_ratings: fewest ratings that a shown item has at present.
         model: name of a live model; None takes the first live one of the setting `default_models`.
         experiment: id of an experiment; the arm of each user names the model.
         explain: whether each item carries the rated items that contribute most to its score.
         fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
             items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
-        explore: share of the places that `service.engine.lists.exploration` gives to items with fewer than
-            `explore_below` ratings; fallbacks have none.
-        boosts: (text of a filter, number): what items that pass it get added to their scores.
-        pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
-        max_per: (tag, number): at most so many items with the same value of the tag.
-        diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
-        rotate: (half-life in seconds, number): items that the user was only shown are listed too, and each showing
-            lowers the score by the number, by half of it after the half-life. See `service.engine.lists.rotation`.
         of_scenario: name and `stream_id` of the scenario that some of these fields come from; `StaleScenario` if it
             was put again or removed since.
     """
@@ -62,52 +116,26 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     ratings: Sequence[tuple[str, float | None]] | None = None
     timestamps: Sequence[float | None] | None = None
     order_half_life: float | None = None
-    n: int = 10
-    offset: int = 0
-    exclude: Sequence[str] = ()
-    candidates: Sequence[str] | None = None
-    filter: str | None = None
-    available: bool = True
-    include_seen: bool = False
-    min_ratings: int = 0
     model: str | None = None
     experiment: str | None = None
     explain: bool = False
     fallback: Fallback = "popular"
-    explore: float = 0.0
-    explore_below: int = 10
-    boosts: Sequence[tuple[str, float]] = ()
-    pins: Sequence[tuple[str, int]] = ()
-    max_per: tuple[str, int] | None = None
-    diversity: float = 0.0
-    rotate: tuple[float, float] | None = None
     of_scenario: tuple[str, str] | None = None
-    cursor: str | None = None
 
 
-class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the `n` items or users most similar to the one with `id`; see `Recommend` for the others."""
+class Neighbors(Items, frozen=True, kw_only=True, tag=True):
+    """Asks for the items or users most similar to the one with `id`; `model` as in `Recommend`."""
 
     kind: Literal["item", "user"]
     id: str
-    n: int = 10
     model: str | None = None
-    filter: str | None = None
-    available: bool = True
-    exclude: Sequence[str] = ()
-    cursor: str | None = None
 
 
-class SetNeighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the `n` items most similar to those of `items` together; see `Recommend` for the others."""
+class SetNeighbors(Items, frozen=True, kw_only=True, tag=True):
+    """Asks for the items most similar to those of `items` together; `model` as in `Recommend`."""
 
     items: Sequence[str]
-    n: int = 10
     model: str | None = None
-    filter: str | None = None
-    available: bool = True
-    exclude: Sequence[str] = ()
-    cursor: str | None = None
 
 
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -119,34 +147,6 @@ class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     user: str
     item: str
     model: str | None = None
-
-
-class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`.
-
-    `half_life` names one of the setting `half_lives`, in which ratings and events lose half their weight; None: never.
-    """
-
-    n: int = 10
-    offset: int = 0
-    min_ratings: int = 0
-    filter: str | None = None
-    available: bool = True
-    half_life: str | None = None
-    exclude: Sequence[str] = ()
-    cursor: str | None = None
-
-
-class LatestItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the items that were published or first named last, among those with `min_ratings`; see `Recommend`."""
-
-    n: int = 10
-    offset: int = 0
-    min_ratings: int = 0
-    filter: str | None = None
-    available: bool = True
-    exclude: Sequence[str] = ()
-    cursor: str | None = None
 
 
 class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):

@@ -175,6 +175,7 @@ def test_a_cursor_of_another_version_is_gone(still: World, monkeypatch: pytest.M
     """While replicas are upgraded one by one, with the same key."""
     with monkeypatch.context() as earlier:
         earlier.setattr(cursors, "FORMAT", 1)
+        earlier.setattr(cursors, "_context", lambda query: b"other bytes of the same query")
         earlier.setattr(cursors, "_packed", lambda numbers, _: numbers.astype("<u4").tobytes())
         cursor = still.ask(LISTS[name], cursor="").next
     with pytest.raises(Gone, match="of another version of the service: begin again with `cursor=`"):

@@ -17,9 +17,8 @@ from service.processes.writes import Writes
 from service.settings.settings import Settings
 from service.storage.archive_lock import ArchivableFormat
 from service.storage.events import ZERO, Fields, RatingEvent, StreamId, TypedEvent
-from service.storage.streams.append_pipe import RedisPipe
-from service.storage.streams.appender import Appender, run_id_of
 from service.storage.streams.redis_server import url_of
+from service.storage.streams.stream_writer import StreamWriter
 from service.storage.streams.tail import Tail
 from service.telemetry.metrics import Metrics
 from service.telemetry.trace_context import Trace
@@ -45,12 +44,12 @@ class RemoteServing:
         """
         self.settings, self.metrics = settings, Metrics()
         self._tail = Tail(TAIL_BYTES)
-        self._appender = Appender(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
+        self._writer = StreamWriter(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(socket, name, max_open, self.metrics.registry, self._join)
         to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
-        self._writes = Writes(self._appender, *to_write, ArchivableFormat(settings.data / "ratings").check)
+        self._writes = Writes(self._writer, *to_write, ArchivableFormat(settings.data / "ratings").check)
 
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""
@@ -59,7 +58,7 @@ class RemoteServing:
     async def stop(self) -> None:
         """Close all connections."""
         await self._link.stop()
-        self._appender.close()
+        self._writer.close()
 
     def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
         """A future of the answer."""
@@ -108,11 +107,11 @@ class RemoteServing:
 
     def _join(self) -> None:
         self._tell_tail()
-        self._appender.reconnect()
+        self._writer.reconnect()
 
     def _tell_tail(self) -> None:
         """Tell what was acknowledged here, before the engine's process verifies the server that comes back."""
         self._link.tell(Acknowledged([(str(stream_id), dict(fields)) for stream_id, fields in self._tail.after(ZERO)]))
 
-    async def _verify(self, pipe: RedisPipe) -> None:
-        await self._link.ask(VerifyRedis, await run_id_of(pipe))
+    async def _verify(self, run_id: str) -> None:
+        await self._link.ask(VerifyRedis, run_id)

@@ -246,7 +246,7 @@ class Runtime(Components):
         self._run_part(Learner(engine, self._stream, self._rating_log, self._archiver.wait))
         self.traces = engine.traces
         to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
-        self._writes = Writes(self._stream, *to_write)
+        self._writes = Writes(self._stream.writer, *to_write)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         watch_archiver(self._archiver, self.metrics)
@@ -299,7 +299,7 @@ class Runtime(Components):
         reported = ""
         while True:
             try:
-                await self._stream.check_writable()
+                await self._stream.writer.check_writable()
                 if reported:  # it may be another server, without the key
                     await self._agree_on_key()
             except (ServiceError, OSError) as error:

@@ -78,7 +78,7 @@ class Whole:
     def send(self, ratings: Sequence[RatingEvent]) -> StreamId:
         """Append in entries of 200, and wait until they are seen."""
         parts = [ratings[start : start + 200] for start in range(0, len(ratings), 200)]
-        last = [self._do(self.stream.append(encode_ratings(part))) for part in parts][-1]
+        last = [self._do(self.stream.writer.append(encode_ratings(part))) for part in parts][-1]
         self._do(self.engine.wait_for(last))
         return last
 
@@ -86,7 +86,7 @@ class Whole:
         return self.append(encode_subject(kind, subject))
 
     def append(self, fields: Fields) -> StreamId:
-        stream_id: StreamId = self._do(self.stream.append(fields))
+        stream_id: StreamId = self._do(self.stream.writer.append(fields))
         self._do(self.engine.wait_for(stream_id))
         return stream_id
 

@@ -1,4 +1,4 @@
-"""`Stream`: the ratings stream in Redis. With `Appender` the only one that knows its keys and commands (Redis 6.2).
+"""`Stream`: the ratings stream in Redis. With `StreamWriter` the only one that knows its keys and commands (Redis 6.2).
 
 nearfield:ratings    stream, one entry per accepted request (`service.storage.events`)
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
@@ -26,8 +26,6 @@ from service.base.errors import InvalidKey, StreamUnavailable
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.settings.settings import AppendFsync
 from service.storage.events import ZERO, Fields, StreamId
-from service.storage.streams.append_pipe import RedisPipe
-from service.storage.streams.appender import Appender
 from service.storage.streams.redis_client import (  # fmt: skip
     COUNT,
     REPACK,
@@ -40,6 +38,7 @@ from service.storage.streams.redis_client import (  # fmt: skip
     text_of,
     translated,
 )
+from service.storage.streams.stream_writer import StreamWriter
 from service.storage.streams.tail import Tail
 from service.storage.streams.verification import Verification
 
@@ -63,7 +62,11 @@ class Reading(NamedTuple):
 
 
 class Stream:
-    """Appends, reads and trims. Append on one event loop; all other methods may be called from any thread."""
+    """Reads and trims; all methods but `close` may be called from any thread.
+
+    Attributes:
+        writer: appends, on one event loop; each new connection is verified (`verify`).
+    """
 
     def __init__(
         self,
@@ -86,21 +89,7 @@ class Stream:
         self._floor, self._tail, self._dropped_s = floor, Tail(), 0.0
         self._client = connect(url)
         self._verification = Verification(self._client, keys, appendfsync, self._tail, floor, known)
-        self._appender = Appender(url, self._verify_connection, self._tail, keys)
-
-    # --- appending
-    @property
-    def n_appending(self) -> int:
-        """Calls that wait for a connection or for the server."""
-        return self._appender.n_appending
-
-    async def append(self, fields: Fields) -> StreamId:
-        """Append one entry, see `Appender.append`. Each new connection is verified (`verify`)."""
-        return await self._appender.append(fields)
-
-    async def check_writable(self) -> None:
-        """Check that the server accepts writes. Raises what `append` raises."""
-        await self._appender.check_writable()
+        self.writer = StreamWriter(url, lambda run: asyncio.to_thread(self.verify_run, run), self._tail, keys)
 
     async def aclose(self) -> None:
         """`close`, and wait until the event loop has released the socket."""
@@ -108,8 +97,8 @@ class Stream:
         await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close all connections; appends that still wait fail. Call it on the event loop of `append`."""
-        self._appender.close()
+        """Close all connections; appends that still wait fail. Call it on the event loop of `writer`."""
+        self.writer.close()
         self._client.close()
 
     # --- the promises of the server
@@ -139,20 +128,16 @@ class Stream:
         return None if value is None else text_of(value)
 
     def verify_run(self, run_id: str) -> None:
-        """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).
+        """`verify`, for a writer's new connection to the server with this run id, see `StreamWriter`.
 
         Raises:
-            StreamUnavailable: this process reaches another server, because it was replaced meanwhile.
+            StreamUnavailable: the server was replaced meanwhile.
         """
         self.verify()
         with translated():
             found = text_of(self._client.info("server").get("run_id", "")) if run_id else ""
         if found != run_id:
             raise StreamUnavailable("Redis was replaced while a connection to it was opened; try again")
-
-    async def _verify_connection(self, pipe: RedisPipe) -> None:
-        del pipe
-        await asyncio.to_thread(self.verify)
 
     # --- reading
 

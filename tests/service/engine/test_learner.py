@@ -66,7 +66,7 @@ def test_trimmed_entries_come_from_the_log(redis_url: str, tmp_path: Path) -> No
 
 def test_bad_entries_do_not_stop_it(whole: Whole) -> None:
     before = whole.rate(("ann", "x", 4.0))
-    whole._do(whole.stream.append({b"v": b"1", b"ratings": b"{}"}))
+    whole._do(whole.stream.writer.append({b"v": b"1", b"ratings": b"{}"}))
     after = whole.rate(("ann", "y", 4.0))
     assert after > before
     assert items_of(whole, "ann") == {"x", "y"}
@@ -75,7 +75,7 @@ def test_bad_entries_do_not_stop_it(whole: Whole) -> None:
 def test_an_entry_of_a_newer_version_makes_it_unready(whole: Whole) -> None:
     """Who passed it over would have other ratings than a process that can read it."""
     before = whole.rate(("ann", "x", 4.0))
-    whole._do(whole.stream.append({b"v": b"2", b"ratings": b"[]"}))
+    whole._do(whole.stream.writer.append({b"v": b"2", b"ratings": b"[]"}))
     eventually(lambda: not whole.engine.readiness.ready)
     assert "upgrade this process" in str(whole.engine.readiness.reason)
     assert whole.engine.as_of == before
@@ -124,7 +124,9 @@ def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
     working = whole.engine.run_slices(busy())
     try:
         for _ in range(MAX_WAITING + 10):
-            whole._do(whole.stream.append(encode_ratings([RatingEvent("u", f"i{n}", 1.0, 1.0) for n in range(1000)])))
+            whole._do(
+                whole.stream.writer.append(encode_ratings([RatingEvent("u", f"i{n}", 1.0, 1.0) for n in range(1000)]))
+            )
         eventually(lambda: len(whole.engine._pending_events) == MAX_WAITING)
         stopping = threads.helper("stopping", whole.learner.stop)
         stopping.join(10)

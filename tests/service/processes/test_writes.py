@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
+import redis
 
 from service.base.errors import LogUnavailable, Overloaded, ServiceError, StreamUnavailable
 from service.processes.writes import Writes
 from service.storage.events import Fields, StreamId
+from service.storage.streams.stream_writer import StreamWriter
+from service.storage.streams.tail import Tail
 from service.telemetry.metrics import Metrics
 from service.telemetry.trace_context import Trace
+from tests.service.keys import RATINGS
+from tests.service.waiting import soon
 
-FIELDS: Fields = {b"v": b"1"}
+FIELDS: Fields = {b"v": b"1", b"ratings": b"[]"}
 MAX_WAITING = 2
 
 
-class Entries:
-    """A stream in memory, which fails or waits if it is told to."""
+class Server:
+    """Says whether the server may be written to, when `may_go_on` is set."""
 
     def __init__(self) -> None:
-        self.written: list[Fields] = []
-        self.n_appending = 0
         self.error: ServiceError | None = None
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
 
-    async def append(self, fields: Fields) -> StreamId:
-        self.n_appending += 1
-        try:
-            await self.may_go_on.wait()
-        finally:
-            self.n_appending -= 1
+    async def verify(self, run_id: str) -> None:
+        await self.may_go_on.wait()
         if self.error is not None:
             raise self.error
-        self.written.append(fields)
-        return StreamId(len(self.written), 0)
 
 
 def ignored(stream_id: StreamId, trace: Trace) -> None:
@@ -44,8 +41,8 @@ def ignored(stream_id: StreamId, trace: Trace) -> None:
 
 
 @pytest.fixture
-def metrics() -> Iterator[Metrics]:
-    yield Metrics()
+def metrics() -> Metrics:
+    return Metrics()
 
 
 def refused(metrics: Metrics, reason: str) -> float:
@@ -53,54 +50,74 @@ def refused(metrics: Metrics, reason: str) -> float:
     return value or 0.0
 
 
-def test_entries_are_written_and_get_their_ids(metrics: Metrics) -> None:
-    async def check() -> None:
-        entries = Entries()
-        writes = Writes(entries, lambda: None, MAX_WAITING, metrics, ignored)
-        assert [await writes.append(FIELDS) for _ in range(3)] == [StreamId(n, 0) for n in (1, 2, 3)]
-        assert entries.written == [FIELDS] * 3
+def writing(
+    url: str,
+    metrics: Metrics,
+    check: Callable[[Writes, Server], Awaitable[None]],
+    refusal: Callable[[], ServiceError | None] = lambda: None,
+) -> None:
+    async def run() -> None:
+        server = Server()
+        writer = StreamWriter(url, server.verify, Tail())
+        try:
+            await check(Writes(writer, refusal, MAX_WAITING, metrics, ignored), server)
+        finally:
+            writer.close()
+            await asyncio.sleep(0)  # the event loop releases the socket
 
-    asyncio.run(check())
+    asyncio.run(run())
+
+
+def test_entries_are_written_and_get_their_ids(metrics: Metrics, redis_url: str, client: redis.Redis) -> None:
+    async def check(writes: Writes, server: Server) -> None:
+        ids = [await writes.append(FIELDS) for _ in range(3)]
+        entries = client.xrange(RATINGS)
+        assert entries is not None
+        assert [entry[0] for entry in entries] == list(map(str, ids))
+
+    writing(redis_url, metrics, check)
     assert "nearfield_writes_refused_total{" not in metrics.text().decode()
 
 
-def test_a_refusal_writes_nothing_and_is_counted_by_its_reason(metrics: Metrics) -> None:
-    async def check() -> None:
-        entries = Entries()
-        writes = Writes(entries, lambda: LogUnavailable("disk full"), MAX_WAITING, metrics, ignored)
+def test_a_refusal_writes_nothing_and_is_counted_by_its_reason(
+    metrics: Metrics, redis_url: str, client: redis.Redis
+) -> None:
+    async def check(writes: Writes, server: Server) -> None:
         for _ in range(2):
             with pytest.raises(LogUnavailable, match="disk full"):
                 await writes.append(FIELDS)
-        assert not entries.written
 
-    asyncio.run(check())
+    writing(redis_url, metrics, check, lambda: LogUnavailable("disk full"))
+    assert not client.exists(RATINGS)
     assert refused(metrics, LogUnavailable.slug) == 2
 
 
-def test_an_error_of_the_stream_is_counted_too(metrics: Metrics) -> None:
-    async def check() -> None:
-        entries = Entries()
-        entries.error = StreamUnavailable("gone")
+def test_an_error_of_the_writer_is_counted_too(metrics: Metrics, redis_url: str) -> None:
+    async def check(writes: Writes, server: Server) -> None:
+        server.error = StreamUnavailable("gone")
         with pytest.raises(StreamUnavailable):
-            await Writes(entries, lambda: None, MAX_WAITING, metrics, ignored).append(FIELDS)
+            await writes.append(FIELDS)
 
-    asyncio.run(check())
+    writing(redis_url, metrics, check)
     assert refused(metrics, StreamUnavailable.slug) == 1
 
 
-def test_more_than_may_wait_are_refused_and_the_others_go_on(metrics: Metrics) -> None:
-    async def check() -> None:
-        entries = Entries()
-        entries.may_go_on.clear()
-        writes = Writes(entries, lambda: None, MAX_WAITING, metrics, ignored)
+def test_more_than_may_wait_are_refused_and_the_others_go_on(
+    metrics: Metrics, redis_url: str, client: redis.Redis
+) -> None:
+    async def check(writes: Writes, server: Server) -> None:
+        def n_waiting() -> float | None:
+            return metrics.registry.get_sample_value("nearfield_queue_length", {"queue": "appends"})
+
+        server.may_go_on.clear()
         waiting = [asyncio.create_task(writes.append(FIELDS)) for _ in range(MAX_WAITING)]
-        await asyncio.sleep(0)
-        assert metrics.registry.get_sample_value("nearfield_queue_length", {"queue": "appends"}) == MAX_WAITING
+        await soon(lambda: n_waiting() == MAX_WAITING)
         with pytest.raises(Overloaded):
             await writes.append(FIELDS)
-        entries.may_go_on.set()
-        assert await asyncio.gather(*waiting) == [StreamId(1, 0), StreamId(2, 0)]
-        assert await writes.append(FIELDS) == StreamId(3, 0)
+        server.may_go_on.set()
+        ids = [*await asyncio.gather(*waiting), await writes.append(FIELDS)]
+        assert ids == sorted(set(ids))
+        assert len(ids) == client.xlen(RATINGS) == MAX_WAITING + 1
 
-    asyncio.run(check())
+    writing(redis_url, metrics, check)
     assert refused(metrics, Overloaded.slug) == 1

@@ -42,7 +42,7 @@ def run(stream: Stream) -> Run:
 
 
 async def append_many(stream: Stream, n: int) -> list[StreamId]:
-    return list(await asyncio.gather(*(stream.append(FIELDS) for _ in range(n))))
+    return list(await asyncio.gather(*(stream.writer.append(FIELDS) for _ in range(n))))
 
 
 def test_appended_entries_are_read_in_order(stream: Stream, run: Run) -> None:
@@ -56,6 +56,27 @@ def test_appended_entries_are_read_in_order(stream: Stream, run: Run) -> None:
 
 def test_reading_waits_for_the_first_entry(stream: Stream) -> None:
     assert stream.read(ZERO, block_ms=20).entries == []
+
+
+def test_a_connection_to_another_server_than_the_verified_one_is_refused(stream: Stream, client: redis.Redis) -> None:
+    stream.verify_run(client.info("server")["run_id"])
+    with pytest.raises(StreamUnavailable, match="replaced"):
+        stream.verify_run("0" * 40)
+
+
+def test_no_entry_is_written_to_a_server_that_another_answers_for(
+    stream: Stream, client: redis.Redis, run: Run, tmp_path: Path
+) -> None:
+    with_other = RedisServer(tmp_path / "other")
+    with_other.start()
+    try:
+        stream.writer._url = with_other.url  # as if the name led to another server meanwhile
+        with pytest.raises(StreamUnavailable, match="replaced"):
+            run(stream.writer.append(FIELDS))
+        with redis.Redis.from_url(with_other.url) as other:
+            assert not other.exists(RATINGS)
+    finally:
+        with_other.stop()
 
 
 def test_a_pause_notices_a_server_that_goes(stream: Stream, client: redis.Redis) -> None:
@@ -80,7 +101,7 @@ def test_the_size_is_that_of_all_entries(stream: Stream, client: redis.Redis, ru
     before = client.info("memory")["used_memory_dataset"]
     large = encode_ratings([RatingEvent(f"user-{n}", f"item-{n}", 4.0, 1.0) for n in range(1000)])
     for _ in range(5):
-        run(stream.append(large))
+        run(stream.writer.append(large))
     run(append_many(stream, 5000))
     n_entries, n_bytes = stream.size()
     assert n_entries == 5005
@@ -116,7 +137,7 @@ def test_rewriting_the_file_removes_trimmed_entries(
     stream: Stream, redis_server: RedisServer, client: redis.Redis, run: Run
 ) -> None:
     secret = RatingEvent("somebody-to-forget", "i", 4.0, 1.0)
-    stream_id = run(stream.append(encode_ratings([secret])))
+    stream_id = run(stream.writer.append(encode_ratings([secret])))
     stream.trim(stream_id)
     stream.rewrite_aof(redis_server.folder)
     held = subprocess.run(["grep", "-rl", "somebody-to-forget", redis_server.folder], capture_output=True, check=False)
@@ -210,7 +231,7 @@ def test_ids_go_on_above_the_log_after_a_flush(
 ) -> None:
     future = 4_000_000_000_000  # as if the clock of the new server went back
     commit(log, [rating_entry(future, ("u", "i", 1.0))])
-    stream_id = run(stream.append(FIELDS))
+    stream_id = run(stream.writer.append(FIELDS))
     assert stream_id > StreamId(future, 0)
     kept = client.xrange(RATINGS)
     assert kept is not None
@@ -226,10 +247,10 @@ def test_entries_below_the_log_need_an_operator(
     commit(log, [rating_entry(2000, ("u", "i", 1.0))])
     for _ in range(2):
         with pytest.raises(StreamReplaced, match=f"2000-0.*RENAME {RATINGS} {RATINGS}:kept"):
-            run(stream.append(FIELDS))
+            run(stream.writer.append(FIELDS))
     assert client.xlen(RATINGS) == 1
     client.rename(RATINGS, f"{RATINGS}:kept")  # what the message advises
-    assert run(stream.append(FIELDS)) > StreamId(2000, 0)
+    assert run(stream.writer.append(FIELDS)) > StreamId(2000, 0)
 
 
 def test_a_server_that_lost_entries_gets_them_again_from_who_read_them(
@@ -273,7 +294,7 @@ def test_what_another_process_has_written_is_given_back_too(
     stream: Stream, client: redis.Redis, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.note([(StreamId(3000, 1), FIELDS), (StreamId(3000, 0), FIELDS)])
-    assert run(stream.append(FIELDS)) > StreamId(3000, 1)
+    assert run(stream.writer.append(FIELDS)) > StreamId(3000, 1)
     assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()][:2] == ["3000-0", "3000-1"]
 
 
@@ -283,20 +304,20 @@ def test_a_clock_that_is_behind_gives_no_id_below_ours(
     append(client, FIELDS, "1-0")
     ahead_s = time.time() + 1000
     monkeypatch.setattr(time, "time", lambda: ahead_s)
-    assert run(stream.append(FIELDS)) == StreamId(int(ahead_s * 1000), 1)
+    assert run(stream.writer.append(FIELDS)) == StreamId(int(ahead_s * 1000), 1)
 
 
 def test_an_id_that_goes_back_is_not_acknowledged(stream: Stream, client: redis.Redis) -> None:
     """Emptied without a new connection, by a server whose clock is behind."""
 
     async def scenario() -> None:
-        await stream.append(FIELDS)
+        await stream.writer.append(FIELDS)
         future = StreamId(4_000_000_000_000, 0)
         append(client, FIELDS, str(future))
-        last = await stream.append(FIELDS)
+        last = await stream.writer.append(FIELDS)
         client.delete(RATINGS)
         with pytest.raises(StreamUnavailable, match=f"after {last}"):
-            await stream.append(FIELDS)
+            await stream.writer.append(FIELDS)
         await stream.aclose()
 
     asyncio.run(scenario())
@@ -324,7 +345,7 @@ def test_an_older_copy_of_the_stream_goes_on_above_the_log(
     with pytest.raises(StreamReplaced, match="4 entries up to 1003-0"):
         stream.verify()
     client.xdel(RATINGS, "1003-0")
-    assert run(stream.append(FIELDS)) > ids[-1]
+    assert run(stream.writer.append(FIELDS)) > ids[-1]
     assert next(stream_id for stream_id, _ in stream.read(StreamId(1002, 0)).entries) == ids[-1]
 
 
@@ -352,7 +373,7 @@ def test_volatile_servers_are_refused(
     policy(name, value)
     try:
         with pytest.raises(VolatileServer, match=name):
-            run(stream.append(FIELDS))
+            run(stream.writer.append(FIELDS))
     finally:
         policy(name, usual)
         stream.rewrite_aof(redis_server.folder)  # once switched on, it is durable from the end of its first rewrite on
@@ -397,9 +418,9 @@ def test_a_killed_server_means_unavailable_and_then_goes_on(
     redis_server: RedisServer, stream: Stream, run: Run
 ) -> None:
     async def scenario() -> None:
-        before = await stream.append(FIELDS)
+        before = await stream.writer.append(FIELDS)
         pid = redis_server.pid
-        waiting = [asyncio.create_task(stream.append(FIELDS)) for _ in range(50)]
+        waiting = [asyncio.create_task(stream.writer.append(FIELDS)) for _ in range(50)]
         await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
         results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -408,7 +429,7 @@ def test_a_killed_server_means_unavailable_and_then_goes_on(
             stream.read(ZERO)
         for _ in range(500):
             try:
-                after = await stream.append(FIELDS)
+                after = await stream.writer.append(FIELDS)
                 break
             except StreamUnavailable:
                 await asyncio.sleep(0.02)
@@ -423,15 +444,15 @@ def test_a_killed_server_means_unavailable_and_then_goes_on(
 def test_an_unreachable_server_is_unavailable() -> None:
     stream = Stream("redis://127.0.0.1:1")
     with pytest.raises(StreamUnavailable):
-        asyncio.run(stream.append(FIELDS))
+        asyncio.run(stream.writer.append(FIELDS))
     with pytest.raises(StreamUnavailable):
         stream.last_id()
 
 
 def test_a_cancelled_request_does_not_disturb_the_others(stream: Stream, run: Run) -> None:
     async def scenario() -> tuple[list[StreamId], int]:
-        await stream.append(FIELDS)
-        first = asyncio.create_task(stream.append(FIELDS))
+        await stream.writer.append(FIELDS)
+        first = asyncio.create_task(stream.writer.append(FIELDS))
         await asyncio.sleep(0)
         first.cancel()
         return await append_many(stream, 3), len(stream.read(ZERO).entries)

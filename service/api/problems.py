@@ -14,11 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from gpu.errors import InvalidInput
+from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
 from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
 from service.api.schemas.common_schemas import Fault, ProblemDocument
 from service.api.schemas.list_schemas import AnonymousBody, UsersBody
-from service.base.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
+from service.base.errors import NotFound, NotReady, ServiceError
 from service.base.validation import MAX_SHOWN, reason_of
+from service.jobs.errors import JobRunning
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from service.api.schemas.list_schemas import NO_FIELDS, ScenarioBody
 from service.api.serving import Serving
-from service.base.errors import InvalidRequest, UnknownModel
+from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentDetails, GetDocument, StaleScenario
 from service.engine.queries.experiment_queries import UnknownExperiment
+from service.storage.errors import UnknownModel
 from service.storage.events import StreamId
 
 MAX_KNOWN = 256

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import httpx
 
-from service.base.errors import InvalidSetting, ServiceError
+from service.base.errors import ServiceError
 from service.cli.proxies import Proxy, proxy_of
+from service.settings.errors import InvalidSetting
 
 TIMEOUT_S = 60.0  # seconds to connect, and seconds to get an answer
 EXPORT_TIMEOUT_S = 600.0  # seconds without a byte; a large log is read first

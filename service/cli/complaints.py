@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpu.errors import EngineError, InvalidInput
-from service.base.errors import InvalidRatingsFile, InvalidRequest, InvalidSetting, NotFound, ServiceError
+from service.base.errors import InvalidRequest, NotFound, ServiceError
 from service.base.validation import reason_of
 from service.cli.console import BAD_USAGE, FAILED
+from service.cli.files.errors import InvalidRatingsFile
+from service.settings.errors import InvalidSetting
 
 BAD_INPUT = (
     InvalidInput,

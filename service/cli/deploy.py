@@ -6,13 +6,14 @@ import shutil
 import time
 from pathlib import Path
 
-from service.base.errors import InvalidRequest, LockTimeout
+from service.base.errors import InvalidRequest
 from service.cli.client import Client
 from service.jobs.export_rows import log_of
 from service.jobs.forget import without_forgotten
 from service.storage import exclusion, files
 from service.storage.archiver import COMMIT_EVERY_S
 from service.storage.backups.backup_files import new_folder
+from service.storage.errors import LockTimeout
 from service.storage.events import StreamId
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog

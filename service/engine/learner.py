@@ -8,10 +8,11 @@ from collections.abc import Callable
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import CorruptLog, NotReady, Unavailable
+from service.base.errors import NotReady, Unavailable
 from service.base.threads import PartThread
 from service.engine.engine import Engine
 from service.engine.rehearsal import rehearse_history
+from service.storage.errors import CorruptLog
 from service.storage.events import StreamId, portions
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream

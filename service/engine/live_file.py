@@ -6,8 +6,8 @@ from pathlib import Path
 
 import structlog
 
-from service.base.errors import CorruptLiveFile
 from service.engine.readiness import MODELS, Stages
+from service.storage.errors import CorruptLiveFile
 from service.storage.snapshots import live_versions
 from service.storage.snapshots.live_versions import Live
 

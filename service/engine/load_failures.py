@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from gpu.errors import NotEnoughMemory
-from service.base.errors import CorruptSnapshot
+from service.storage.errors import CorruptSnapshot
 from service.storage.files import FileLock
 from service.storage.snapshots.version_names import shown
 from service.telemetry.metrics import Metrics

@@ -23,7 +23,7 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.base.errors import CorruptSnapshot, NotReady, ServiceError
+from service.base.errors import NotReady, ServiceError
 from service.base.threads import PartThread
 from service.engine import compilation, model_series, swap_trace
 from service.engine.background import Slices
@@ -33,6 +33,7 @@ from service.engine.load_failures import LoadFailures
 from service.engine.models import model_info
 from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.readiness import MODELS
+from service.storage.errors import CorruptSnapshot
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.live_versions import Live
 from service.storage.snapshots.manifest import Manifest

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from service.base.errors import NotSeenYet, Overloaded
+from service.base.errors import Overloaded
+from service.engine.errors import NotSeenYet
 from service.storage.events import StreamId
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from service.base.errors import CorruptSnapshot
 from service.jobs.table import JobTable
 from service.storage import exclusion, list_files
+from service.storage.errors import CorruptSnapshot
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot

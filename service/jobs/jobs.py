@@ -12,12 +12,12 @@ import msgspec
 import structlog
 
 from gpu.params import params_for
-from service.base.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.engine import fairness
 from service.engine.queries import Recommend
 from service.jobs.job_trace import FIELD
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable, is_shadow, name_of
+from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
 from service.storage.snapshots import live_versions, version_names
 from service.storage.snapshots.manifest import StoredCalibration

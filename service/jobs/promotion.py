@@ -15,8 +15,8 @@ from gpu.decay import weights_in
 from gpu.model import Model
 from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import NO_MIDDLE, Rows, are_likes
-from service.base.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import live_versions, snapshot
 
 MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared

@@ -12,9 +12,10 @@ import structlog
 
 from gpu.algorithms import ALGORITHMS
 from gpu.errors import InvalidParams
-from service.base.errors import CorruptSnapshot, JobRunning, UnknownVersion
+from service.jobs.errors import JobRunning
 from service.jobs.jobs import Jobs
 from service.settings.settings import Settings
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names

@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import StreamUnavailable, UnknownModel
 from service.base.threads import PartThread, helper, unheard
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
 from service.jobs.job_trace import JobTrace
@@ -28,6 +27,7 @@ from service.jobs.trainer_process import TrainerProcess, listing, training
 from service.jobs.turns import turn
 from service.settings.settings import Settings
 from service.storage import exclusion
+from service.storage.errors import StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import redis
 from redis.exceptions import NoPermissionError
 
-from service.base.errors import JobRunning, UnknownJob
+from service.jobs.errors import JobRunning, UnknownJob
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.storage.streams.redis_client import connect, translated
 

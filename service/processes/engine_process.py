@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from gpu.errors import EngineError
 from service.api.operations import GetReadiness
 from service.base import tuning
-from service.base.errors import ServerFailed, ServiceError, VolatileServer
+from service.base.errors import ServiceError
 from service.processes import event_loop
 from service.processes.child import NOT_STARTED
 from service.processes.endpoint import Endpoint
@@ -21,6 +21,7 @@ from service.processes.link import Link
 from service.processes.messages import Request
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
+from service.storage.errors import ServerFailed, VolatileServer
 from service.storage.remote_archiver import RemoteArchiver
 
 POLL_S = 0.02  # seconds

@@ -15,7 +15,7 @@ import uvicorn
 
 from service.api.app import Application
 from service.api.problems import CLOSE
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 BACKLOG = 2048  # connections that the kernel may queue

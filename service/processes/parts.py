@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from service.base.errors import InvalidSetting
 from service.extras import Parts, console, exports, kafka, registry, stores, traces, webhooks
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 EXTRAS: list[Callable[[Parts], None]] = [

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from service.api.app import application
 from service.base import imports, tuning
-from service.base.errors import CorruptLiveFile
 from service.jobs.ranks import cluster
 from service.processes import event_loop, http_server, parent
 from service.processes.components import Components, Worker
@@ -23,6 +22,7 @@ from service.processes.local_serving import LocalServing
 from service.processes.parts import check_extras, parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
+from service.storage.errors import CorruptLiveFile
 from service.storage.snapshots import live_versions
 from service.telemetry import logs, traces
 

@@ -11,15 +11,7 @@ import structlog
 
 from gpu import backend
 from service.base.blocking_calls import BlockingCalls
-from service.base.errors import (
-    CorruptLiveFile,
-    LockTimeout,
-    LogUnavailable,
-    NotReady,
-    ServiceError,
-    Unavailable,
-    VolatileServer,
-)
+from service.base.errors import NotReady, ServiceError, Unavailable
 from service.engine.engine import Engine
 from service.engine.fairness import Client
 from service.engine.learner import Learner
@@ -38,6 +30,7 @@ from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings
 from service.storage import signing_key
 from service.storage.archiver import Archive, Archiver
+from service.storage.errors import CorruptLiveFile, LockTimeout, LogUnavailable, VolatileServer
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.remote_archiver import RemoteArchiver

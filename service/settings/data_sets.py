@@ -13,9 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from service.base.errors import InvalidSetting, NotFound
+from service.base.errors import NotFound
 from service.base.validation import reason_of
 from service.settings.environment import PREFIX, own_prefix
+from service.settings.errors import InvalidSetting
 
 FOLDER = "sets"  # in DATA: a folder like DATA for each further data set
 TURN = f"{FOLDER}/.training.lock"  # in DATA: the lock of the data set that trains

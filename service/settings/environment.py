@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 
 PREFIX = "NEARFIELD_"
 REDIS_SCHEMES = ("redis", "rediss", "unix")

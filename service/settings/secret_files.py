@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.base.errors import InvalidSetting
 from service.settings.environment import PREFIX
+from service.settings.errors import InvalidSetting
 from service.settings.key_settings import KEY_NAMES
 
 SETTINGS = (*KEY_NAMES, "redis", "model_key")  # settings that are secrets

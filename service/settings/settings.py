@@ -24,11 +24,11 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from gpu.backend import BackendName
 from gpu.params import Values
-from service.base.errors import InvalidSetting
 from service.settings import data_sets, environment, secret_files
 from service.settings.addresses import check_networks, check_origins, check_redis, is_loopback
 from service.settings.data_sets import check_names, parse_names
 from service.settings.environment import is_address
+from service.settings.errors import InvalidSetting
 from service.settings.event_types import DEFAULT as DEFAULT_EVENTS
 from service.settings.event_types import EventTypes, parse_event_types
 from service.settings.half_lives import DEFAULT as DEFAULT_HALF_LIVES

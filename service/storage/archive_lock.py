@@ -10,8 +10,8 @@ import os
 import time
 from pathlib import Path
 
-from service.base.errors import LogUnavailable
 from service.storage.data_format import FORMAT, format_of
+from service.storage.errors import LogUnavailable
 from service.storage.events import Fields
 from service.storage.files import FileLock
 

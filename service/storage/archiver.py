@@ -11,9 +11,10 @@ import pyarrow as pa
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import Conflict, CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
+from service.base.errors import Conflict, ServiceError
 from service.base.threads import PartThread, unheard
 from service.storage.archive_lock import ArchiveLock
+from service.storage.errors import CorruptLog, NewerEntry, StreamUnavailable, VolatileServer
 from service.storage.events import BATCH_RATINGS, ZERO, Entry, StreamId, portions
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of

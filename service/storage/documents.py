@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from service.base.errors import NewerEntry
 from service.base.ids import check_id
+from service.storage.errors import NewerEntry
 
 DocumentKind = Literal["scenario", "experiment"]
 KINDS = frozenset(get_args(DocumentKind))

@@ -23,12 +23,12 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from service.base import recommendation_ids
-from service.base.errors import BadEntry, NewerEntry
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.base.limits import MAX_RATING
 from service.settings.event_types import MAX_TYPE_LENGTH
 from service.storage import documents, item_changes
 from service.storage.documents import Document
+from service.storage.errors import BadEntry, NewerEntry
 from service.storage.item_changes import ItemChange
 from service.storage.sources import Source, Unmark, decode_source, decode_unmark, encode_source
 

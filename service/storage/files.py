@@ -20,7 +20,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from service.base.errors import DataInUse, LockTimeout
+from service.storage.errors import DataInUse, LockTimeout
 
 LOCK_TIMEOUT_S = 10.0
 DATA_LOCK = ".lock"  # in DATA: one `serve` with an embedded Redis per folder

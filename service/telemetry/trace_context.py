@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 
 DEFAULT_SHARE = 0.01
 TRACE_BITS, SPAN_BITS = 128, 64

@@ -20,7 +20,7 @@ import redis
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from service.base.errors import BadEntry, NewerEntry
+from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import Entry, StreamId, parse_entry
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results

@@ -10,7 +10,7 @@ from time import monotonic
 
 from service.api.door.grants import ALL, READ_WRITE, Grant, Scope
 from service.api.door.made_keys import MadeKeys
-from service.base.errors import Forbidden, NotAuthorized
+from service.api.errors import Forbidden, NotAuthorized
 from service.base.times import iso_of
 from service.settings import data_sets
 from service.settings.settings import Settings

@@ -22,7 +22,8 @@ from service.api.door.fast_reads import PlainReads
 from service.api.door.framing import PlainRequests
 from service.api.door.guarded_transport import GuardedTransport, current
 from service.api.door.request_stream import RequestStream
-from service.base.errors import RequestTimeout, ServiceError
+from service.api.errors import RequestTimeout
+from service.base.errors import ServiceError
 
 
 class ConnectionGuard(asyncio.Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.api.door.auth import Keys
 from service.api.door.rate_limit import RateLimit
-from service.base.errors import Forbidden, NotAuthorized
+from service.api.errors import Forbidden, NotAuthorized
 from service.storage.key_file import digest_of
 
 MAX_PROVEN = 4096  # (address, key) that were right; with more, the oldest have to prove themselves again

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from service.base.errors import MalformedRequest
+from service.api.errors import MalformedRequest
 
 HEAD_END = b"\r\n\r\n"
 CHUNKED = -1  # stands for the length of a body in chunks

@@ -7,7 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.base.errors import MalformedRequest, ServiceError
+from service.api.errors import MalformedRequest
+from service.base.errors import ServiceError
 
 
 class HttpProtocol(HttpToolsProtocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.api.door.framing import CHUNKED, HEAD_END, ChunkedBody, body_length
-from service.base.errors import HeadTooLarge, MalformedRequest, UrlTooLong
+from service.api.errors import HeadTooLarge, MalformedRequest, UrlTooLong
 
 MAX_BLANK_BYTES = 64  # bytes of line ends before a request; real clients send none or two
 

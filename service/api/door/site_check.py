@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from service.api.door.auth import CONSOLE_PREFIX
-from service.base.errors import ForeignSite
+from service.api.errors import ForeignSite
 from service.settings.addresses import is_loopback
 
 MAX_CHECKED = 64  # host names that are cached as checked

@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from service.api.door.auth import CONSOLE_PREFIX, WRITTEN_PATHS
+from service.api.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
 from service.api.parsers.elements import Body, check_values
-from service.base.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
 FORM = b"application/x-www-form-urlencoded"  # of the console alone, whose forms carry tokens

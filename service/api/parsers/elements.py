@@ -13,7 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from service.base.errors import BodyTooLarge, InvalidRequest, MalformedBody, ServiceError
+from service.api.errors import BodyTooLarge, MalformedBody
+from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import check_id
 from service.base.times import unix_seconds
 from service.base.validation import in_words

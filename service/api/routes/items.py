@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
+from service.api.errors import MalformedBody
 from service.api.openapi.components import component
 from service.api.openapi.model_examples import ITEM
 from service.api.operations import CheckNewNames
@@ -21,7 +22,7 @@ from service.api.parsers.item_parser import ItemJudge
 from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Written
 from service.api.schemas.listing_schemas import ItemsQuery
 from service.api.serving import Serving
-from service.base.errors import InvalidRequest, MalformedBody, ServiceError
+from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES
 from service.base.limits import LATEST_S
 from service.engine.queries.catalog_queries import (

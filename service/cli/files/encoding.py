@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from service.base.errors import InvalidRatingsFile
+from service.cli.files.errors import InvalidRatingsFile
 
 _N_SHOWN = 40  # bytes around the fault
 

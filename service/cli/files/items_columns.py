@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from service.base.errors import InvalidRatingsFile
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.ratings_columns import columns_named
 
 BY_NAME = ("tags", "numbers")

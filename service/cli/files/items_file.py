@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from service.base.errors import InvalidRatingsFile
 from service.base.times import unix_seconds
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.items_columns import ATTRIBUTES, HIDDEN, described, field_of, meanings_of, without_attributes
 from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
 from service.cli.files.ratings_text import BadLine

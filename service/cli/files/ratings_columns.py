@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 
 NAMES = ("user", "item", "rating", "timestamp")
 N_NEEDED = 2  # without ratings every pair counts 1; the timestamp may be missing too

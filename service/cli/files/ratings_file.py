@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from service.base.errors import InvalidRatingsFile
 from service.cli.files.doubtful_ids import stand_for_nothing
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import LARGEST_RATING, How
 from service.cli.files.newest import newest_of_each_pair
 from service.cli.files.ratings_columns import NAMES

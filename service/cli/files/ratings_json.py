@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.base.errors import InvalidRatingsFile
 from service.base.ids import check_id
 from service.base.times import unix_seconds
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import NAMES, Choice, columns_named, columns_of, described, types_among
 from service.cli.files.ratings_text import BadLine, TextRatings, check_bad

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.base.errors import InvalidRatingsFile
 from service.base.limits import LATEST_S
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import MATRIX, NAMES, Choice, described
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.base.errors import InvalidRatingsFile
 from service.base.ids import MAX_ID_BYTES
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import N_NEEDED, NAMES, columns_of, described
 from service.cli.files.ratings_text import TextRatings

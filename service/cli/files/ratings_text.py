@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from service.base.errors import InvalidRatingsFile
 from service.cli.files.doubtful_ids import IS_MISSING, are_ids, checked_id
 from service.cli.files.encoding import is_utf8, utf8_fault
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.quotes import are_quotes
 from service.cli.files.ratings_columns import N_NEEDED, NAMES, described, is_alias, is_header

@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from service.base.errors import InvalidRatingsFile, InvalidSetting
+from service.cli.files.errors import InvalidRatingsFile
+from service.settings.errors import InvalidSetting
 
 DASH = Path("-")  # stands for standard input
 FORMATS = ("csv", "jsonl", "parquet", "npz", "mat")  # csv: any text; csv and jsonl may be compressed by gzip

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from service.base.errors import InvalidRatingsFile, InvalidSetting
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.quotes import are_quotes
 from service.cli.files.ratings_columns import (
     N_NEEDED,
@@ -26,6 +26,7 @@ from service.cli.files.ratings_columns import (
     option_for,
 )
 from service.cli.files.ratings_times import NUMBER, seconds_of
+from service.settings.errors import InvalidSetting
 
 _MOVIELENS = "::"
 _TAB = "\t"

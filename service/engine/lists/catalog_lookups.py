@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from service.base.errors import UnknownItem
+from service.engine.errors import UnknownItem
 from service.engine.lists.listing import page
 from service.engine.lists.selection import Selection
 from service.engine.queries.catalog_queries import (

@@ -24,8 +24,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.base.errors import Gone, InvalidRequest, NotReady
+from service.base.errors import InvalidRequest, NotReady
 from service.base.signing import SIGNATURE_BYTES
+from service.engine.errors import Gone
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Items, Neighbors, Query, Recommend, Recommendation
 from service.engine.state.history import History

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from service.base.errors import Gone, InvalidRequest, NotReady, UnknownModel
+from service.base.errors import InvalidRequest, NotReady
 from service.base.recommendation_ids import RecommendationIds, Shown
+from service.engine.errors import Gone
 from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.batches import AnswerTo
@@ -30,6 +31,7 @@ from service.engine.queries.experiment_queries import (
 )
 from service.engine.state.history import History
 from service.storage.documents import experiment_of
+from service.storage.errors import UnknownModel
 
 
 class Experiments:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service.base.errors import UnknownUser
+from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.rule_sources import CommonSource
 from service.engine.lists.ruled_lists import RuledLists

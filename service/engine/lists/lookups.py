@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from service.base.errors import UnknownItem, UnknownUser
+from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.catalog_lookups import CatalogLookups
 from service.engine.lists.rating_lists import RatingLists, shortest
 from service.engine.lists.selection import Selection

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
-from service.base.errors import UnknownUser
 from service.base.recommendation_ids import RecommendationIds
 from service.base.signing import Signer
+from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.experiments import Experiments
 from service.engine.lists.exploration import Exploration, Lists

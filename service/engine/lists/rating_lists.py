@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ratings import Rows
-from service.base.errors import InvalidRequest, UnknownItem, UnknownUser
+from service.base.errors import InvalidRequest
+from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.listing import page
 from service.engine.queries.rating_queries import (
     AllRatings,

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import structlog
 
-from service.base.errors import NotReady, UnknownModel
+from service.base.errors import NotReady
 from service.engine.models.live_model import LiveModel
 from service.engine.state.applied import Applied
+from service.storage.errors import UnknownModel
 
 _log = structlog.get_logger(__name__)
 SHADOW = "Invalid model: {!r} is a shadow, which learns and is tested but never answers"

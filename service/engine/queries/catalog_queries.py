@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from service.base.errors import UnknownItem
+from service.engine.errors import UnknownItem
 
 Kind = Literal["tag", "number"]
 

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from service.api.dependencies import TheKeys
 from service.api.door.auth import ADMIN_PREFIX
 from service.api.door.credentials import Credentials
-from service.base.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.api.errors import Forbidden, NotAuthorized
+from service.base.errors import TooManyRequests
 from service.engine import fairness
 from service.extras.console import visit
 from service.extras.console.pages import page, to

@@ -20,8 +20,9 @@ from gpu.errors import InvalidInput
 from service.api import problems
 from service.api.door import audit
 from service.api.door.site_check import check_fetch
+from service.api.errors import Forbidden, NotAuthorized
 from service.api.schemas.common_schemas import ProblemDocument
-from service.base.errors import Forbidden, InvalidRequest, NotAuthorized, ServiceError
+from service.base.errors import InvalidRequest, ServiceError
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.storage.session_folder import SESSION_S

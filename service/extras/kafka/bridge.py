@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from service.base.errors import InvalidSetting
 from service.cli import arguments
 from service.cli.client import Client
 from service.cli.importer import check_answers
@@ -20,6 +19,7 @@ from service.extras.kafka import kafka_properties
 from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed, judge
 from service.extras.kafka.kafka_identity import identity_of
 from service.settings.data_sets import address_of
+from service.settings.errors import InvalidSetting
 from service.settings.secret_files import secret
 
 LONGEST_POLL_MS = 86_400_000  # the most that Kafka allows: a batch waits as long as the service is away

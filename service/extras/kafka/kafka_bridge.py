@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 import structlog
 
-from service.base.errors import BodyTooLarge, ServiceError
+from service.api.errors import BodyTooLarge
+from service.base.errors import ServiceError
 from service.base.ids import MAX_ID_BYTES
 from service.cli.client import Client, RequestFailed
 from service.cli.importer import BATCH, batches, posted

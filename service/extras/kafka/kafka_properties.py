@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 
 OPTIONS = {"bootstrap.servers": "--bootstrap", "metadata.broker.list": "--bootstrap", "group.id": "--group"}
 OF_PYTHON = "logger", "on_commit", "default.topic.config"  # which confluent_kafka takes as objects, beside callbacks

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from service.base.errors import Conflict, InvalidRequest, InvalidSetting, UnknownVersion
+from service.base.errors import Conflict, InvalidRequest
 from service.extras.stores import snapshot_transfer
 from service.extras.stores.object_store import (
     PART_BYTES,
@@ -28,7 +28,9 @@ from service.extras.stores.object_store import (
     StoreRefused,
     StoreUnavailable,
 )
+from service.settings.errors import InvalidSetting
 from service.storage import files
+from service.storage.errors import UnknownVersion
 from service.storage.snapshots import snapshot
 
 PREFIX = "models:/"

@@ -15,12 +15,12 @@ from pathlib import Path
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import InvalidSetting
 from service.base.threads import PartThread, unheard
 from service.extras.stores import HEAD_FILE, store_head
 from service.extras.stores.object_store import ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
 from service.extras.stores.store_head import CorruptStore, Head
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 from service.storage import files
 from service.storage.events import ZERO, StreamId

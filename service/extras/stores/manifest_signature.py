@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from service.base.errors import CorruptSnapshot
 from service.extras.stores.object_store import Store
+from service.storage.errors import CorruptSnapshot
 
 SIGNATURE_FILE = "manifest.hmac"
 MAX_BYTES = 256

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from service.base.errors import InvalidRequest, InvalidSetting, ServiceError, Unavailable
+from service.base.errors import InvalidRequest, ServiceError, Unavailable
+from service.settings.errors import InvalidSetting
 from service.storage import files
 
 OnBytes = Callable[[int], None]

@@ -17,14 +17,16 @@ from typing import NamedTuple
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import Conflict, CorruptSnapshot, InvalidSetting, UnknownVersion
+from service.base.errors import Conflict
 from service.base.threads import PartThread, unheard
 from service.extras.stores import HEAD_FILE, OWNER_FILE, snapshot_transfer, store_head
 from service.extras.stores.object_store import READ_ONLY, ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
 from service.extras.stores.store_head import RATINGS, SNAPSHOTS, Head, object_of
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 from service.storage import files
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO, StreamId
 from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from service.base.errors import Conflict, CorruptSnapshot, UnknownVersion
+from service.base.errors import Conflict
 from service.extras.stores import manifest_signature
 from service.extras.stores.object_store import OnBytes, Store
 from service.storage import files
 from service.storage.backups.backup_files import new_folder
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests
 from service.storage.snapshots import manifest_check, snapshot
 from service.storage.snapshots.manifest import Manifest

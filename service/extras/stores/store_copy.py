@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from service.base.errors import Conflict, CorruptSnapshot
+from service.base.errors import Conflict
 from service.extras.stores import snapshot_transfer
 from service.extras.stores.object_store import ObjectStore
 from service.extras.stores.store_head import SNAPSHOTS, CorruptStore, Head, object_of
 from service.storage import exclusion
+from service.storage.errors import CorruptSnapshot
 from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot

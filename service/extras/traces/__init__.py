@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import util
 from typing import TYPE_CHECKING
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 from service.telemetry import traces
 from service.telemetry.trace_context import Sampling
 

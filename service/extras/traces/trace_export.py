@@ -18,7 +18,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from service.base import threads
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 from service.telemetry.span import Span
 from service.telemetry.trace_context import Trace
 

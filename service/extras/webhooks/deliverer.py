@@ -11,14 +11,15 @@ from typing import NamedTuple
 import structlog
 
 from service.base.backoff import Backoff
-from service.base.errors import StreamUnavailable, UnknownJob
 from service.base.threads import PartThread, unheard
 from service.extras.webhooks import message, webhook_file
 from service.extras.webhooks.deliveries import Attempt, Claimed, Deliveries, Outcome
 from service.extras.webhooks.sender import Sender
 from service.extras.webhooks.webhook_file import StoredWebhook
+from service.jobs.errors import UnknownJob
 from service.jobs.jobs import Job, Jobs
 from service.settings.settings import Settings
+from service.storage.errors import StreamUnavailable
 from service.telemetry.metrics import Metrics
 
 POLL_S, IDLE_POLL_S = 0.2, 2.0  # seconds between two looks at what is due, during attempts and without one

@@ -7,11 +7,11 @@ import contextlib
 from msgspec import Struct
 
 from service.api.serving import check_shared
-from service.base.errors import StreamUnavailable
 from service.extras.webhooks import targets, webhook_file
 from service.extras.webhooks.deliveries import Attempt, Deliveries
 from service.extras.webhooks.webhook_file import EndOfJob, Webhook
 from service.settings.settings import Settings
+from service.storage.errors import StreamUnavailable
 
 WITHOUT_STORE = "it is not available with NEARFIELD_STORE"
 

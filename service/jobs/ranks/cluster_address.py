@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from service.base.errors import InvalidSetting
 from service.settings.addresses import is_loopback
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
-from service.base.errors import CorruptLog, CorruptSnapshot, NotReady, ServiceError, UnknownVersion
+from service.base.errors import NotReady, ServiceError
 from service.settings.keyspace import Keyspace
 from service.settings.settings import Settings
 from service.storage import data_format, files, sealed_file, signing_key
@@ -25,6 +25,7 @@ from service.storage.archiver import Archiver
 from service.storage.backups import backup_files
 from service.storage.backups.backup_files import FolderTarget, OnBytes, Opener, Target
 from service.storage.backups.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
+from service.storage.errors import CorruptLog, CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO
 from service.storage.files import DataLock
 from service.storage.log import log_manifest

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from service.base.errors import CorruptLog
 from service.storage import files
+from service.storage.errors import CorruptLog
 
 MANIFEST_FILE, LOCK_FILE = "manifest.json", ".manifest.lock"
 FORMAT = 1

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from service.base.errors import CorruptLog, NewerEntry
 from service.storage import documents, files, item_changes
+from service.storage.errors import CorruptLog, NewerEntry
 from service.storage.events import KINDS, Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.sources import Source, Unmark
 

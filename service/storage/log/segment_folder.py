@@ -16,8 +16,8 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
-from service.base.errors import CorruptLog
 from service.storage import files
+from service.storage.errors import CorruptLog
 from service.storage.events import ZERO, StreamId
 from service.storage.files import FileLock
 from service.storage.log.log_manifest import MANIFEST_FILE, LogManifest, Sum, Sums

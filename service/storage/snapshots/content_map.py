@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.base.errors import NewerSnapshot
 from service.storage import files
+from service.storage.errors import NewerSnapshot
 from service.storage.snapshots import array_file
 from service.storage.snapshots.array_values import MAX_PARAMETER
 

@@ -18,9 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from service.base.errors import Conflict, CorruptLiveFile, InvalidSetting, UnknownModel
+from service.base.errors import Conflict
+from service.settings.errors import InvalidSetting
 from service.settings.model_names import NAME
 from service.storage import files
+from service.storage.errors import CorruptLiveFile, UnknownModel
 from service.storage.snapshots import snapshot, version_names
 
 LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"

@@ -16,7 +16,8 @@ from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
 from gpu.ratings import NO_MIDDLE
 from gpu.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
-from service.base.errors import InvalidRequest, NewerSnapshot
+from service.base.errors import InvalidRequest
+from service.storage.errors import NewerSnapshot
 
 FORMAT = 3
 # Defaults in the time of format 1 that have changed since. All other defaults are the same today.

@@ -24,8 +24,8 @@ from gpu.errors import EngineError
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import params_for
-from service.base.errors import CorruptSnapshot, UnknownVersion
 from service.storage import files
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests
 from service.storage.snapshots import manifest_check, snapshot_files
 from service.storage.snapshots.array_values import ArrayValues

@@ -7,8 +7,9 @@ import secrets
 from datetime import UTC, datetime
 
 from gpu.algorithms import ALGORITHMS
-from service.base.errors import InvalidRequest, UnknownVersion
+from service.base.errors import InvalidRequest
 from service.settings.model_names import MAX_NAME_LENGTH, RESERVED, may_be_name
+from service.storage.errors import UnknownVersion
 
 TIME_FORMAT = "%Y%m%dT%H%M%S"
 _VERSION = re.compile(

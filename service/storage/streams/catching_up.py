@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from service.base.errors import LogUnavailable
+from service.storage.errors import LogUnavailable
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream

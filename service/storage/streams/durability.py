@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.base.errors import VolatileServer
 from service.settings.settings import AppendFsync
+from service.storage.errors import VolatileServer
 
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 

@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.base.errors import InvalidKey, StreamUnavailable
+from service.storage.errors import InvalidKey, StreamUnavailable
 from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
 from service.storage.streams import aof_files
 

@@ -25,10 +25,10 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.base.errors import ServerFailed
 from service.base.threads import PartThread, unheard
 from service.settings.environment import without_secrets
 from service.settings.settings import AppendFsync, Settings
+from service.storage.errors import ServerFailed
 
 START_TIMEOUT_S = 120.0  # seconds; loading a large append-only file takes long
 STOP_TIMEOUT_S = 2.0  # seconds that SHUTDOWN may take

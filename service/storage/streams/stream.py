@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import redis
 import structlog
 
-from service.base.errors import InvalidKey, StreamUnavailable
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.settings.settings import AppendFsync
+from service.storage.errors import InvalidKey, StreamUnavailable
 from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.redis_client import (  # fmt: skip
     COUNT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from service.base.errors import BadEntry, NewerEntry, StreamReplaced
+from service.storage.errors import BadEntry, NewerEntry, StreamReplaced
 from service.storage.events import Entry, Fields, StreamId, parse_entry
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream

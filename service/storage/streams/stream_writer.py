@@ -18,8 +18,9 @@ from typing import Any, cast
 import hiredis
 from redis.connection import parse_url
 
-from service.base.errors import ServiceError, StreamUnavailable
+from service.base.errors import ServiceError
 from service.settings.keyspace import DEFAULT, Keyspace
+from service.storage.errors import StreamUnavailable
 from service.storage.events import ZERO, Fields, StreamId
 from service.storage.streams.redis_client import id_of
 from service.storage.streams.tail import Tail

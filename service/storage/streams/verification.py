@@ -15,9 +15,9 @@ from typing import Any
 import redis
 import structlog
 
-from service.base.errors import StreamReplaced, VolatileServer
 from service.settings.keyspace import Keyspace
 from service.settings.settings import AppendFsync
+from service.storage.errors import StreamReplaced, VolatileServer
 from service.storage.events import NOOP_VERSION, ZERO, StreamId
 from service.storage.streams.durability import refuse_volatile
 from service.storage.streams.redis_client import last_and_length, position_of, text_of, translated, value_ids

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from service.api.openapi import document as openapi
-from service.base.errors import DataInUse
 from service.storage import key_file
+from service.storage.errors import DataInUse
 from service.storage.streams.redis_server import RedisServer
 from service.telemetry.scrape import CACHED_S
 from tests.service.local import Local, serving

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from service.base import backoff
 from service.base.backoff import Backoff
-from service.base.errors import StreamUnavailable
+from service.storage.errors import StreamUnavailable
 
 
 class Waits(threading.Event):

@@ -1,32 +1,47 @@
 from __future__ import annotations
 
+import importlib
 import re
+import subprocess
+import sys
 
-from service.base import errors
+import pytest
 
+from service.base.errors import ServiceError
+from tests.house import modules
 
-def every_error() -> list[type[errors.ServiceError]]:
-    return [value for value in vars(errors).values() if isinstance(value, type)]
-
-
-def test_the_tree_in_the_docstring_names_every_error() -> None:
-    drawn = set(re.findall(r"[A-Z]\w+[a-z]\w+", (errors.__doc__ or "").split("\n\n", 1)[1]))
-    assert {error.__name__ for error in every_error()} <= drawn
+MODULES = [name for name in modules("service") if name.endswith(".errors")]
 
 
-def test_every_error_can_be_shown_as_a_problem() -> None:
-    for error in every_error():
-        assert 400 <= error.status <= 599
-        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", error.slug)
-        assert error.title
-        assert error.status != 503 or error.retry_after_s, error
+def every_error() -> list[type[ServiceError]]:
+    """The errors of all rooms; those of the base first."""
+    for name in MODULES:
+        importlib.import_module(name)
+    found: list[type[ServiceError]] = [ServiceError]
+    for error in found:
+        found += error.__subclasses__()
+    return [error for error in dict.fromkeys(found) if error.__module__ in MODULES]
+
+
+def test_every_room_has_its_errors() -> None:
+    assert {error.__module__ for error in every_error()} == set(MODULES)
+
+
+@pytest.mark.parametrize("error", every_error(), ids=lambda error: error.__name__)
+def test_every_error_can_be_shown_as_a_problem(error: type[ServiceError]) -> None:
+    assert 400 <= error.status <= 599
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", error.slug)
+    assert error.title
+    assert error.status != 503 or error.retry_after_s, error
 
 
 def test_slugs_are_distinct() -> None:
-    slugs = [error.slug for error in every_error()]
+    slugs = [error.slug for error in every_error() if "slug" in vars(error)]
     assert len(slugs) == len(set(slugs))
 
 
-def test_a_running_job_is_named() -> None:
-    assert errors.JobRunning("abc").job_id == "abc"
-    assert "abc" in str(errors.JobRunning("abc"))
+def test_a_front_knows_the_errors_that_the_engine_sends_it() -> None:
+    """It raises them again by the name of their class."""
+    names = [name for name in MODULES if not name.startswith("service.cli.")]
+    code = f"import sys, service.processes.front_process; assert not set({names!r}) - set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,7 @@ import pytest
 from scipy import io, sparse
 
 from service.__main__ import run
-from service.base.errors import InvalidRatingsFile
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.ratings_matrix import read_matrix
 
 N_MUTANTS = 25  # of each file

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import InvalidSetting
 from service.cli.client import Client, Rating, RequestFailed, TrainingFailed
 from service.cli.service_process import ServiceProcess
+from service.settings.errors import InvalidSetting
 from tests.service.planted import SMALL, events
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import DataInUse
 from service.cli import demo
+from service.storage.errors import DataInUse
 from service.storage.files import DataLock
 from service.storage.streams.redis_server import RedisServer
 

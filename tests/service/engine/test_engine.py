@@ -15,11 +15,12 @@ import pytest
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
-from service.base.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
+from service.base.errors import NotReady, Overloaded
 from service.engine import engine as engine_module
 from service.engine.background import SLICE_S, Slices
 from service.engine.catch_up import CatchUp
 from service.engine.engine import Engine
+from service.engine.errors import NotSeenYet, UnknownUser
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
 from service.engine.state.history import History

@@ -10,11 +10,11 @@ import pytest
 import redis
 
 from service.base import threads
-from service.base.errors import StreamUnavailable
 from service.engine.learner import Learner
 from service.engine.pending_events import MAX_WAITING
 from service.engine.queries import UserRatings
 from service.engine.readiness import Stages
+from service.storage.errors import StreamUnavailable
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer

@@ -14,10 +14,11 @@ from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
-from service.base.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
 from service.engine import compilation
+from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.engine.state.history import History
+from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import RatingEvent, StreamId
 from service.storage.snapshots import live_versions, snapshot, version_names
 from tests.service.planted import SMALL, events

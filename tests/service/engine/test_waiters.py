@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from service.base.errors import NotSeenYet, Overloaded
+from service.base.errors import Overloaded
+from service.engine.errors import NotSeenYet
 from service.engine.waiters import Waiters
 from service.storage.events import StreamId
 

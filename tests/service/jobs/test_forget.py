@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.base.errors import UnknownUser
+from service.engine.errors import UnknownUser
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.state.history import History
 from service.storage.events import Merge, StreamId, encode_merge

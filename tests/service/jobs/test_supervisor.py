@@ -16,10 +16,10 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from service.base.errors import JobRunning, StreamUnavailable
 from service.cli import synthetic
 from service.jobs import lease, table
 from service.jobs import supervisor as supervisors
+from service.jobs.errors import JobRunning
 from service.jobs.forget import without_forgotten
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
@@ -29,6 +29,7 @@ from service.jobs.trainer_process import TrainerProcess
 from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.archiver import Archiver
+from service.storage.errors import StreamUnavailable
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names

@@ -8,9 +8,10 @@ from typing import Literal
 import pytest
 import redis
 
-from service.base.errors import JobRunning, StreamUnavailable, UnknownJob
 from service.jobs import table
+from service.jobs.errors import JobRunning, UnknownJob
 from service.jobs.table import JobTable
+from service.storage.errors import StreamUnavailable
 from service.storage.streams.redis_server import RedisServer
 
 

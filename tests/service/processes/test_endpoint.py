@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from service.api.operations import GetMetrics, GetReadiness, ListJobs
-from service.base.errors import NotReady, StreamUnavailable, UnknownUser
+from service.base.errors import NotReady
+from service.engine.errors import UnknownUser
 from service.engine.queries import Popular, UserRatings
 from service.processes import endpoint as endpoints
 from service.processes.frames import Frames
@@ -27,6 +28,7 @@ from service.processes.messages import (
     decode_from_engine,
     error_of,
 )
+from service.storage.errors import StreamUnavailable
 from service.storage.streams.redis_server import RedisServer, runtime_folder
 from service.telemetry.metrics import PLAIN_TEXT
 from service.telemetry.scrape import CACHED_S

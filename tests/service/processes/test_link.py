@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.base.errors import InvalidRequest, LogUnavailable, NotReady, Overloaded, UnknownUser
+from service.base.errors import InvalidRequest, NotReady, Overloaded
+from service.engine.errors import UnknownUser
 from service.processes import link as links
 from service.processes.frames import Frames
 from service.processes.link import HUNG, STARTING, Link
@@ -26,6 +27,7 @@ from service.processes.messages import (
     decode_from_front,
     failed,
 )
+from service.storage.errors import LogUnavailable
 from tests.service.waiting import soon
 
 MAX_OPEN = 3

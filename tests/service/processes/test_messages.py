@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import service
 from gpu.errors import InvalidInput, InvalidRatings
 from service.api import problems
-from service.base.errors import JobRunning, NotReady, ServiceError, TooManyRequests
+from service.base.errors import NotReady, ServiceError, TooManyRequests
 from service.engine.new_ids import TooManyNewIds, TooManyNewNames
+from service.jobs.errors import JobRunning
 from service.processes import messages
 from service.processes.messages import Failed, FromEngine, FromFront, State, Unforeseen, error_of, failed
 from service.storage.sources import MAX_OFFSET, Source

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import redis
 
-from service.base.errors import LogUnavailable, Overloaded, ServiceError, StreamUnavailable
+from service.base.errors import Overloaded, ServiceError
 from service.processes.writes import Writes
+from service.storage.errors import LogUnavailable, StreamUnavailable
 from service.storage.events import Fields, StreamId
 from service.storage.streams.stream_writer import StreamWriter
 from service.storage.streams.tail import Tail

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.base.errors import InvalidSetting
 from service.cli.complaints import message
 from service.settings import data_sets
 from service.settings.environment import unknown_variables
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 

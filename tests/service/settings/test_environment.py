@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.base.errors import InvalidSetting
 from service.settings.environment import unknown_variables
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 

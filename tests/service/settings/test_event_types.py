@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.base.errors import InvalidSetting
+from service.settings.errors import InvalidSetting
 from service.settings.event_types import DEFAULT_TYPES, parse_event_types
 from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import InvalidSetting
 from service.settings.environment import without_secrets
+from service.settings.errors import InvalidSetting
 from service.settings.secret_files import MAX_BYTES, SETTINGS, secret, variable_of_others
 from service.settings.settings import Settings, unknown_variables
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.base.errors import InvalidSetting
 from service.cli.complaints import message
 from service.settings.addresses import is_loopback
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 KEY, OTHER_KEY = "key-of-every-client", "key-of-the-admins"

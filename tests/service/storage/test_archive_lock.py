@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import LogUnavailable
 from service.storage.archive_lock import LOCK, MARK, ArchivableFormat, ArchiveLock, format_of_holder
 from service.storage.data_format import FORMAT
+from service.storage.errors import LogUnavailable
 from service.storage.events import ZERO, Fields
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.base.errors import NewerEntry, StreamUnavailable
 from service.storage import archiver as archiver_module
 from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver
+from service.storage.errors import NewerEntry, StreamUnavailable
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log import segment_folder
 from service.storage.log.rating_log import RatingLog

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from service.base.errors import DataInUse
+from service.storage.errors import DataInUse
 from service.storage.files import DataLock
 
 HOLD = (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.base.errors import BadEntry, NewerEntry
 from service.base.ids import check_id
 from service.storage.documents import Document
+from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import (
     ITEMS_PER_ENTRY,
     ZERO,

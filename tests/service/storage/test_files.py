@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import LockTimeout
 from service.storage import files
+from service.storage.errors import LockTimeout
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 import gpu
-from service.base.errors import Conflict, CorruptLog, InvalidSetting, ServiceError
+from service.base.errors import Conflict, ServiceError
 from service.extras.stores import follower, publisher, store_head
 from service.extras.stores.follower import Follower
 from service.extras.stores.object_store import ObjectStore, StoreUnavailable
 from service.extras.stores.publisher import Publisher
 from service.extras.stores.store_head import CorruptStore, Head
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 from service.storage.archiver import Archiver
+from service.storage.errors import CorruptLog
 from service.storage.events import Entry, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of

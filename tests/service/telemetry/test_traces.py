@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from service.base.errors import InvalidSetting
 from service.extras import traces as extra
 from service.processes.parts import parts
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 from service.telemetry import traces
 from service.telemetry.metrics import OPEN_TEXT, Metrics, count_dropped_spans

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.door.auth import Keys
-from service.base.errors import Forbidden, NotAuthorized
+from service.api.errors import Forbidden, NotAuthorized
 from service.settings.settings import Settings
 
 KEYS: dict[str, Any] = {

@@ -10,7 +10,8 @@ import pytest
 from service.api.door.auth import Keys
 from service.api.door.credentials import Credentials
 from service.api.door.rate_limit import N_FAILURES, Limits
-from service.base.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.api.errors import Forbidden, NotAuthorized
+from service.base.errors import TooManyRequests
 from service.settings.settings import Settings
 from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
 from tests.service.process import Service

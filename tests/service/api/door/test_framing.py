@@ -16,7 +16,7 @@ from service.api.door.framing import (
     PlainRequests,
     body_length,
 )
-from service.base.errors import MalformedRequest
+from service.api.errors import MalformedRequest
 
 
 def head(*fields: str) -> bytes:

@@ -13,7 +13,8 @@ import pytest
 from service.api.door import made_keys
 from service.api.door.auth import Keys
 from service.api.door.grants import Grant, Scope
-from service.base.errors import NotAuthorized, ServiceError
+from service.api.errors import NotAuthorized
+from service.base.errors import ServiceError
 from service.settings.settings import Settings
 from service.storage import key_file
 from service.storage.key_file import KeyScope

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api.door.request_stream import MAX_BLANK_BYTES, RequestStream
-from service.base.errors import HeadTooLarge, MalformedRequest, UrlTooLong
+from service.api.errors import HeadTooLarge, MalformedRequest, UrlTooLong
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde"

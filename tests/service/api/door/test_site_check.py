@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.api.door.site_check import MAX_CHECKED, SiteCheck
-from service.base.errors import ForeignSite
+from service.api.errors import ForeignSite
 
 
 def is_let_in(host: str | None, origin: str | None = None, path: bytes = b"/ratings") -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from service.api.errors import MalformedBody
 from service.api.parsers.elements import Body, Intake
 from service.api.parsers.event_parser import read_events
-from service.base.errors import InvalidRequest, MalformedBody
+from service.base.errors import InvalidRequest
 from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import StreamId, TypedEvent, encode_events, parse_entry
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from service.api.errors import MalformedBody
 from service.api.parsers.elements import Body, Intake, judged, read_elements
 from service.api.parsers.item_parser import ItemJudge
-from service.base.errors import InvalidRequest, MalformedBody
+from service.base.errors import InvalidRequest
 from service.engine.queries.catalog_queries import CatalogNames
 from service.storage.item_changes import ItemChange
 

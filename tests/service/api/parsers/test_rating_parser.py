@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.api.errors import MalformedBody
 from service.api.parsers.elements import Body
 from service.api.parsers.rating_parser import read_ratings
-from service.base.errors import InvalidRequest, MalformedBody
+from service.base.errors import InvalidRequest
 from service.storage.events import RatingEvent, StreamId, encode_ratings, parse_entry
 
 NOW_S = 1_700_000_000.5

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import io, sparse
 
-from service.base.errors import InvalidRatingsFile, InvalidSetting
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.newest import newest_of_each_pair
 from service.cli.files.ratings_file import RatingsFile, read
+from service.settings.errors import InvalidSetting
 
 Rows = list[tuple[str, str, float]]
 

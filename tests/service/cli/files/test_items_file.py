@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.__main__ import run
-from service.base.errors import InvalidRatingsFile
 from service.cli.files import items_file
+from service.cli.files.errors import InvalidRatingsFile
 from tests.data import DATA, needs_ml_1m
 from tests.service.process import Service
 

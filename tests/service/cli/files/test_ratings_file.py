@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import io, sparse
 
-from service.base.errors import InvalidRatingsFile
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.ratings_file import read
 
 MATRIX = np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, 0], [0, 0, -3]])

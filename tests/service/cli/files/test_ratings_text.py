@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.base.errors import InvalidRatingsFile
 from service.cli.files.doubtful_ids import checked_id
+from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.ratings_file import RatingsFile, read
 
 

@@ -14,8 +14,9 @@ import pytest
 from scipy import io as scipy_io
 
 from service.__main__ import run
-from service.base.errors import InvalidRatingsFile, InvalidSetting
 from service.cli.files import items_file, ratings_file, standard_input
+from service.cli.files.errors import InvalidRatingsFile
+from service.settings.errors import InvalidSetting
 
 NOWHERE = "http://127.0.0.1:9"
 MATRIX = np.array([[0.0, 2.0]])

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from service.api.door.connection_table import ConnectionLimits
-from service.base.errors import Gone, InvalidRequest, NotReady
+from service.base.errors import InvalidRequest, NotReady
+from service.engine.errors import Gone
 from service.engine.lists import cursors
 from service.engine.lists.cursors import Cursors
 from service.engine.lists.ranking import Ranking

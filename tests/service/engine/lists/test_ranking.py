@@ -12,12 +12,14 @@ import pytest
 import gpu
 from gpu.online import prepare_online
 from gpu.ranking import topn
-from service.base.errors import NotReady, UnknownItem, UnknownModel, UnknownUser
+from service.base.errors import NotReady
+from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, Recommendation, UserRatings
 from service.engine.state.history import History
+from service.storage.errors import UnknownModel
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots.manifest import Manifest
 from tests.service.planted import SMALL, entries

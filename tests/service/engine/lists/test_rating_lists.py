@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.base.errors import InvalidRequest, UnknownItem
+from service.base.errors import InvalidRequest
+from service.engine.errors import UnknownItem
 from service.engine.lists import rating_lists
 from service.engine.lists.rating_lists import RatingLists
 from service.engine.queries.rating_queries import AllRatings, ItemRatings

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from service.base.errors import UnknownModel
 from service.engine.models import prequential_pairs
 from service.engine.models.live_model import LiveModel
 from service.engine.models.model_quality import HALF_LIFE, N_POINTS, PER_POINT, WINDOW, ModelQuality
@@ -17,6 +16,7 @@ from service.engine.models.prequential_pairs import N_DRAWN, N_RIVALS, N_TESTED
 from service.engine.queries.quality_queries import REASONS, GetQuality
 from service.engine.state.history import History
 from service.engine.state.rating_runs import runs_of
+from service.storage.errors import UnknownModel
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.telemetry.metrics import Metrics
 from tests import reference

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.base.errors import UnknownItem
+from service.engine.errors import UnknownItem
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Neighbors, NeighborsOfSet, Query, SetNeighbors
 from service.engine.queries.filter_tree import HasTag, text_of

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.base.errors import InvalidRequest, UnknownUser
+from service.base.errors import InvalidRequest
+from service.engine.errors import UnknownUser
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Recommend
 from service.engine.state.history import History

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from service.base.errors import BadEntry, NewerEntry
 from service.base.recommendation_ids import RecommendationIds, Shown
 from service.base.signing import Signer
 from service.engine.queries.document_queries import GetDocument, ListDocuments
 from service.engine.queries.source_queries import ListSources
 from service.engine.state.history import History
 from service.jobs.export_rows import rows_of
+from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import Entry, StreamId, TypedEvent, parse_entry
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service.base.errors import InvalidSetting
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.processes import process
+from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 FILES = "ca.pem", "cert.pem", "key.pem"

@@ -14,13 +14,13 @@ import pytest
 
 import gpu
 from service.__main__ import run
-from service.base.errors import CorruptLog, CorruptSnapshot, DataInUse
 from service.extras.webhooks import webhook_file
 from service.storage import audit_log, key_file, signing_key
 from service.storage.audit_log import AuditLog
 from service.storage.backups.backup import InvalidFolder, back_up, restore
 from service.storage.backups.backup_files import source
 from service.storage.backups.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
+from service.storage.errors import CorruptLog, CorruptSnapshot, DataInUse
 from service.storage.events import StreamId
 from service.storage.files import DataLock
 from service.storage.log.rating_log import RatingLog

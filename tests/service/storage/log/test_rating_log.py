@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.base.errors import CorruptLog
 from service.engine.state.history import History
+from service.storage.errors import CorruptLog
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import SCHEMA

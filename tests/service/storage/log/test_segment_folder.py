@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.base.errors import CorruptLog
 from service.engine.state.history import History
+from service.storage.errors import CorruptLog
 from service.storage.events import Entry, StreamId
 from service.storage.log import rating_log
 from service.storage.log.rating_log import RatingLog

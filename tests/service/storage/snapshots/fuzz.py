@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from service.base.errors import CorruptSnapshot
+from service.storage.errors import CorruptSnapshot
 from service.storage.snapshots import snapshot
 from tests.service.storage.snapshots import forged
 

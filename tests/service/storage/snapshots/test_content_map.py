@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.base.errors import NewerSnapshot
+from service.storage.errors import NewerSnapshot
 from service.storage.snapshots import content_map
 from service.storage.snapshots.content_map import ContentMap, Features
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.base.errors import Conflict, CorruptLiveFile, InvalidSetting, LockTimeout, UnknownModel, UnknownVersion
+from service.base.errors import Conflict
+from service.settings.errors import InvalidSetting
+from service.storage.errors import CorruptLiveFile, LockTimeout, UnknownModel, UnknownVersion
 from service.storage.files import FileLock
 from service.storage.snapshots import live_versions
 

@@ -15,7 +15,7 @@ from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
 from gpu.signals import Calibration, before_calibration
-from service.base.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
+from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
 from service.storage.snapshots.manifest import StoredCalibration

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.base.errors import InvalidRequest, UnknownVersion
+from service.base.errors import InvalidRequest
 from service.settings.model_names import MAX_NAME_LENGTH
+from service.storage.errors import UnknownVersion
 from service.storage.snapshots import version_names
 from service.storage.snapshots.version_names import check_name
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from service.base.errors import ServerFailed
+from service.storage.errors import ServerFailed
 from service.storage.streams.redis_server import RedisServer, find_binary, runtime_folder
 from tests.service.waiting import eventually
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import redis
 
-from service.base.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
+from service.storage.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer, find_binary

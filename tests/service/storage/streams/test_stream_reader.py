@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from service.base.errors import NewerEntry, StreamReplaced
+from service.storage.errors import NewerEntry, StreamReplaced
 from service.storage.events import ZERO, Entry, StreamId, encode_ratings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream

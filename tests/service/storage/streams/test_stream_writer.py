@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from service.base.errors import NotReady, StreamUnavailable
+from service.base.errors import NotReady
+from service.storage.errors import StreamUnavailable
 from service.storage.events import Fields
 from service.storage.streams import stream_writer
 from service.storage.streams.redis_server import RedisServer

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.api.test_gateway import Caller
+from tests.service.api.door.test_gateway import Caller
 from tests.service.local import Local, serving
 
 NDJSON = {"content-type": "application/x-ndjson"}

@@ -32,8 +32,10 @@ class PartThread(threading.Thread):
         try:
             self._run_part()
         except BaseException as error:
-            _log.critical("a part of the service failed", part=self.name, exc_info=error)
-            self._on_failure(error)
+            try:
+                _log.critical("a part of the service failed", part=self.name, exc_info=error)
+            finally:  # also if it cannot be logged
+                self._on_failure(error)
 
 
 def left() -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -14,6 +16,7 @@ from service.settings.settings import LogFormat, LogLevel
 
 LINES_PER_S = 10  # lines per second of one kind; at 300 bytes a line at most 10 GB a month
 BURST_LINES = 100  # lines that may come at once after a quiet time
+STDERR = 2  # its file descriptor
 _LIBRARIES = ("uvicorn", "uvicorn.error", "asyncio", "opentelemetry")
 
 
@@ -52,13 +55,37 @@ class _Bounded(logging.Filter):
         return n_left_out is not None
 
 
+class _Stderr(io.RawIOBase):
+    """Writes lines to stderr without a buffer. What has no room on a full disk is lost, because who logs must go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_cut = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, line: Any) -> int:
+        """Take a whole line, also if less of it or nothing can be written."""
+        to_write = b"\n" + bytes(line) if self._is_cut else bytes(line)  # ends a line that was written in part
+        try:
+            n_written = os.write(STDERR, to_write)
+        except OSError:  # a full disk, or a pipe that nobody reads
+            return len(line)
+        self._is_cut = n_written < len(to_write)
+        return len(line)
+
+
 def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
     """Send all lines at `level` and above to stderr; `auto` means console if stderr is a terminal, else JSON.
+
+    Lines that cannot be written are lost.
 
     Args:
         level, form: as in the settings.
         process: name of this process in each line, if the service has several.
     """
+    lines = io.TextIOWrapper(_Stderr(), "utf-8", "backslashreplace", write_through=True)
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -69,10 +96,10 @@ def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
     structlog.configure(
         processors=[*shared, *_rendering(people)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(lines),
         cache_logger_on_first_use=True,
     )
-    _adopt_libraries(level, shared, _rendering(people))
+    _adopt_libraries(lines, level, shared, _rendering(people))
 
 
 def to_stderr_alone() -> None:
@@ -96,9 +123,9 @@ def _rendering(people: bool) -> list[Any]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_text)]
 
 
-def _adopt_libraries(level: LogLevel, shared: list[Any], rendering: list[Any]) -> None:
+def _adopt_libraries(lines: TextIO, level: LogLevel, shared: list[Any], rendering: list[Any]) -> None:
     """Render the lines of libraries in the same form, from warnings up."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(lines)
     handler.addFilter(_Bounded())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

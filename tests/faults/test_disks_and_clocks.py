@@ -31,8 +31,8 @@ ENOSPC_POINTS = [f"fsync:{number}:ENOSPC" for number in (range(4, 10) if results
 
 
 def fill(filler: Path) -> None:
-    """Take all the room that is left."""
-    with filler.open("wb", buffering=0) as file:
+    """Take all the room that is left, that at the end of the file too."""
+    with filler.open("ab", buffering=0) as file:
         for n_bytes in (65536, 512, 1):
             with contextlib.suppress(OSError):
                 while file.write(bytes(n_bytes)):
@@ -45,6 +45,12 @@ def post(service: Service, number: int) -> httpx.Response:
 
 def items_of(service: Service, position: str) -> set[str]:
     return {one["item"] for one in service.get("/users/ann/ratings", wait_for=position).json()["ratings"]}
+
+
+def is_restarted(service: Service, first: int) -> bool:
+    """Whether another Redis than `first` runs, or has just been started."""
+    children = psutil.Process(service.process.pid).children()
+    return any(child.pid != first and child.status() != psutil.STATUS_ZOMBIE for child in children)
 
 
 def ask_to_commit(data: Path) -> None:
@@ -86,19 +92,25 @@ def test_a_full_disk_under_data_refuses_and_goes_on(small_disk: Path, tmp_path: 
 
 
 def test_a_full_disk_under_redis_refuses_and_goes_on(small_disk: Path) -> None:
-    """Redis ends at a write that fails, since it promised to be durable; what it had not acknowledged is refused."""
+    """Redis ends at a write that fails, since it promised to be durable; what it had not acknowledged is refused.
+
+    The log of the service lies on the same disk: that Redis died cannot be logged either.
+    """
     data = small_disk / "data"
     service = Service(data, worker=False, backend="host")
     row = results.row("disk full under Redis")
     try:
         acknowledged = [number for number in range(3) if post(service, number).status_code == 202]
+        first = RedisServer(data).pid
         filler = small_disk / "filler"
         fill(filler)
+        fill(service.errors)
         answers = [post(service, number) for number in range(3, 40)]
         assert {answer.status_code for answer in answers} <= {202, 503}
         assert answers[-1].status_code == 503
         acknowledged += [number for number, answer in enumerate(answers, 3) if answer.status_code == 202]
         eventually(lambda: service.get("/health/ready").status_code == 503, 30)
+        eventually(lambda: is_restarted(service, first), 30)
         filler.unlink()
         freed_s = time.monotonic()
         eventually(lambda: service.get("/health/ready").status_code == 200, 60)

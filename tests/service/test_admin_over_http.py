@@ -22,6 +22,7 @@ ADMIN = {"X-API-Key": ADMIN_KEY}
 ORIGIN = "https://shop.example"
 BOUND_S = 1.0  # documented: how long a revoked key may still be taken by another process
 N_CONNECTIONS = 8  # so many reach both fronts
+WEBHOOKS = "/admin/webhooks", "/d/films/admin/webhooks"
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,21 @@ def clients(service: Service) -> Iterator[list[httpx.Client]]:
     yield clients
     for client in clients:
         client.close()
+
+
+@pytest.fixture(autouse=True)
+def admins_are_admitted(clients: list[httpx.Client]) -> None:
+    """Wait until both fronts have taken the admin key: after wrong keys an address may try one a second."""
+    for path in ("/popular", "/d/films/popular"):
+        eventually(lambda path=path: statuses(clients, ADMIN_KEY, path) == {200})
+
+
+@pytest.fixture
+def no_webhooks(service: Service) -> None:
+    """Remove the webhooks of earlier tests."""
+    for path in WEBHOOKS:
+        for webhook in service.client.get(path, headers=ADMIN).json()["webhooks"]:
+            assert service.client.delete(f"{path}/{webhook['id']}", headers=ADMIN).status_code == 200
 
 
 def statuses(clients: list[httpx.Client], key: str | None, path: str = "/popular") -> set[int]:
@@ -76,9 +92,11 @@ def test_a_revoked_key_is_refused_by_all_fronts(service, clients):
     one = made(service, scope="read-write")
     eventually(lambda: statuses(clients, one["key"]) == {200})
     assert revoke(service, one).json() == {name: one[name] for name in one if name not in ("key", "note")}
-    revoked = time.monotonic()
-    eventually(lambda: statuses(clients, one["key"]) <= {401, 429})
-    assert time.monotonic() - revoked < BOUND_S
+    revoked_s = asked_s = time.monotonic()
+    while 200 in (taken := statuses(clients, one["key"])):
+        assert asked_s - revoked_s < BOUND_S
+        asked_s = time.monotonic()
+    assert taken <= {401, 429}
     again = revoke(service, one)
     assert (again.status_code, again.json()["type"]) == (404, "urn:nearfield:problem:unknown-key")
 
@@ -111,9 +129,10 @@ def test_keys_are_managed_by_those_who_may(service, clients):
         return [post.status_code, service.client.get("/admin/keys", headers=headers).status_code]
 
     eventually(lambda: statuses(clients, one["key"]) == statuses(clients, admin["key"]) == {200})
-    eventually(lambda: statuses(clients, of_films["key"]) == {403})
-    assert statuses(clients, of_films["key"], "/d/films/popular") == {200}
-    assert asked(one["key"]) == asked(of_films["key"]) == [403, 403]
+    eventually(lambda: {403} <= statuses(clients, of_films["key"]) <= {403, 429})  # what it may not do is slowed too
+    eventually(lambda: statuses(clients, of_films["key"], "/d/films/popular") == {200})
+    assert asked(one["key"]) == [403, 403]
+    assert set(asked(of_films["key"])) <= {403, 429}
     assert asked(admin["key"]) == [201, 200]
     for key in (one, of_films, admin):
         revoke(service, key)
@@ -179,7 +198,7 @@ def test_an_allowed_page_can_read_answers_and_errors(service, path, key):
     assert "access-control-allow-credentials" not in answer.headers
     assert "Origin" in answer.headers["vary"]
     plain = service.client.get(path, headers={"X-API-Key": key})
-    assert plain.status_code in (answer.status_code, 429)  # wrong keys are slowed
+    assert len({answer.status_code, plain.status_code} - {429}) <= 1  # wrong keys are slowed
     assert "Origin" in plain.headers["vary"]
     assert "access-control-allow-origin" not in plain.headers
     if answer.is_success:
@@ -224,39 +243,36 @@ def test_bad_webhooks_are_refused(service, body, reason):
     assert (answer.status_code, reason in answer.json()["detail"]) == (422, True), answer.text
 
 
-def test_each_data_set_has_webhooks_of_its_own(service):
-    paths = "/admin/webhooks", "/d/films/admin/webhooks"
+def test_each_data_set_has_webhooks_of_its_own(service, no_webhooks):
     made = []
-    for n, path in enumerate(paths):
+    for n, path in enumerate(WEBHOOKS):
         answer = service.client.post(path, json={"url": f"https://8.8.8.8/{n}"}, headers=ADMIN)
         assert (answer.status_code, answer.headers["cache-control"]) == (201, "no-store"), answer.text
         made.append(answer.json())
-    for path, one in zip(paths, made, strict=True):
+    for path, one in zip(WEBHOOKS, made, strict=True):
         answer = service.client.get(path, headers=ADMIN)
         assert [webhook["id"] for webhook in answer.json()["webhooks"]] == [one["id"]]
         assert one["secret"] not in answer.text
-    answer = service.client.delete(f"{paths[0]}/{made[1]['id']}", headers=ADMIN)
+    answer = service.client.delete(f"{WEBHOOKS[0]}/{made[1]['id']}", headers=ADMIN)
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:nearfield:problem:unknown-webhook")
-    for path, one in zip(paths, made, strict=True):
+    for path, one in zip(WEBHOOKS, made, strict=True):
         assert service.client.delete(f"{path}/{one['id']}", headers=ADMIN).status_code == 200
         assert service.client.get(path, headers=ADMIN).json() == {"webhooks": []}
 
 
-def test_so_many_webhooks_and_no_more(service):
+def test_so_many_webhooks_and_no_more(service, no_webhooks):
     body = {"url": "https://8.8.8.8/"}
     answers = [service.client.post("/admin/webhooks", json=body, headers=ADMIN) for _ in range(MAX_WEBHOOKS + 1)]
     assert {answer.status_code for answer in answers[:-1]} == {201}
     assert (answers[-1].status_code, answers[-1].json()["type"]) == (409, "urn:nearfield:problem:too-many-webhooks")
-    for answer in answers[:-1]:
-        service.client.delete(f"/admin/webhooks/{answer.json()['id']}", headers=ADMIN)
 
 
-def test_an_altered_file_of_webhooks_is_told(service):
+def test_an_altered_file_of_webhooks_is_told(service, no_webhooks):
     answer = service.client.post("/admin/webhooks", json={"url": "https://8.8.8.8/"}, headers=ADMIN)
     file: Path = service.data / sealed_file.WEBHOOKS_FILE
     intact = file.read_bytes()
     file.write_bytes(intact.replace(b"8.8.8.8", b"9.9.9.9"))
     told = service.client.get("/admin/webhooks", headers=ADMIN)
-    assert (told.status_code, str(file) in told.json()["detail"]) == (503, True)
     file.write_bytes(intact)
+    assert (told.status_code, str(file) in told.json()["detail"]) == (503, True)
     assert service.client.delete(f"/admin/webhooks/{answer.json()['id']}", headers=ADMIN).status_code == 200

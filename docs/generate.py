@@ -19,8 +19,8 @@ PROCESS = "process_"  # prefix of series that the metrics library adds to every 
 DOCS = Path(__file__).parent
 OPERATIONS = DOCS / "operations.md"
 MONITORING = DOCS / "monitoring.md"
-NOTES = DOCS / "decisions"
-GENERATED = (OPERATIONS, MONITORING, DOCS / "kubernetes.md", NOTES / "README.md", DOCS.parent / "mkdocs.yml")
+NOTES = DOCS / "decisions" / "README.md"
+GENERATED = (OPERATIONS, MONITORING, DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
@@ -45,15 +45,10 @@ def metrics_table() -> str:
     return "\n".join(["| Series | Kind | Meaning |", "| --- | --- | --- |", *rows])
 
 
-def list_of_notes() -> str:
-    """A list of all decision notes with number and title."""
-    notes = [(path, path.read_text("utf-8").partition("\n")[0].removeprefix("# ")) for path in _notes()]
-    return "\n".join(f"* {int(path.name[:4])}: [{title}]({path.name})" for path, title in notes)
-
-
 def navigation_of_notes() -> str:
-    """All decision notes as entries of `nav` in mkdocs.yml; the site takes the titles from the notes."""
-    return "\n".join(f"      - decisions/{path.name}" for path in _notes())
+    """Chapters and notes of decisions/README.md as entries of `nav`; the site takes titles from the notes."""
+    entries = re.findall(r"^(?:## (.+)|\* \d+: \[.+\]\((.+)\))$", NOTES.read_text("utf-8"), re.MULTILINE)
+    return "\n".join(f"      - {chapter}:" if chapter else f"          - decisions/{note}" for chapter, note in entries)
 
 
 PARTS = {
@@ -62,7 +57,6 @@ PARTS = {
     "metrics": metrics_table,
     "alerts": alerts.as_table,
     "values of the chart": chart.as_table,
-    "notes": list_of_notes,
     "navigation of notes": navigation_of_notes,
 }
 
@@ -73,10 +67,6 @@ def filled(text: str) -> str:
         pattern = re.compile(rf"(<!-- begin {name} -->\n).*?([ #]*<!-- end {name} -->)", re.DOTALL)
         text = pattern.sub(lambda match, part=part: f"{match[1]}{part()}\n{match[2]}", text)  # type: ignore[misc]
     return text
-
-
-def _notes() -> list[Path]:
-    return sorted(NOTES.glob("[0-9]*.md"))
 
 
 def _default(value: object) -> str:

@@ -79,7 +79,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
 
 def test_every_page_is_in_the_navigation_once():
     pages = navigation(yaml.safe_load(CONFIG.read_text("utf-8"))["nav"])
-    assert sorted(pages) == sorted(sources()), "new pages go into nav of mkdocs.yml; decision notes by `make docs`"
+    assert sorted(pages) == sorted(sources()), (
+        "new pages go into nav of mkdocs.yml; notes into decisions/README.md, then `make docs`"
+    )
 
 
 def test_the_site_has_every_page_and_nothing_but_pages(site):

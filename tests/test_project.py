@@ -308,15 +308,27 @@ def test_modules_named_beside_the_equations_exist():
         assert (ROOT / name).exists(), name
 
 
-def test_decision_notes_have_their_three_parts():
-    for note in (ROOT / "docs" / "decisions").glob("[0-9]*.md"):
+NOTES = ROOT / "docs" / "decisions"
+
+
+def test_decision_notes_have_their_parts():
+    """`Tried` has what was tried and lost, with the figure that decided."""
+    for note in NOTES.glob("[0-9]*.md"):
         headings = re.findall(r"^## (.*)$", note.read_text("utf-8"), re.MULTILINE)
-        assert headings == ["Motivation", "Decision", "Consequences"], note.name
+        assert headings[:3] == ["Motivation", "Decision", "Consequences"], note.name
+        assert headings[3:] in ([], ["Tried"]), note.name
 
 
-def test_decision_notes_have_a_number_each():
-    numbers = [note.name[:4] for note in (ROOT / "docs" / "decisions").glob("[0-9]*.md")]
-    assert len(set(numbers)) == len(numbers)
+def test_each_decision_note_is_in_one_of_eight_chapters():
+    """By its number and its title: one line of README.md."""
+    text = (NOTES / "README.md").read_text("utf-8")
+    titles = {note.name: note.read_text("utf-8").partition("\n")[0] for note in NOTES.glob("[0-9]*.md")}
+    listed = re.findall(r"^\* (\d+): \[(.*)\]\((.*)\)$", text, re.MULTILINE)
+    assert sorted((f"{int(number):04}", f"# {title}", name) for number, title, name in listed) == sorted(
+        (name[:4], title, name) for name, title in titles.items()
+    )
+    assert len({number for number, _, _ in listed}) == len(titles), "two notes have one number"
+    assert len(re.findall(r"^## ", text, re.MULTILINE)) == 8
 
 
 def test_every_dependency_is_pinned():

@@ -11,6 +11,7 @@ from msgspec import Struct
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.experiment_queries import Experiment
 from service.jobs.jobs import Job
+from service.jobs.training import Training
 from service.storage.list_files import ListFile
 
 
@@ -25,19 +26,9 @@ class GetMetrics(Struct, frozen=True, tag=True):
 
 
 class SubmitTraining(Struct, frozen=True, tag=True):
-    """Asks for a `Job`, see `Jobs.submit_training`. Raises `InvalidParams`, `JobRunning`.
+    """Asks for a `Job`, see `Jobs.submit_training`, which has the errors."""
 
-    `params` is JSON, because msgpack cannot hold all of it: of an integer of 100 digits, too, the answer says what is
-    wrong with it.
-    """
-
-    algorithm: str
-    params: str
-    activate: bool
-    force: bool
-    tune: bool
-    name: str | None = None
-    shadow: bool = False
+    training: Training
 
 
 class ListJobs(Struct, frozen=True, tag=True):

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from gpu.params import params_for
 from service.engine import fairness
 from service.engine.queries import Recommend
 from service.jobs.job_trace import FIELD
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable, is_shadow, name_of
+from service.jobs.training import Training
 from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
 from service.storage.snapshots import live_versions, version_names
@@ -94,47 +94,16 @@ class Jobs:
         self._table, self._stream, self._data = table, stream, data
         self._served, self._swap_failure = served, swap_failure
 
-    def submit_training(
-        self,
-        algorithm: str,
-        params: Mapping[str, Any],
-        activate: bool = True,
-        force: bool = False,
-        tune: bool = False,
-        name: str | None = None,
-        shadow: bool = False,
-    ) -> Job:
+    def submit_training(self, training: Training) -> Job:
         """Queue a training on all ratings acknowledged until now.
 
-        Args:
-            algorithm, params: the algorithm and hyperparameters over its defaults.
-            activate: whether the model goes live if it is good enough.
-            force: whether it goes live even if it is not good enough.
-            tune: whether to search for better values around `params` first.
-            name: under which the model can be live. Default: the algorithm.
-            shadow: whether it learns and is tested, but never answers.
-
         Raises:
-            InvalidParams: unknown algorithm or parameter, or a value out of range.
-            InvalidRequest: no model of the algorithm can have that name.
             Conflict: it shall be a shadow, and a model of that name answers.
             JobRunning: another training is queued or running.
         """
-        params_for(algorithm, params)
-        name = version_names.check_name(algorithm if name is None else name, algorithm)
-        if shadow:
-            live_versions.check_shadow(live_versions.read_all(self._data), name)
-        fields = {
-            "kind": TRAIN,
-            "algorithm": algorithm,
-            "name": name,
-            "shadow": str(int(shadow)),
-            "params": msgspec.json.encode(params).decode(),
-            "activate": str(int(activate)),
-            "force": str(int(force)),
-            "tune": str(int(tune)),
-        }
-        return self._submit(fields, self._stream.last_id(), only_one=True)
+        if training.shadow:
+            live_versions.check_shadow(live_versions.read_all(self._data), training.name)
+        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), only_one=True)
 
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
         """Queue the removal from disk of all data of `user` before the entry `position`."""

@@ -14,6 +14,7 @@ from gpu.algorithms import ALGORITHMS
 from gpu.errors import InvalidParams
 from service.jobs.errors import JobRunning
 from service.jobs.jobs import Jobs
+from service.jobs.training import Training
 from service.settings.settings import Settings
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO, StreamId
@@ -100,7 +101,7 @@ class Retraining:
             return
         attempt = self._log.last_id(), time.time()
         try:
-            self._jobs.submit_training(last.algorithm, last.params, name=name, shadow=last.is_shadow)
+            self._jobs.submit_training(Training.of(last.algorithm, last.params, name, shadow=last.is_shadow))
         except JobRunning:
             return
         except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters

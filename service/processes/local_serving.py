@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -76,15 +75,7 @@ def _activate(runtime: Runtime, version: str) -> ModelInfo:
 
 # Operations that wait for Redis or the disk.
 _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
-    SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(
-        asked.algorithm,
-        json.loads(asked.params),
-        asked.activate,
-        asked.force,
-        asked.tune,
-        asked.name,
-        asked.shadow,
-    ),
+    SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(asked.training),
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),

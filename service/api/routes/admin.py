@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 import msgspec
@@ -38,9 +37,7 @@ WaitQuery = Annotated[Wait, Query()]
 )
 async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    how = body.activate, body.force, body.tune, body.name, body.shadow
-    training = operations.SubmitTraining(body.algorithm, json.dumps(body.params), *how)
-    return reply(made("job", await serving.operate(training)), 202)
+    return reply(made("job", await serving.operate(operations.SubmitTraining(body.judged()))), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))

@@ -20,6 +20,7 @@ from service.api.parsers.elements import Rejection
 from service.api.parsers.few_faults import check_names, few_faults
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.engine.queries.document_queries import ListedDocument
+from service.jobs.training import Training
 from service.settings.model_names import MAX_NAME_LENGTH
 from service.storage.documents import WHOLE
 from service.storage.events import StreamId
@@ -87,6 +88,18 @@ class Retrain(Strict):
     activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
     tune: bool = Field(False, description="Whether to search for better params first, judged by held-out pairs.")
     force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")
+
+    def judged(self) -> Training:
+        """The training that is asked for. Raises what `Training.of` raises."""
+        return Training.of(
+            self.algorithm,
+            self.params,
+            self.name,
+            activate=self.activate,
+            force=self.force,
+            tune=self.tune,
+            shadow=self.shadow,
+        )
 
 
 class MergeBody(Wait):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gpu.params import PARAMETERS
 from service.api.dependencies import TheService
 from service.api.door.audit import concern
-from service.api.operations import ActivateModel, ModelList
+from service.api.operations import ActivateModel, ModelList, SubmitTraining
 from service.api.operations import ListModels as AskForModels
 from service.api.serving import Serving
 from service.engine.models.model_info import ModelInfo
@@ -61,7 +61,7 @@ async def get_parameters(request: Request, algorithm: str) -> Response:
 @router.post("/retrain")
 async def retrain(request: Request, serving: TheService) -> Response:
     """Queue a training, and go to its job."""
-    answer = await serving.operate(training_form.training_of(request.state.form))
+    answer = await serving.operate(SubmitTraining(training_form.training_of(request.state.form)))
     job = msgspec.json.decode(answer, type=Job).id
     concern(f"job {job}")
     return to("job", id=job)

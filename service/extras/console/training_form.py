@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,8 +12,8 @@ from pydantic import ValidationError
 
 from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
-from service.api.operations import SubmitTraining
 from service.api.schemas.common_schemas import Retrain
+from service.jobs.training import Training
 from service.storage.snapshots.manifest import StoredCalibration
 
 PREFIX = "param."  # of the names of parameters among the fields
@@ -51,25 +50,24 @@ def fields_of(algorithm: str) -> list[Field]:
     return [_field(kind, field, meanings.get(field.name, "")) for field in dataclasses.fields(kind)]
 
 
-def training_of(form: Mapping[str, str]) -> SubmitTraining:
+def training_of(form: Mapping[str, str]) -> Training:
     """What a form asks for. Fields that are empty are left to their defaults.
 
     Raises:
-        RequestValidationError: a value cannot be used; `gpu.params` checks the parameters.
+        RequestValidationError: a value cannot be used.
+        InvalidParams, InvalidRequest: see `Training.of`.
     """
     given = {name.removeprefix(PREFIX): text.strip() for name, text in form.items() if name.startswith(PREFIX)}
     body = {
         "algorithm": form.get("algorithm"),
-        "params": {name: _value(text) for name, text in given.items() if text},
+        "params": {name: text for name, text in given.items() if text},
         "name": form.get("name", "").strip() or None,
         **{flag: flag in form for flag in FLAGS},
     }
     try:
-        asked = Retrain.model_validate(body)
+        return Retrain.model_validate(body).judged()
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
-    flags = asked.activate, asked.force, asked.tune, asked.name, asked.shadow
-    return SubmitTraining(asked.algorithm, json.dumps(asked.params), *flags)
 
 
 def _field(kind: Any, field: dataclasses.Field[Any], meaning: str) -> Field:
@@ -88,12 +86,3 @@ def _sentence(meaning: str) -> str:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _value(text: str) -> Any:
-    """A number, a truth value, or else the text itself, which `gpu.params` judges."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float) else text

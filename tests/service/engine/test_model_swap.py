@@ -18,6 +18,7 @@ from service.engine import compilation
 from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.engine.state.history import History
+from service.jobs.training import Training
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import RatingEvent, StreamId
 from service.storage.snapshots import live_versions, snapshot, version_names
@@ -140,7 +141,7 @@ def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    job = whole.jobs.submit_training("culsh", SMALL)
+    job = whole.jobs.submit_training(Training.of("culsh", SMALL))
     for n in range(60):
         whole.rate((f"w{n}", f"i{n % 40}", 5.0), (f"w{n}", f"i{(n + 2) % 40}", 4.0))
     job = whole.ended(job)
@@ -324,7 +325,7 @@ def test_a_start_without_the_files_of_the_live_model_answers_from_the_newest(red
 
 def test_a_promoted_version_is_activating_until_it_answers(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     whole.send(events())
-    job = whole.ended(whole.jobs.submit_training("culsh", SMALL))
+    job = whole.ended(whole.jobs.submit_training(Training.of("culsh", SMALL)))
     assert job.state == "succeeded"
     assert whole.hotswap.served() == {"culsh": job.version}
     monkeypatch.setattr(whole.jobs, "_served", lambda: {"culsh": "another"})
@@ -338,7 +339,7 @@ def test_a_promoted_version_is_activating_until_it_answers(whole: Whole, monkeyp
 def test_a_user_forgotten_while_a_model_is_mapped_stays_forgotten(whole: Whole) -> None:
     whole.send(events())
     whole.train("culsh", **SMALL)
-    job = whole.jobs.submit_training("culsh", SMALL)
+    job = whole.jobs.submit_training(Training.of("culsh", SMALL))
     for n in range(5):
         whole.subject("forget", f"u{n}")
     assert whole.ended(job).state == "succeeded"

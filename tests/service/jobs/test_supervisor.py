@@ -26,6 +26,7 @@ from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess
+from service.jobs.training import Training
 from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.archiver import Archiver
@@ -115,7 +116,7 @@ def test_a_training_covers_everything_before_it(
 ) -> None:
     last_id = rate()
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    job = ended(jobs, jobs.submit_training(Training.of("culsh", SMALL)))
     assert (job.state, job.error, job.promoted, job.progress) == ("succeeded", None, True, 1.0)
     manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
     assert StreamId.parse(manifest.watermark) == last_id
@@ -129,7 +130,7 @@ def test_what_the_training_took_from_the_data_is_in_its_job(
 ) -> None:
     rate()
     supervise(settings.model_copy(update={"values": "counts"}))
-    job = jobs.submit_training("als-implicit", {"n_factors": 4, "n_epochs": 2})
+    job = jobs.submit_training(Training.of("als-implicit", {"n_factors": 4, "n_epochs": 2}))
     assert job.calibration is None
     job = ended(jobs, job)
     manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
@@ -169,16 +170,16 @@ def test_only_one_training_at_a_time(
 ) -> None:
     rate()
     supervise(settings)
-    job = jobs.submit_training("culsh", ENDLESS)
+    job = jobs.submit_training(Training.of("culsh", ENDLESS))
     with pytest.raises(JobRunning) as refused:
-        jobs.submit_training("culsh", SMALL)
+        jobs.submit_training(Training.of("culsh", SMALL))
     assert refused.value.job_id == job.id
     running(jobs, job)
     assert trainer_of(job).nice() == 19
     jobs.cancel(job.id)
     assert ended(jobs, job).state == "cancelled"
     assert [found.id for found in jobs.list()] == [job.id]
-    assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
+    assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
 
 
 def ranks_of_any_trainer() -> list[psutil.Process]:
@@ -192,7 +193,7 @@ def test_several_ranks_train_and_a_lost_one_costs_nothing(
 ) -> None:
     rate()
     supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}))
-    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 150}))
+    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 150})))
     assert [child.nice() for child in ranks_of_any_trainer()] == [19, 19]
     ranks_of_any_trainer()[1].kill()
     job = ended(jobs, job)
@@ -213,7 +214,7 @@ def test_a_cancelled_training_on_several_ranks_leaves_no_process_and_no_file(
     rate()
     supervise(settings.model_copy(update={"trainer_ranks": 2}))
     shared = set(Path("/dev/shm").iterdir())
-    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 10_000}))
+    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
     assert len(ranks_of_any_trainer()) == 2
     jobs.cancel(job.id)
     assert ended(jobs, job).state == "cancelled"
@@ -227,7 +228,7 @@ def test_a_trainer_that_is_killed_leaves_no_ranks_and_no_files(
 ) -> None:
     rate()
     supervise(settings.model_copy(update={"trainer_ranks": 2}))
-    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 10_000}))
+    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
     ranks = ranks_of_any_trainer()
     assert list((settings.data / "work" / job.id).iterdir())
     os.kill(trainer_of(job).pid, signal.SIGKILL)
@@ -249,7 +250,7 @@ def test_a_failed_training_keeps_its_progress(
     process = SimpleNamespace(next_message=lambda timeout_s: next(told), has_ended=True)
     table = JobTable(redis_url)
     supervisor = Supervisor(settings, table, stream, log, Metrics())
-    job = jobs.submit_training("culsh", SMALL)
+    job = jobs.submit_training(Training.of("culsh", SMALL))
     claimed = table.claim(supervisor._worker)
     assert claimed is not None
     assert supervisor._watch(claimed, cast("TrainerProcess", process)).error == "why"
@@ -263,7 +264,7 @@ def test_a_trainer_that_is_killed_fails_its_job(
 ) -> None:
     rate()
     supervise(settings)
-    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
     os.kill(trainer_of(job).pid, signal.SIGKILL)
     job = ended(jobs, job)
     assert job.state == "failed"
@@ -276,13 +277,13 @@ def test_a_training_that_takes_too_long_fails_and_lets_the_next_one_start(
     rate()
     limited = settings.model_copy(update={"max_job_hours": 8 / 3600})
     supervise(limited)
-    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
     pid = trainer_of(job).pid
     job = ended(jobs, job)
     assert job.state == "failed"
     assert str(job.error).startswith("the job ran for longer than 0.00222222 hours: train fewer epochs, or set NEARFI")
     assert not psutil.pid_exists(pid)
-    assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
+    assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
 
 
 def test_a_supervisor_that_dies_leaves_a_failed_job(
@@ -294,7 +295,7 @@ def test_a_supervisor_that_dies_leaves_a_failed_job(
 ) -> None:
     rate()
     supervise(settings)
-    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
     pid = trainer_of(job).pid
     client.delete(f"nearfield:job:{job.id}:lease")  # as if it had not been renewed for ten seconds
     job = jobs.get(job.id)
@@ -336,14 +337,14 @@ def test_a_supervisor_that_was_stopped_makes_no_model_live(
 ) -> None:
     """It stops between the end of the training and `live.json`, until the job has failed."""
     rate()
-    job = jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2})
+    job = jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 2}))
     with subprocess.Popen([sys.executable, "-c", STALLING, redis_url, str(settings.data)]) as stopped:
         try:
             eventually(lambda: psutil.Process(stopped.pid).status() == psutil.STATUS_STOPPED, 60)
             client.delete(f"nearfield:job:{job.id}:lease")  # as ten seconds later
             assert (jobs.get(job.id).state, jobs.get(job.id).error) == ("failed", "worker died")
             stopped.send_signal(signal.SIGCONT)
-            later = jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2})
+            later = jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 2}))
             eventually(lambda: jobs.get(later.id).state == "running", 60)  # it is done with the first one
         finally:
             stopped.kill()
@@ -371,7 +372,7 @@ def test_a_supervisor_that_waits_for_longer_than_a_lease_keeps_its_job(
     monkeypatch.setattr(supervisors, "without_forgotten", slow)
     rate()
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}))
+    job = ended(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 2})))
     assert (job.state, job.error, job.promoted) == ("succeeded", None, True)
     assert live_versions.read(settings.data) == {"als": job.version}
 
@@ -396,7 +397,7 @@ def test_a_training_waits_for_redis_before_its_model_goes_live(
     monkeypatch.setattr(live_versions, "activate", unreachable)
     rate()
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}))
+    job = ended(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 2})))
     assert (job.state, job.error, n_calls) == ("succeeded", None, 3)
     assert live_versions.read(settings.data) == {"als": job.version}
 
@@ -415,7 +416,7 @@ def test_a_trainer_ends_with_its_supervisor(
         "time.sleep(600)"
     )
     archived = rate()
-    job = jobs.submit_training("culsh", ENDLESS)
+    job = jobs.submit_training(Training.of("culsh", ENDLESS))
     supervisor = subprocess.Popen([sys.executable, "-c", code, redis_url, str(settings.data)])
     try:
         running(jobs, job)
@@ -449,7 +450,7 @@ def test_forgetting_waits_for_the_training_of_another_worker(
 ) -> None:
     rate()
     supervise(settings)
-    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    training = running(jobs, jobs.submit_training(Training.of("culsh", {**SMALL, "n_epochs": 60})))
     forgetting = jobs.submit_forgetting("u3", forgotten(client, "u3"))
     supervise(settings)  # who has nothing else to do
     forgetting = ended(jobs, forgetting)
@@ -492,7 +493,7 @@ def test_who_was_forgotten_during_a_training_is_not_in_what_goes_live(
     monkeypatch.setattr("service.storage.exclusion.LOCK_FILE", ".lock1")
     rate()
     supervise(settings)
-    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    training = running(jobs, jobs.submit_training(Training.of("culsh", {**SMALL, "n_epochs": 60})))
     position = forgotten(client, "u3")
     stream.request_commit(position)
     eventually(lambda: log.last_id() >= position)
@@ -529,7 +530,7 @@ def test_stopping_stops_the_trainer(
 ) -> None:
     rate()
     supervisor = supervise(settings)
-    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
     pid = trainer_of(job).pid
     supervisor.stop()
     assert not psutil.pid_exists(pid)
@@ -541,11 +542,11 @@ def test_no_ratings_and_no_activation(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    job = ended(jobs, jobs.submit_training(Training.of("culsh", SMALL)))
     assert job.state == "failed"
     assert "at least one rating" in str(job.error)
     rate()
-    job = ended(jobs, jobs.submit_training("culsh", SMALL, activate=False))
+    job = ended(jobs, jobs.submit_training(Training.of("culsh", SMALL, activate=False)))
     assert (job.state, job.promoted, job.reason) == ("succeeded", False, "activate was false")
     assert live_versions.read(settings.data) == {}
 
@@ -555,13 +556,13 @@ def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
 ) -> None:
     logs.append(client, encode_ratings([RatingEvent("u", "a", 1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("nmf", {}))
+    job = ended(jobs, jobs.submit_training(Training.of("nmf", {})))
     assert (job.state, job.error) == (
         "failed",
         "InvalidRatings: Invalid ratings for nmf: expected 0 or more, got -5; train als-implicit, which takes low "
         "values for dislikes (user 'v', item 'a')",
     )
-    job = ended(jobs, jobs.submit_training("als", {"n_epochs": 2}))
+    job = ended(jobs, jobs.submit_training(Training.of("als", {"n_epochs": 2})))
     assert (job.state, job.backend) == ("succeeded", "host: asked for")
 
 
@@ -575,11 +576,11 @@ def test_force_overrides_the_comparison_and_says_so(
         logs.append(client, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
     useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-4, "bias_regularization": 5000, "n_neighbors": 0}
-    first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
+    first = ended(jobs, jobs.submit_training(Training.of("culsh-implicit", useless)))
     assert (first.state, first.promoted) == ("succeeded", False)
     assert "no better than the most popular items" in str(first.reason)
     assert live_versions.read(settings.data) == {}
-    forced = ended(jobs, jobs.submit_training("culsh-implicit", useless, force=True))
+    forced = ended(jobs, jobs.submit_training(Training.of("culsh-implicit", useless, force=True)))
     assert (forced.promoted, forced.reason) == (True, f"force was true: {first.reason}")
     assert forced.metrics["ndcg@10"] <= forced.metrics["baseline_ndcg@10"]
     assert live_versions.read(settings.data) == {"culsh-implicit": forced.version}
@@ -592,7 +593,7 @@ def test_a_job_shows_what_its_search_tried(
     for start in range(0, len(ratings), 1000):
         logs.append(client, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}, tune=True))
+    job = ended(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 2}, tune=True)))
     assert job.state == "succeeded"
     assert {"round", "n_epochs", "score", "seconds"} <= job.trials[0].keys()
 
@@ -621,7 +622,7 @@ def test_a_job_that_nobody_can_take_says_so_until_a_worker_runs(
 ) -> None:
     rate()
     with capture_logs() as lines:
-        job = jobs.submit_training("culsh", SMALL)
+        job = jobs.submit_training(Training.of("culsh", SMALL))
     assert job.reason is not None
     assert "no worker runs: start `nearfield worker`" in job.reason
     assert [one.reason for one in jobs.list()] == [job.reason] == [jobs.get(job.id).reason]
@@ -629,7 +630,7 @@ def test_a_job_that_nobody_can_take_says_so_until_a_worker_runs(
     supervise(settings)
     assert ended(jobs, job).reason is None
     with capture_logs() as lines:
-        assert jobs.submit_training("culsh", SMALL).reason is None
+        assert jobs.submit_training(Training.of("culsh", SMALL)).reason is None
     assert not [line for line in lines if line["log_level"] == "warning"]
 
 

@@ -1,11 +1,11 @@
 """What pages of the console are made of: counts of curves, bars of histograms, fields of forms."""
 
 import dataclasses
-import json
 
 import pytest
 from fastapi.exceptions import RequestValidationError
 
+from gpu.errors import InvalidParams
 from gpu.params import PARAMETERS, params_for
 from service.engine.models.model_info import ModelInfo
 from service.extras.console.counts import counts_of
@@ -66,7 +66,7 @@ def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
     assert params_for(algorithm, given) == params_for(algorithm, {})
     form = {"algorithm": algorithm} | {f"param.{name}": text for name, text in given.items()}
     training = training_of(form)
-    assert params_for(training.algorithm, json.loads(training.params)) == params_for(algorithm, {})
+    assert params_for(training.algorithm, training.params) == params_for(algorithm, {})
     assert not any((training.activate, training.shadow, training.tune, training.force))
 
 
@@ -82,9 +82,11 @@ def test_a_form_says_what_an_empty_field_means():
 
 def test_numbers_of_a_form_are_numbers_and_empty_fields_are_defaults():
     form = {"algorithm": "als", "name": " ", "activate": "on", "param.n_factors": " 16 ", "param.solver": "cg"}
-    training = training_of(form | {"param.n_epochs": "", "param.biases": "false", "param.seed": "many"})
-    assert json.loads(training.params) == {"n_factors": 16, "solver": "cg", "biases": False, "seed": "many"}
-    assert (training.activate, training.force, training.name) == (True, False, None)
+    training = training_of(form | {"param.n_epochs": "", "param.biases": "false", "param.seed": "7"})
+    assert training.params == {"n_factors": 16, "solver": "cg", "biases": False, "seed": 7}
+    assert (training.activate, training.force, training.name) == (True, False, "als")
+    with pytest.raises(InvalidParams, match="Invalid seed: expected a number, got 'many'"):
+        training_of(form | {"param.seed": "many"})
 
 
 @pytest.mark.parametrize("form", [{}, {"algorithm": "magic"}, {"algorithm": "als", "name": "x" * 41}])

@@ -19,7 +19,7 @@ from tests.service.api.corpus.wire import Request
 SEED, N_REQUESTS = 20_261, 1000
 LONGEST_ID, MAX_BODY, MAX_RATINGS, MAX_N = 256, 1 << 20, 1000, 1000
 OFTEN = {"GET /recommend/{user}": 6, "POST /recommend/u01": 5, "POST /recommend": 5, "POST /ratings": 6, "POST /events": 5, "POST /items": 5, "PATCH /items": 4,
-         "GET /popular": 3, "GET /items": 2, "GET /items/{item}": 2, "GET keys": 3, "GET paths": 3, "methods": 5, "raw ": 6, "GET headers": 2, "POST /admin/keys": 2}  # fmt: skip
+         "GET /popular": 3, "GET /items": 2, "GET /items/{item}": 2, "GET keys": 3, "GET paths": 3, "methods": 5, "raw bytes": 8, "GET headers": 2, "POST /admin/keys": 2}  # fmt: skip
 A_TURN = 250  # requests of a pool for each further one that is drawn in a turn
 FAR, LIE, PAST = "9999999999999-0", "AnsUo9UFY3Vsc2g", "1500000000000-0"
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -90,7 +90,7 @@ FILTERS = ("tag.genre=western", "tag.genre=western&tag.genre=noir", "tag.genre="
            "&".join(f"tag.genre=v{n}" for n in range(256)), "&".join(f"tag.genre=v{n}" for n in range(257)), "tag=genre", "tag.genre[]=western",
            "tag.genre=western&min.price=2&max.price=20&tag.mood=dark")  # fmt: skip
 UNKNOWN = ("nn=1", "N=1", "n%20=1", "n%00=1", "=1", "n", "n&n", "&&", "n=1&n=2", "user=u02", "explain[]=true", "%FF=1", "n=1#2", "?n=1", "n=1;offset=2", "_=1", "limit=5")  # fmt: skip
-IDS = ("u01", "%75%30%31", "a%2Fb", "a/b", "caf%C3%A9", "caf\xc3\xa9", "two%20words", "two+words", "x+y", "x%2By", "nobody", "a" * 256, "a" * 257, "%C3%A9" * 128,
+IDS = ("u01", "%75%30%31", "a%2Fb", "a/b", "b%C3%BCro", "b\xc3\xbcro", "two%20words", "two+words", "x+y", "x%2By", "nobody", "a" * 256, "a" * 257, "%C3%A9" * 128,
        "%C3%A9" * 129, "%00", "%ff", "%ed%a0%80", "", "%", "%zz", "%2", "..", ".", "u01/", "//", "50%25", "%E2%80%AE", "u01%0A", "%F0%9F%98%80", "u01;v=1", "~")  # fmt: skip
 HALF_LIVES = (
     "1d",
@@ -290,7 +290,7 @@ def _of(document: Any) -> bytes:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value) if not isinstance(value, str) else value
+    text = json.dumps(value) if not isinstance(value, str) or not value.isprintable() else value
     return text if len(text) <= 48 else f"{text[:40]}… ({len(text):,})"
 
 
@@ -370,7 +370,6 @@ def _broken(text: bytes) -> Iterator[tuple[str, bytes]]:
     yield "deep lists", b"[" * 2000 + b"]" * 2000
     yield "deep objects", b'{"a":' * 2000 + b"1" + b"}" * 2000
     yield "a comment", text[:-1] + b"/* x */}"
-    yield "a last comma", text[:-1] + b",}"
     yield "single quotes", text.replace(b'"', b"'")
     for value in (
         b"null",
@@ -555,7 +554,7 @@ def of_clients(pools: Pools) -> None:
                 is_loose=path == "/admin/audit",
             )
     for path in ("/recommend/u01?n=1", "/popular?n=1", "/nope", "/recommend/u01?n=0"):
-        for value in ("abc", "a" * 128, "a" * 129, "", "with space", "caf\xe9", "x\ty", "1", "<script>", '"q"'):
+        for value in ("abc", "a" * 128, "a" * 129, "", "with space", "b\xfcro", "x\ty", "1", "<script>", '"q"'):
             pools.add(1, "GET", "request ids", path, f"{path} {_shown(value)}", ("X-Request-ID", value or " "))
         for origin in (
             "https://shop.example",
@@ -603,7 +602,7 @@ def raw(pools: Pools) -> None:
         ("a space in the path", f"GET /recommend/a b HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("a tab in the query", f"GET /popular?n=\t1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("an empty line before", f"\r\nGET /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("two keys", f"GET /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\nX-API-Key: x\r\n\r\n"),
         ("two types", post.replace("Content-Type", "Content-Type: text/plain\r\nContent-Type") + f"Content-Length: {size}\r\n\r\n{rating}"), ("wait before the body", post + f"Expect: 100-continue\r\nContent-Length: {size}\r\n\r\n{rating}"),
     ):  # fmt: skip
-        pools.add(2, "raw", "", "", note, body=text.encode("latin-1"), is_raw=True)
+        pools.add(2, "raw", "bytes", "", note, body=text.encode("latin-1"), is_raw=True)
 
 
 def stories() -> list[Request]:

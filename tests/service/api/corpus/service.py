@@ -31,7 +31,7 @@ SETTINGS = {
 START_S = 180.0
 N_USERS, N_ITEMS, FIRST_S = 40, 30, 1_500_000_000
 GENRES = ("western", "noir", "comedy")
-ODD_ITEMS = ("a/b", "café", "two words", "50%", "x+y")
+ODD_ITEMS = ("a/b", "büro", "two words", "50%", "x+y")
 _READY = re.compile(r"nearfield is ready on (\S+) ")
 
 
@@ -117,7 +117,7 @@ class Seeding:
         ratings += [
             {"user": user, "item": item, "rating": 1 + (3 * place + number) % 5, "timestamp": FIRST_S + 50_000 + place}
             for place, item in enumerate(ODD_ITEMS)
-            for number, user in enumerate(["café", "two words", "a/b", "x+y", "u03", "u05", "u08", "u13"][place:])
+            for number, user in enumerate(["büro", "two words", "a/b", "x+y", "u03", "u05", "u08", "u13"][place:])
         ]
         for first in range(0, len(ratings), 500):
             self.ask("POST", "/ratings", ratings[first : first + 500])

@@ -1,6 +1,6 @@
 """How to divide a training of ALS among GPUs: the fastest division that fits, and the reason for it.
 
-This restates [001] eq. 8 for what our kernels really hold (docs/decisions/0037-the-planner-counts-what-is-held.md).
+This restates [001] eq. 8 for what our kernels really hold (docs/decisions/0037-the-plan-says-how-gpus-share-als.md).
 `paper_partitions` is the paper's equation. `gpu.planner_costs` describes the two modes of a half-iteration.
 """
 

@@ -7,10 +7,11 @@ so that `nearfield --help` and `serve` start fast.
 # ruff: noqa: PLC0415 (see above)
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -41,6 +42,9 @@ from service.cli.options import (  # fmt: skip
     Url,
 )
 from service.processes.parts import parts
+
+if TYPE_CHECKING:
+    from service.jobs.trainer_messages import Team
 
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
@@ -105,19 +109,6 @@ def worker(
     from service.processes.process import run_worker
 
     return run_worker(settings, take_over=take_over)
-
-
-@app.command(
-    "cluster",
-    short_help="Let several machines train together: scheduler, worker.",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def cluster_(context: typer.Context) -> int:
-    """Run `nearfield cluster scheduler` or `nearfield cluster worker`."""
-    from service.cli.cluster import app as commands
-
-    return commands(context.args or ["--help"], prog_name="nearfield cluster", standalone_mode=False) or 0
 
 
 @app.command("import", short_help="Post a file of ratings to a service.")
@@ -205,13 +196,16 @@ def train(
     from gpu.algorithms import check_ranks
     from service.cli import closing_line, offline
     from service.cli.plan import shown
-    from service.cli.several import ranks_of
 
     check_ranks(algorithm, ranks)
-    tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
-    address = arguments.cluster({"cluster": cluster} | tls) if ranks > 1 else None
-    if cluster is not None and address is None:
+    if cluster is not None and ranks == 1:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
+    forming: contextlib.AbstractContextManager[Team | None] = contextlib.nullcontext()
+    if ranks > 1:
+        if (team_of := parts().team) is None:
+            raise typer.BadParameter(f"expected --ranks 1, because this service has no extra for ranks, got {ranks}")
+        tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
+        forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
     read = arguments.reader(key, skip_bad, delimiter, columns)
     data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed)
@@ -219,14 +213,14 @@ def train(
     if plan:
         return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
-    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, address) as group:
+    with progress(f"Training {algorithm}", n_epochs) as bar, forming as team:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in closing_line.BEST if name in line)
             bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
             printer.line(line)
 
-        return printer.line(offline.train(data, params, chosen, on_line, out, group))
+        return printer.line(offline.train(data, params, chosen, on_line, out, team))
 
 
 @app.command(short_help="Find the best parameters for a file.")

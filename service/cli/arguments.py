@@ -14,7 +14,6 @@ from service.cli.console import complain, describe, stderr
 if TYPE_CHECKING:
     import gpu
     from service.cli.files.ratings_file import RatingsFile
-    from service.jobs.ranks.cluster_address import ClusterAddress
     from service.settings.settings import Settings
 
 
@@ -32,13 +31,6 @@ def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
     if unknown := unknown_variables(settings.data_sets):
         complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
     return settings if data_set is None else settings.of(check_name(data_set))
-
-
-def cluster(options: dict[str, Any]) -> ClusterAddress | None:
-    """The cluster that the options and the environment name; None if none is."""
-    from service.jobs.ranks.cluster_address import ClusterAddress
-
-    return ClusterAddress.of(settings(options))
 
 
 def reader(

@@ -47,7 +47,7 @@ def kind_of(model: gpu.Model) -> dict[str, Any]:
     return {"values": known.values, **({"dislikes_below": known.middle} if known.values == "ratings" else {})}
 
 
-def peak_memory_bytes(*, has_ranks: bool) -> int:
-    """Peak memory of this process, or of its largest rank if that is more."""
-    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if has_ranks else (resource.RUSAGE_SELF,)
+def peak_memory_bytes(*, has_team: bool) -> int:
+    """Peak memory of this process, or of its largest child if that is more."""
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if has_team else (resource.RUSAGE_SELF,)
     return max(resource.getrusage(process).ru_maxrss for process in processes) * KIB

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
-from service.jobs.ranks.ranks import Ranks
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
+
+if TYPE_CHECKING:
+    from service.jobs.trainer_messages import Team
 
 OnLine = Callable[[dict[str, Any]], None]
 
@@ -99,7 +101,7 @@ def train(
     backend: gpu.Backend,
     on_line: OnLine,
     out: Path | None = None,
-    ranks: Ranks | None = None,
+    team: Team | None = None,
 ) -> dict[str, Any]:
     """Fit a model to `data.train`, report each epoch to `on_line`, and return the closing line.
 
@@ -109,7 +111,7 @@ def train(
         backend: the backend to train on.
         on_line: called with `{"epoch", "seconds", "train_rmse", "test_rmse", …}` after each epoch.
         out: folder for the snapshot; None writes none.
-        ranks: processes that train together; None trains in this one.
+        team: processes that train together; None trains in this one.
     """
     lines: list[dict[str, Any]] = []
     if out is not None:
@@ -121,7 +123,7 @@ def train(
 
     with naming(data.ids):
         ratings, n_far = gpu.usable(data.train, params)
-        run = gpu.run_here if ranks is None else ranks.run
+        run = gpu.run_here if team is None else team.run
         model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch, run=run)
     closing = {
         "done": True,
@@ -137,8 +139,8 @@ def train(
         **closing_line.best_of(lines),
         **closing_line.baseline_of(model, ratings, data.test, backend),
         **closing_line.kind_of(model),
-        "peak_memory_bytes": closing_line.peak_memory_bytes(has_ranks=ranks is not None),
-        **({} if ranks is None else {"ranks": ranks.n_ranks, "restarts": ranks.n_restarts}),
+        "peak_memory_bytes": closing_line.peak_memory_bytes(has_team=team is not None),
+        **({} if team is None else {"ranks": team.n_ranks, "restarts": team.n_restarts}),
     }
     if out is not None:
         closing["snapshot"] = str(_saved(out, model, data, lines[-1]))

@@ -7,6 +7,7 @@ only list of extras, and no other room imports one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without the
     from service.extras.stores.follower import Follower
     from service.extras.stores.publisher import Publisher
     from service.jobs.jobs import Jobs
+    from service.jobs.trainer_messages import Team
+    from service.jobs.trainer_process import TrainerModule
     from service.settings.settings import Settings
     from service.storage.log.rating_log import RatingLog
     from service.storage.streams.stream import Stream
@@ -62,6 +65,8 @@ class Parts:
         follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
         publish: makes what sends the folder of a worker to the store.
         span_export: makes what sends the spans of a process, if `traces` is on. None: no extra can send them.
+        trainer: what to run for a training where `trainer_ranks` is above 1. None: no extra trains with several ranks.
+        team: the ranks of a training on a file.
         check_serve, check_worker: each raises an error if a setting cannot be used.
         names: of files and folders in DATA.
         commands: each adds commands to `nearfield`.
@@ -74,6 +79,8 @@ class Parts:
     follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
     publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None
     span_export: Export | None = None
+    trainer: TrainerModule | None = None
+    team: Callable[[Settings], AbstractContextManager[Team]] | None = None
     check_serve: list[Callable[[Settings], None]] = field(default_factory=list)
     check_worker: list[Callable[[Settings], None]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)

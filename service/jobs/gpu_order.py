@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
-from service.jobs.ranks.rank_process import VISIBLE, inherited
+from service.settings.environment import without_secrets
 from service.settings.settings import Settings
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
 DRIVER = Path("/proc/driver/nvidia/gpus")  # an entry for each GPU of the machine
 COUNT = "from gpu.device import memory_of_devices; print(len(memory_of_devices()))"
 COUNT_S = 60.0  # seconds
@@ -36,6 +39,11 @@ def serving_last(settings: Settings) -> tuple[str, ...]:
 def environment(gpus: tuple[str, ...]) -> dict[str, str]:
     """The environment of a process that sees `gpus`; without any, it sees those that this process sees."""
     return inherited() | ({VISIBLE: ",".join(gpus)} if gpus else {})
+
+
+def inherited(without: Collection[str] = ()) -> dict[str, str]:
+    """The environment of this process, without secrets and some other variables."""
+    return {name: value for name, value in without_secrets(os.environ).items() if name not in without}
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from service.jobs.lease import RENEW_EVERY_S, Lease
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage, decision
-from service.jobs.trainer_process import TrainerProcess, listing, training
+from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, trainer_alone, training
 from service.jobs.turns import turn
 from service.settings.settings import Settings
 from service.storage import exclusion
@@ -70,9 +70,10 @@ class Supervisor:
         settle: Callable[[], None] = lambda: None,
         *,
         serves: bool = False,
+        trainer: TrainerModule = trainer_alone,
     ) -> None:
-        """Prepare; `start` starts the thread. See `PartThread`, `forget.Places` and `training` for the last three."""
-        self._serves = serves
+        """Prepare; `start` starts the thread. See `PartThread`, `forget.Places` and `training` for the last four."""
+        self._serves, self._trainer = serves, trainer
         self._settings, self._table, self._stream, self._rating_log = settings, table, stream, log
         self._metrics, self._settle = metrics, settle
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -175,7 +176,7 @@ class Supervisor:
         with self._turn(job), self._lock(job, shared=True) as lock:
             self._trace.phase("start")
             try:
-                with training(self._settings, job, lock, serves=self._serves) as process:
+                with training(self._settings, job, lock, serves=self._serves, trainer=self._trainer) as process:
                     last = self._watch(job, process)
             finally:
                 self._metrics.training_ranks.set(0)

@@ -36,12 +36,9 @@ from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import change_of_kind, measure, objection
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks import ranks_for, remark
-from service.jobs.trainer_messages import Progress, TrainerMessage
+from service.jobs.trainer_messages import Progress, Team, TrainerMessage
 from service.jobs.trials import changed, line_of
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
-from service.storage import exclusion
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot
 from service.storage.snapshots.manifest import Manifest
@@ -63,16 +60,13 @@ class TrainerOptions:
         data: folder with ratings/ and snapshots/.
         algorithm: its name.
         watermark: stream id of the last entry to train on.
-        job: name of the work folder of several ranks, below `data`/work.
+        job: name of the work folder of a team, below `data`/work.
         name: under which the model can be live; None: the algorithm.
         params: a JSON object of hyperparameters over the defaults.
         values: the hyperparameter `values` of algorithms that have it, unless `params` has it.
         events: weights of events.
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
         backend: host, device or auto.
-        ranks: processes that train the model together; one if the algorithm cannot use several.
-        cluster: whose workers hold the ranks; None: this machine.
-        shares_gpu: whether a service answers from the last GPU that this process sees; its rank gets less of the work.
     """
 
     data: Path
@@ -85,16 +79,21 @@ class TrainerOptions:
     events: EventTypes = field(default_factory=lambda: DEFAULT_TYPES)
     tune: bool = False
     backend: BackendName = "auto"
-    ranks: int = 1
-    cluster: ClusterAddress | None = None
-    shares_gpu: bool = False
+
+
+# Forms a team for a training and says what to add to its description; no team: this process trains. Arguments: what to
+# train, where, and what hears of lost processes.
+FormTeam = Callable[[TrainerOptions, Backend, Callable[[str], None]], tuple[Team | None, str]]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Train by the options; exit status 0 if a snapshot was written or the training was cancelled."""
-    parser = argparse.ArgumentParser(
-        prog="service.jobs.trainer", description=main.__doc__, argument_default=argparse.SUPPRESS
-    )
+    return run(TrainerOptions(**vars(parser("service.jobs.trainer").parse_args(arguments))))
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """What reads `TrainerOptions` from the command line of `program`."""
+    parser = argparse.ArgumentParser(prog=program, description=main.__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
     parser.add_argument("--job", required=True, help="id of the job, for the process list")
     parser.add_argument("--algorithm", required=True)
@@ -105,15 +104,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", help="host, device or auto; default: auto")
-    parser.add_argument("--ranks", type=int, help="processes that train together, if the algorithm can; default: 1")
-    parser.add_argument("--cluster", type=_cluster, help="JSON of a ClusterAddress; its workers hold the ranks")
-    parser.add_argument("--shares-gpu", action="store_true", help="a service answers from the last visible GPU")
-    options = TrainerOptions(**vars(parser.parse_args(arguments)))
+    return parser
+
+
+def run(options: TrainerOptions, form: FormTeam | None = None) -> int:
+    """Train as this process; see `train` and `main`."""
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
     imports.for_models()
     try:
-        last = train(options, trainer_messages.send)
+        last = train(options, trainer_messages.send, form)
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
     except Exception as error:  # any failure becomes the error of the job
@@ -122,12 +122,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if last.outcome == "failed" else 0
 
 
-def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> TrainerMessage:
+def train(
+    options: TrainerOptions, send: Callable[[TrainerMessage], None], form: FormTeam | None = None
+) -> TrainerMessage:
     """Read the log, fit, compare, write a snapshot; return the last message.
 
     Args:
         options: what to train, and how.
         send: called with a message when a phase begins, after each epoch, and after each training of a search.
+        form: forms a team; None: this process trains alone.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -137,16 +140,8 @@ def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> Tr
     requested = msgspec.json.decode(options.params)
     params = gpu.params_for(options.algorithm, _with_values(options.algorithm, requested, options.values))
     backend = gpu.weighing(params, gpu.choose(options.backend).load())
-    ranks = ranks_for(
-        options.algorithm,
-        options.ranks,
-        options.data / exclusion.WORK / options.job,
-        lambda loss: send(TrainerMessage(loss=loss)),
-        options.cluster,
-        shares_gpu=options.shares_gpu,
-    )
-    described = f"{backend.name}: {backend.reason}{remark(options.algorithm, options.ranks, backend)}"
-    progress = Progress(send, described, ranks, tunes=options.tune)
+    team, remark = (None, "") if form is None else form(options, backend, lambda loss: send(TrainerMessage(loss=loss)))
+    progress = Progress(send, f"{backend.name}: {backend.reason}{remark}", team, tunes=options.tune)
 
     progress.begin("read")
     corpus = read_corpus(
@@ -164,8 +159,8 @@ def train(options: TrainerOptions, send: Callable[[TrainerMessage], None]) -> Tr
         requested = requested | changed(params, start)
         progress.begin("fit")
 
-    run = gpu.run_here if ranks is None else ranks.run
-    model = _fitted(corpus, params, _leaving_room(backend, corpus, params), progress.learned, run)
+    run_epochs = gpu.run_here if team is None else team.run
+    model = _fitted(corpus, params, _leaving_room(backend, corpus, params), progress.learned, run_epochs)
     backend.release()
 
     progress.begin("measure")
@@ -242,12 +237,15 @@ def _with_values(algorithm: str, requested: dict[str, Any], values: Values) -> d
     return {"values": values} | requested if has_values else requested
 
 
-def _cluster(text: str) -> ClusterAddress:
-    return msgspec.json.decode(text, type=ClusterAddress)
-
-
 def _cancel(signal_number: int, frame: FrameType | None) -> None:
     raise Cancelled
+
+
+def serve_supervisor() -> None:
+    """Leave stdout to messages, and end this process when its supervisor is gone."""
+    logs.to_stderr_alone()
+    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # not a terminal, which stays open
+        threads.helper("orphanage", _end_with_supervisor)
 
 
 def _end_with_supervisor() -> None:
@@ -260,7 +258,5 @@ def _end_with_supervisor() -> None:
 
 
 if __name__ == "__main__":
-    logs.to_stderr_alone()
-    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # not a terminal, which stays open
-        threads.helper("orphanage", _end_with_supervisor)
+    serve_supervisor()
     sys.exit(main())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 import gpu
+from gpu.traffic import Moved
 from service.jobs.promotion import finite
-from service.jobs.ranks.ranks import Ranks
 from service.jobs.table import Job, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
 
@@ -60,21 +60,44 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         return fields if self.backend is None else fields | {"backend": self.backend}
 
 
+class Team(Protocol):
+    """Several processes that train one model together.
+
+    Attributes:
+        n_ranks: their present number.
+        n_restarts: how often they have begun again from a checkpoint, because one was lost.
+    """
+
+    n_ranks: int
+    n_restarts: int
+
+    @property
+    def remark(self) -> str:
+        """What to add to the description of a training: how they divide the work, and what was lost."""
+
+    @property
+    def run(self) -> gpu.Run:
+        """Train with them; for `gpu.fit`."""
+
+    def moved(self) -> Moved:
+        """What they have exchanged since the last call."""
+
+
 class Progress:
     """Tells the supervisor how far a training is."""
 
     def __init__(
-        self, send: Callable[[TrainerMessage], None], backend: str, ranks: Ranks | None = None, *, tunes: bool = False
+        self, send: Callable[[TrainerMessage], None], backend: str, team: Team | None = None, *, tunes: bool = False
     ) -> None:
         """Prepare.
 
         Args:
             send: called with each message.
             backend: whether the training is on the host or the device, and why.
-            ranks: the processes that train together; None: this one.
+            team: the processes that train together; None: this one.
             tunes: whether the training begins with a search for parameters.
         """
-        self._send, self._backend, self._ranks = send, backend, ranks
+        self._send, self._backend, self._team = send, backend, team
         self._tuned_share = TUNING_SHARE if tunes else 0.0
 
     def begin(self, phase: str) -> None:
@@ -91,14 +114,12 @@ class Progress:
         self._send(self.message(progress=share, metrics=finite(report.metrics)))
 
     def message(self, **fields: Any) -> TrainerMessage:
-        """A message with these fields, where the training runs, and what ranks have exchanged since the last one."""
-        if self._ranks is None:
+        """A message with these fields, where the training runs, and what a team has exchanged since the last one."""
+        if self._team is None:
             return TrainerMessage(backend=self._backend, **fields)
-        sent, wait_seconds = self._ranks.moved()
-        backend = self._backend + self._ranks.remark
-        return TrainerMessage(
-            backend=backend, ranks=self._ranks.n_ranks, sent=sent, wait_seconds=wait_seconds, **fields
-        )
+        sent, wait_seconds = self._team.moved()
+        backend = self._backend + self._team.remark
+        return TrainerMessage(backend=backend, ranks=self._team.n_ranks, sent=sent, wait_seconds=wait_seconds, **fields)
 
 
 def send(message: TrainerMessage) -> None:

@@ -8,7 +8,7 @@ import queue
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from service.base import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.table import Job, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings.settings import Settings
@@ -25,6 +24,7 @@ from service.storage.files import FileLock
 
 NICENESS = 19  # lowest priority: a training uses idle processor time only
 TERMINATE_S = 3.0  # seconds between SIGTERM and SIGKILL
+TrainerModule = Callable[[Settings, bool], list[str]]
 
 
 class TrainerProcess:
@@ -104,15 +104,29 @@ def listing(settings: Settings, job: Job, version: str, lock: FileLock, *, serve
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     gpus = gpu_order.serving_last(settings) if serves else ()
-    with _process("service.jobs.lister", arguments, lock, gpus) as process:
+    with _process(["service.jobs.lister", *arguments], lock, gpus) as process:
         yield process
 
 
+def trainer_alone(settings: Settings, shares_gpu: bool) -> list[str]:
+    """The module of a trainer that is one process."""
+    return ["service.jobs.trainer"]
+
+
 @contextlib.contextmanager
-def training(settings: Settings, job: Job, lock: FileLock, *, serves: bool) -> Iterator[TrainerProcess]:
+def training(
+    settings: Settings, job: Job, lock: FileLock, *, serves: bool, trainer: TrainerModule = trainer_alone
+) -> Iterator[TrainerProcess]:
     """Run a trainer for `job`; it has ended when the context ends.
 
-    `serves`: whether models answer on this machine, from the first GPU if they use one; trainings use the others first.
+    Args:
+        settings: of the data set.
+        job: what to train.
+        lock: which the trainer inherits.
+        serves: whether models answer on this machine, from the first GPU if they use one; trainings use the others
+            first.
+        trainer: the module to run, with arguments of its own before those of `service.jobs.trainer`, by the settings
+            and by whether a service answers from the last GPU that the trainer sees.
     """
     options: dict[str, Any] = {
         "data": settings.data,
@@ -124,25 +138,20 @@ def training(settings: Settings, job: Job, lock: FileLock, *, serves: bool) -> I
         "events": settings.events,
         "watermark": job["watermark"],
         "backend": settings.backend,
-        "ranks": settings.trainer_ranks,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    if (cluster := ClusterAddress.of(settings)) is not None:
-        arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
     arguments += ["--tune"] * (job.get("tune") == "1")
     gpus = gpu_order.serving_last(settings) if serves else ()
-    arguments += ["--shares-gpu"] * bool(gpus)
     try:
-        with _process("service.jobs.trainer", arguments, lock, gpus) as process:
+        with _process([*trainer(settings, bool(gpus)), *arguments], lock, gpus) as process:
             yield process
-    finally:  # a trainer that was killed has left the ratings and factors of its ranks
+    finally:  # a trainer that was killed has left the ratings and factors of its team
         shutil.rmtree(settings.data / exclusion.WORK / job["id"], ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _process(module: str, arguments: list[str], lock: FileLock, gpus: tuple[str, ...]) -> Iterator[TrainerProcess]:
-    command = [sys.executable, "-m", module, *arguments]
-    process = TrainerProcess(command, lock, gpu_order.environment(gpus))
+def _process(module: list[str], lock: FileLock, gpus: tuple[str, ...]) -> Iterator[TrainerProcess]:
+    process = TrainerProcess([sys.executable, "-m", *module], lock, gpu_order.environment(gpus))
     try:
         yield process
     finally:

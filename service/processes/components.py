@@ -19,6 +19,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.orders import Orders
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
+from service.jobs.trainer_process import trainer_alone
 from service.processes.parts import parts
 from service.settings import data_sets
 from service.settings.settings import Settings
@@ -139,7 +140,10 @@ class Components:
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what extras run beside it; `settle`: see `Supervisor`."""
         shared = self._table, self._stream, self._rating_log, self.metrics
-        supervisor = Supervisor(self.settings, *shared, self._fail_from_thread, settle, serves=self.serves)
+        trainer = parts().trainer or trainer_alone
+        supervisor = Supervisor(
+            self.settings, *shared, self._fail_from_thread, settle, serves=self.serves, trainer=trainer
+        )
         self._run_part(supervisor)
         jobs = Jobs(self._table, self._stream, self.settings.data)
         for make in parts().companions:

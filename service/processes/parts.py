@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 
 from service.extras import Parts, console, exports, kafka, registry, stores, traces, webhooks
+from service.jobs import ranks
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
@@ -13,6 +14,7 @@ EXTRAS: list[Callable[[Parts], None]] = [
     console.register,
     exports.register,
     kafka.register,
+    ranks.register,
     registry.register,
     stores.register,
     traces.register,
@@ -35,3 +37,10 @@ def check_extras(settings: Settings) -> None:
         raise InvalidSetting("Invalid store: expected none, because this service has no extra for stores, got a URL")
     if settings.traces and parts().span_export is None:
         raise InvalidSetting("Invalid traces: expected false, because this service has no extra for traces, got true")
+    if settings.trainer_ranks > 1 and parts().trainer is None:
+        raise InvalidSetting(
+            "Invalid trainer_ranks: expected 1, because this service has no extra for ranks, got"
+            f" {settings.trainer_ranks}"
+        )
+    if settings.cluster is not None and parts().trainer is None:
+        raise InvalidSetting("Invalid cluster: expected none, because this service has no extra for ranks, got a URL")

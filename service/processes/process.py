@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from service.api.app import application
 from service.base import imports, tuning
-from service.jobs.ranks import cluster
 from service.processes import event_loop, http_server, parent
 from service.processes.components import Components, Worker
 from service.processes.http_server import Server, listening, url_of
@@ -45,8 +44,6 @@ def run(settings: Settings) -> int:
     check_extras(settings)
     for check in parts().check_serve:
         check(settings)
-    if settings.worker:
-        cluster.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -80,7 +77,6 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
         InvalidSetting, ClusterUnavailable: the cluster, traces, the store, or a setting of a data set cannot be used.
         DataInUse: there is a store, and another process holds the data folder.
     """
-    cluster.check(settings)
     check_extras(settings)
     for check in parts().check_worker:
         check(settings)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from service.jobs import trainer
+from service.jobs.trainer import FormTeam
 from service.jobs.trainer_messages import TrainerMessage
 from service.storage.events import StreamId
 
@@ -19,11 +20,14 @@ def train(
     params: dict[str, Any],
     watermark: StreamId,
     send: Callable[[TrainerMessage], None] = lambda message: None,
+    form: FormTeam | None = None,
     **options: Any,
 ) -> TrainerMessage:
     """Train on the log in `data` up to `watermark`; the last message. `options`: further ones of `TrainerOptions`."""
     text = msgspec.json.encode(params).decode()
     given = {"job": "job", "backend": "host"} | options
     return trainer.train(
-        trainer.TrainerOptions(data=data, algorithm=algorithm, params=text, watermark=str(watermark), **given), send
+        trainer.TrainerOptions(data=data, algorithm=algorithm, params=text, watermark=str(watermark), **given),
+        send,
+        form,
     )

@@ -22,10 +22,11 @@ from urllib.parse import urlsplit
 
 from gpu.backend import Backend
 from service.base.training_errors import ClusterUnavailable, RankRefused
+from service.jobs.gpu_order import inherited
 from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.launcher import Ended
 from service.jobs.ranks.rank_messages import versions
-from service.jobs.ranks.rank_process import LEAVE_S, RankProcess, environment, inherited
+from service.jobs.ranks.rank_process import LEAVE_S, RankProcess, environment
 from service.settings.addresses import is_loopback
 from service.settings.settings import Settings
 

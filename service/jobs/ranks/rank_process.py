@@ -9,21 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.errors import BackendUnavailable
+from service.jobs.gpu_order import VISIBLE, inherited
 from service.jobs.last_words import LastWords
 from service.jobs.ranks.launcher import Ended
-from service.settings.environment import without_secrets
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
 STOPPED_S = 2.0  # seconds for which a signal may stop a rank; busy or waiting ranks are never stopped
 BY_SIGNAL = "T"  # state of a stopped process in /proc
 LOOPBACK = "127.0.0.1"
-VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
 SHARED_WEIGHT = 0.5  # of a GPU from which a service answers: the driver gives each process about half of it
 _VMSTAT = Path("/proc/vmstat")
 
@@ -156,11 +154,6 @@ class Here:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-def inherited(without: Collection[str] = ()) -> dict[str, str]:
-    """The environment of this process, without secrets and some other variables."""
-    return {name: value for name, value in without_secrets(os.environ).items() if name not in without}
 
 
 def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Backend) -> dict[str, str]:

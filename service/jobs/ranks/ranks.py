@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gpu
-from gpu.algorithms import check_ranks, has_ranks
+from gpu.algorithms import check_ranks
 from gpu.backend import Backend
 from gpu.model import Model
 from gpu.param_kinds import Params
@@ -27,8 +27,6 @@ from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.base.training_errors import RanksFailed, WorkFolderUnavailable
 from service.jobs.ranks.attempt import Attempt, AttemptLost, Plan
-from service.jobs.ranks.cluster import Cluster
-from service.jobs.ranks.cluster_address import ClusterAddress
 from service.jobs.ranks.launcher import Launcher
 from service.jobs.ranks.rank_messages import Divided, EpochDone, Message, PartDone
 from service.jobs.ranks.rank_process import Here
@@ -201,36 +199,3 @@ def _note_progress(progress: _Progress, n_before: int, on_epoch: OnEpoch | None,
         progress.n_epochs = message.epoch
         metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
         on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))
-
-
-def ranks_for(
-    algorithm: str,
-    n_ranks: int,
-    work: Path,
-    on_loss: Callable[[str], None],
-    cluster: ClusterAddress | None = None,
-    *,
-    shares_gpu: bool = False,
-) -> Ranks | None:
-    """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process.
-
-    `shares_gpu`: see `service.jobs.ranks.rank_process.Here`.
-    """
-    if n_ranks == 1 or not has_ranks(algorithm):
-        return None
-    launcher = Here(shares_gpu=shares_gpu) if cluster is None else Cluster(cluster)
-    return Ranks(n_ranks, work.absolute(), on_loss, launcher=launcher)  # another machine has another working directory
-
-
-def remark(algorithm: str, n_ranks: int, backend: Backend) -> str:
-    """What to add to the description of a training for which `n_ranks` ranks are wanted.
-
-    Raises:
-        BackendUnavailable: the ranks would have no means to exchange arrays.
-    """
-    if n_ranks == 1:
-        return ""
-    if not has_ranks(algorithm):
-        return f"; 1 rank, because {algorithm} cannot use {n_ranks}"
-    version = backend.exchange_version()
-    return f"; {n_ranks} ranks, {version}" if version else f"; {n_ranks} ranks"

@@ -81,7 +81,9 @@ def test_commands_of_extras_are_absent():
     with without_extras("--help") as process:
         text = process.stdout.read()
     assert "serve" in text
-    assert not {"bridge", "push", "pull", "export"} & {line.split()[0] for line in text.splitlines() if line.strip()}
+    assert not {"bridge", "cluster", "push", "pull", "export"} & {
+        line.split()[0] for line in text.splitlines() if line.strip()
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,8 @@ def test_commands_of_extras_are_absent():
     [
         ("NEARFIELD_STORE", "file:///nowhere", "Invalid store: expected none, because this service has no extra"),
         ("NEARFIELD_TRACES", "true", "Invalid traces: expected false, because this service has no extra"),
+        ("NEARFIELD_TRAINER_RANKS", "2", "Invalid trainer_ranks: expected 1, because this service has no extra"),
+        ("NEARFIELD_CLUSTER", "tcp://127.0.0.1:1", "Invalid cluster: expected none, because this service has no extra"),
     ],
 )
 def test_a_setting_that_needs_an_extra_is_refused(tmp_path, variable, value, reason):
@@ -97,6 +101,28 @@ def test_a_setting_that_needs_an_extra_is_refused(tmp_path, variable, value, rea
         _, errors = process.communicate()
     assert process.returncode == 2
     assert reason in errors
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_both_commands_refuse_such_a_setting(tmp_path, command):
+    environment = os.environ | {"NEARFIELD_TRAINER_RANKS": "2", "NEARFIELD_DATA": str(tmp_path / "data")}
+    with without_extras(command, env=environment, stderr=subprocess.PIPE) as process:
+        _, errors = process.communicate()
+    assert (process.returncode, "Invalid trainer_ranks: expected 1" in errors) == (2, True)
+
+
+def test_a_training_on_a_file_is_one_process(tmp_path):
+    file = tmp_path / "ratings.csv"
+    file.write_text(
+        "".join(f"u{user},i{(user + step) % 12},{1 + step % 5}\n" for user in range(30) for step in range(8))
+    )
+    options = ["train", "--ratings", str(file), "--algorithm", "als", "--set", "n_epochs=2"]
+    with without_extras(*options) as process:
+        assert process.wait() == 0
+    with without_extras(*options, "--ranks", "2", stderr=subprocess.PIPE) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "expected --ranks 1, because this service has no extra for ranks, got 2" in errors
 
 
 def test_each_extra_registers_itself():

@@ -20,10 +20,10 @@ from distributed import LocalCluster
 
 import gpu
 from service.base.training_errors import ClusterUnavailable, RankRefused
-from service.cli.cluster import scheduler
 from service.jobs.ranks import cluster
 from service.jobs.ranks.cluster import Cluster
 from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.commands import scheduler
 from service.jobs.ranks.rank_messages import versions
 from service.jobs.ranks.ranks import Ranks
 from tests.data import planted

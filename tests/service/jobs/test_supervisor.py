@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -42,7 +41,6 @@ from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 
-GATHERED = "items half in mode gather, users half in mode gather"
 ENDLESS = {**SMALL, "n_epochs": 10_000}
 
 
@@ -69,12 +67,12 @@ def archiver(stream: Stream, log: RatingLog) -> Iterator[Archiver]:
 @pytest.fixture
 def supervise(
     redis_url: str, stream: Stream, log: RatingLog, archiver: Archiver
-) -> Iterator[Callable[[Settings], Supervisor]]:
-    """supervise(settings): a running supervisor beside a running archiver."""
+) -> Iterator[Callable[..., Supervisor]]:
+    """supervise(settings, **options): a running supervisor beside a running archiver."""
     table, started = JobTable(redis_url), []
 
-    def start(settings: Settings) -> Supervisor:
-        started.append(Supervisor(settings, table, stream, log, Metrics()))
+    def start(settings: Settings, **options: Any) -> Supervisor:
+        started.append(Supervisor(settings, table, stream, log, Metrics(), **options))
         started[-1].start()
         return started[-1]
 
@@ -180,64 +178,6 @@ def test_only_one_training_at_a_time(
     assert ended(jobs, job).state == "cancelled"
     assert [found.id for found in jobs.list()] == [job.id]
     assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
-
-
-def ranks_of_any_trainer() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "service.jobs.ranks.rank" in child.cmdline()]
-
-
-@pytest.mark.slow
-def test_several_ranks_train_and_a_lost_one_costs_nothing(
-    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
-) -> None:
-    rate()
-    supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}))
-    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 150})))
-    assert [child.nice() for child in ranks_of_any_trainer()] == [19, 19]
-    ranks_of_any_trainer()[1].kill()
-    job = ended(jobs, job)
-    assert (job.state, job.error) == ("succeeded", None)
-    assert str(job.backend).endswith(f"; 2 ranks, {GATHERED}, 1 lost attempt, 2 ranks in the last one")
-    text = supervisor._metrics.text().decode()
-    assert "nearfield_training_restarts_total 1.0" in text
-    assert "nearfield_training_ranks 0.0" in text
-    assert re.search(r'nearfield_training_bytes_moved_total\{kind="gather"\} [1-9]', text)
-    assert re.search(r"nearfield_training_wait_seconds_total [\d.e-]*[1-9]", text)
-    assert ranks_of_any_trainer() == []
-    assert list((settings.data / "work").iterdir()) == []
-
-
-def test_a_cancelled_training_on_several_ranks_leaves_no_process_and_no_file(
-    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
-) -> None:
-    rate()
-    supervise(settings.model_copy(update={"trainer_ranks": 2}))
-    shared = set(Path("/dev/shm").iterdir())
-    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
-    assert len(ranks_of_any_trainer()) == 2
-    jobs.cancel(job.id)
-    assert ended(jobs, job).state == "cancelled"
-    assert ranks_of_any_trainer() == []
-    assert list((settings.data / "work").iterdir()) == []
-    assert set(Path("/dev/shm").iterdir()) <= shared
-
-
-def test_a_trainer_that_is_killed_leaves_no_ranks_and_no_files(
-    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
-) -> None:
-    rate()
-    supervise(settings.model_copy(update={"trainer_ranks": 2}))
-    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
-    ranks = ranks_of_any_trainer()
-    assert list((settings.data / "work" / job.id).iterdir())
-    os.kill(trainer_of(job).pid, signal.SIGKILL)
-    assert ended(jobs, job).state == "failed"
-    psutil.wait_procs(ranks, timeout=10)
-    assert not any(rank.is_running() for rank in ranks)
-    assert list((settings.data / "work").iterdir()) == []
-    exclusion.clean(settings.data)  # what is left if the supervisor was killed too goes at the next start
-    assert not (settings.data / "work").exists()
 
 
 def test_a_failed_training_keeps_its_progress(

@@ -443,24 +443,6 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
     assert trained({"values": "ratings"}, "counts").calibration.values == "ratings"
 
 
-def test_an_algorithm_that_cannot_use_several_ranks_trains_in_one(data: Path) -> None:
-    last, _ = run(data, "ease", {}, ranks=2)
-    assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because ease cannot use 2")
-
-
-def test_messages_have_what_ranks_exchange(data: Path) -> None:
-    last, messages = run(data, "als", ALS, ranks=2)
-    n_epochs = len(messages)
-    assert [message.ranks for message in [*messages, last]] == [2] * (n_epochs + 1)
-    assert "2 ranks, items half in mode gather, users half in mode gather" in str(last.backend)
-    bytes_ = sum(message.sent.get("gather", 0) for message in [*messages, last])
-    corpus = read_corpus(data, END).training
-    n_columns = ALS["n_factors"] + 1
-    memory = 2 * 8  # each rank tells the other how much it has
-    assert bytes_ == n_epochs * 4 * n_columns * (corpus.n_users + corpus.n_items) + memory
-    assert last.wait_seconds > 0
-
-
 def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
     assert run(data, "als", ALS, values="counts")[0].outcome == "succeeded"
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from service.base.training_errors import ClusterUnavailable
+from service.jobs.gpu_order import inherited
 from service.jobs.ranks.cluster import dask, is_here, toward
-from service.jobs.ranks.rank_process import inherited
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed, of the extra cluster")
 

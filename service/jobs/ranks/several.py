@@ -16,14 +16,11 @@ from service.jobs.ranks.ranks import Ranks
 
 
 @contextlib.contextmanager
-def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ranks | None]:
-    """The ranks of a training; None for one.
+def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ranks]:
+    """The ranks of a training.
 
     SIGTERM, and the end of the terminal, end the block and then this process in an orderly way.
     """
-    if n_ranks == 1:
-        yield None
-        return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         for number, handler in before.items():

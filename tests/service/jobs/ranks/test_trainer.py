@@ -1,0 +1,47 @@
+"""The trainer with several ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from service.jobs.corpus import read_corpus
+from service.jobs.ranks.cluster_address import ClusterAddress
+from service.jobs.ranks.trainer import form, module
+from service.settings.settings import Settings
+from tests.service.jobs.test_trainer import ALS, END, data, run
+
+__all__ = ["data"]
+TWO = partial(form, 2, None, False)
+
+
+def test_an_algorithm_that_cannot_use_several_ranks_trains_in_one(data: Path) -> None:
+    last, _ = run(data, "ease", {}, form=TWO)
+    assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because ease cannot use 2")
+
+
+def test_messages_have_what_ranks_exchange(data: Path) -> None:
+    last, messages = run(data, "als", ALS, form=TWO)
+    n_epochs = len(messages)
+    assert [message.ranks for message in [*messages, last]] == [2] * (n_epochs + 1)
+    assert "2 ranks, items half in mode gather, users half in mode gather" in str(last.backend)
+    bytes_ = sum(message.sent.get("gather", 0) for message in [*messages, last])
+    corpus = read_corpus(data, END).training
+    n_columns = ALS["n_factors"] + 1
+    memory = 2 * 8  # each rank tells the other how much it has
+    assert bytes_ == n_epochs * 4 * n_columns * (corpus.n_users + corpus.n_items) + memory
+    assert last.wait_seconds > 0
+
+
+def test_one_rank_is_a_trainer_alone_and_several_are_on_the_cluster_of_the_settings() -> None:
+    assert module(Settings(cluster="tcp://127.0.0.1:8786"), shares_gpu=True) == ["service.jobs.trainer"]
+    name, *arguments = module(Settings(trainer_ranks=3, cluster="tcp://127.0.0.1:8786"), shares_gpu=True)
+    assert name == "service.jobs.ranks.trainer"
+    assert arguments[:3] == ["--ranks", "3", "--cluster"]
+    assert ClusterAddress.of(Settings(cluster="tcp://127.0.0.1:8786")) == msgspec.json.decode(
+        arguments[3], type=ClusterAddress
+    )
+    assert arguments[4:] == ["--shares-gpu"]
+    assert module(Settings(trainer_ranks=2), shares_gpu=False) == [name, "--ranks", "2"]

@@ -38,7 +38,7 @@ from gpu.signals import Calibration
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes
-from service.jobs.ranks.rank_process import trusts_links
+from service.extras.ranks.rank_process import trusts_links
 
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error

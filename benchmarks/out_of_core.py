@@ -31,7 +31,7 @@ from gpu.errors import NotEnoughMemory
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
-from service.storage.snapshots import partition_store
+from service.extras.ranks import partition_store
 
 GB = 1e9  # bytes
 RATING_BYTES = 8

@@ -110,7 +110,7 @@ def fit(
         backend: where to compute.
         test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
         on_epoch: called after each epoch; without it no metrics are computed.
-        run: runs all epochs, by default in this process; `service.jobs.ranks.ranks` does so in several.
+        run: runs all epochs, by default in this process; `service.extras.ranks.ranks` does so in several.
         times: of `ratings`; parameters with a half-life need them. With it, gradient descent runs on the host
             (`weighing`).
 

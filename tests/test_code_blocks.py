@@ -64,7 +64,7 @@ DOCKER, CLUSTER = "needs a container engine and the network", "needs a cluster o
 NETWORK, ENDLESS = "needs the network", "runs until a signal; tests/service starts it again and again"
 DATA_SETS, MACHINES = (
     "needs data sets and hours",
-    "needs several machines; tests/service/jobs/ranks has them as processes",
+    "needs several machines; tests/service/extras/ranks has them as processes",
 )
 NOT_RUN = {
     ("README.md", "make demo"): "installs first; tests/faults/test_demo.py runs the demo",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from service.extras import Parts, console, exports, kafka, registry, stores, traces, webhooks
-from service.jobs import ranks
+from service.extras import Parts, console, exports, kafka, ranks, registry, stores, traces, webhooks
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 

@@ -17,13 +17,13 @@ import pytest
 
 import gpu
 from gpu.backend import BackendName
-from service.jobs.ranks.attempt import Attempt
-from service.jobs.ranks.launcher import Launcher
-from service.jobs.ranks.rank_process import RankProcess
-from service.jobs.ranks.ranks import Ranks
+from service.extras.ranks.attempt import Attempt
+from service.extras.ranks.launcher import Launcher
+from service.extras.ranks.rank_process import RankProcess
+from service.extras.ranks.ranks import Ranks
 from tests.data import planted
 from tests.faults import results
-from tests.service.jobs.one_gpu import launcher_for
+from tests.service.extras.ranks.one_gpu import launcher_for
 from tests.service.waiting import eventually
 
 N_SHORT, N_LONG = 5, 50

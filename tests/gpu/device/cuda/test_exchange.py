@@ -32,7 +32,7 @@ from tests.gpu.training.test_als_plan import ITEMS_REDUCED, ratings_of
 from tests.gpu.training.test_als_plan import KINDS as PLANNED
 from tests.gpu.training.test_als_ranks import Kept, run
 from tests.gpu.training.test_als_ranks import ratings_of as als_ratings
-from tests.service.jobs.one_gpu import own_machine
+from tests.service.extras.ranks.one_gpu import own_machine
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")

@@ -14,9 +14,9 @@ import pytest
 import gpu
 from gpu.calibration import calibrate
 from gpu.ratings import Ratings
-from service.base.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
-from service.storage.snapshots import array_folder, checkpoints, partition_store
-from service.storage.snapshots.checkpoints import CheckpointWriter
+from service.extras.ranks import array_folder, checkpoints, partition_store
+from service.extras.ranks.checkpoints import CheckpointWriter
+from service.extras.ranks.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.waiting import eventually
@@ -100,7 +100,7 @@ def test_a_full_disk_is_one_clear_error(small_disk: Path) -> None:
 def test_a_rename_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """The same by a fault point, without a small file system."""
     code = (
-        "import numpy, pathlib, sys; from service.storage.snapshots import array_folder;"
+        "import numpy, pathlib, sys; from service.extras.ranks import array_folder;"
         "array_folder.write(pathlib.Path(sys.argv[1]) / 'one', {'a': numpy.ones(3)}, {})"
     )
     environment = os.environ | {"NEARFIELD_FAULT_AT": "rename:1:ENOSPC"}

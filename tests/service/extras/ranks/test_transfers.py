@@ -15,14 +15,14 @@ import pytest
 import gpu
 from gpu.ratings import Ratings
 from service.base.threads import helper
-from service.base.training_errors import CorruptWorkFile, WorkFolderUnavailable
-from service.jobs.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
-from service.jobs.ranks.rank_process import Here, RankProcess, environment
-from service.jobs.ranks.transfers import RankTransfers, Transfers
-from service.storage.snapshots import array_folder, checkpoints
+from service.extras.ranks import array_folder, checkpoints
+from service.extras.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
+from service.extras.ranks.rank_process import Here, RankProcess, environment
+from service.extras.ranks.training_errors import CorruptWorkFile, WorkFolderUnavailable
+from service.extras.ranks.transfers import RankTransfers, Transfers
 from tests.data import planted
 from tests.faults.small_disk import small_disk
-from tests.service.jobs.ranks.test_ranks import LONG, Watched, assert_equal, assert_nothing_is_left, at_epoch, send
+from tests.service.extras.ranks.test_ranks import LONG, Watched, assert_equal, assert_nothing_is_left, at_epoch, send
 
 __all__ = ["small_disk"]
 

@@ -21,16 +21,15 @@ import pytest
 import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
-from service.base.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
-from service.jobs.ranks import attempt, rank_process
-from service.jobs.ranks.launcher import Launcher, Rank
-from service.jobs.ranks.rank_messages import Failed
-from service.jobs.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
-from service.jobs.ranks.ranks import Ranks
-from service.storage.snapshots import checkpoints
+from service.extras.ranks import attempt, checkpoints, rank_process
+from service.extras.ranks.launcher import Launcher, Rank
+from service.extras.ranks.rank_messages import Failed
+from service.extras.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
+from service.extras.ranks.ranks import Ranks
+from service.extras.ranks.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
-from tests.service.jobs.one_gpu import launcher_for
+from tests.service.extras.ranks.one_gpu import launcher_for
 from tests.service.waiting import eventually
 
 __all__ = ["small_disk"]
@@ -70,7 +69,7 @@ def assert_equal(model: gpu.Model, expected: gpu.Model) -> None:
 
 def assert_nothing_is_left(work: Path) -> None:
     assert not work.exists()
-    assert [child for child in psutil.Process().children() if "service.jobs.ranks.rank" in child.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "service.extras.ranks.rank" in child.cmdline()] == []
 
 
 def at_epoch(epoch: int, do: Callable[[], None]) -> tuple[list[int], Callable[[gpu.EpochReport], None]]:
@@ -297,7 +296,7 @@ class killed:  # noqa: N801 (a context manager)
         while not self._stop.wait(0.02):
             for child in psutil.Process().children():
                 try:
-                    if self._condition() and "service.jobs.ranks.rank" in child.cmdline():
+                    if self._condition() and "service.extras.ranks.rank" in child.cmdline():
                         child.kill()
                 except psutil.Error:
                     pass

@@ -19,13 +19,13 @@ import psutil
 from distributed import LocalCluster
 
 import gpu
-from service.base.training_errors import ClusterUnavailable, RankRefused
-from service.jobs.ranks import cluster
-from service.jobs.ranks.cluster import Cluster
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.commands import scheduler
-from service.jobs.ranks.rank_messages import versions
-from service.jobs.ranks.ranks import Ranks
+from service.extras.ranks import cluster
+from service.extras.ranks.cluster import Cluster
+from service.extras.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.commands import scheduler
+from service.extras.ranks.rank_messages import versions
+from service.extras.ranks.ranks import Ranks
+from service.extras.ranks.training_errors import ClusterUnavailable, RankRefused
 from tests.data import planted
 
 PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})
@@ -34,7 +34,7 @@ PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})
 def ranks() -> list[psutil.Process]:
     """The processes of ranks."""
     return [
-        child for child in psutil.Process().children(recursive=True) if "service.jobs.ranks.rank" in child.cmdline()
+        child for child in psutil.Process().children(recursive=True) if "service.extras.ranks.rank" in child.cmdline()
     ]
 
 

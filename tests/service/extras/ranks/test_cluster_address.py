@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service.jobs.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.cluster_address import ClusterAddress
 from service.processes import process
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings

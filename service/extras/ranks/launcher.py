@@ -1,4 +1,4 @@
-"""`Launcher`: how a coordinator starts ranks. `service.jobs.ranks.rank_process.Here` starts them on this machine."""
+"""`Launcher`: how a coordinator starts ranks. `service.extras.ranks.rank_process.Here` starts them on this machine."""
 
 from __future__ import annotations
 

@@ -28,20 +28,20 @@ def _check_serve(settings: Settings) -> None:
 
 
 def _check_worker(settings: Settings) -> None:
-    from service.jobs.ranks import cluster
+    from service.extras.ranks import cluster
 
     cluster.check(settings)
 
 
 def _trainer(settings: Settings, shares_gpu: bool) -> list[str]:
-    from service.jobs.ranks import trainer
+    from service.extras.ranks import trainer
 
     return trainer.module(settings, shares_gpu)
 
 
 def _team(settings: Settings) -> AbstractContextManager[Team]:
-    from service.jobs.ranks.cluster_address import ClusterAddress
-    from service.jobs.ranks.several import ranks_of
+    from service.extras.ranks.cluster_address import ClusterAddress
+    from service.extras.ranks.several import ranks_of
 
     return ranks_of(settings.trainer_ranks, ClusterAddress.of(settings))
 
@@ -57,6 +57,6 @@ def _add_command(app: typer.Typer) -> None:
 
 def _cluster(context: typer.Context) -> int:
     """Run `nearfield cluster scheduler` or `nearfield cluster worker`."""
-    from service.jobs.ranks.commands import app as commands
+    from service.extras.ranks.commands import app as commands
 
     return commands(context.args or ["--help"], prog_name="nearfield cluster", standalone_mode=False) or 0

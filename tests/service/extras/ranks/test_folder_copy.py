@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.base.training_errors import WorkFolderUnavailable
-from service.storage.snapshots import array_folder, folder_copy
+from service.extras.ranks import array_folder, folder_copy
+from service.extras.ranks.training_errors import WorkFolderUnavailable
 from tests.faults.small_disk import small_disk
 
 __all__ = ["small_disk"]

@@ -2,7 +2,7 @@
 
 A task of Dask cannot be killed, and one that holds Python's lock loses its worker. So a rank is a process here too. The
 task only starts it, waits, and kills it when the coordinator says so or its worker closes. Dask neither repeats nor
-moves such a task: `service.jobs.ranks.ranks` begins a new attempt instead.
+moves such a task: `service.extras.ranks.ranks` begins a new attempt instead.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gpu.backend import Backend
-from service.base.training_errors import ClusterUnavailable, RankRefused
+from service.extras.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.launcher import Ended
+from service.extras.ranks.rank_messages import versions
+from service.extras.ranks.rank_process import LEAVE_S, RankProcess, environment
+from service.extras.ranks.training_errors import ClusterUnavailable, RankRefused
 from service.jobs.gpu_order import inherited
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.launcher import Ended
-from service.jobs.ranks.rank_messages import versions
-from service.jobs.ranks.rank_process import LEAVE_S, RankProcess, environment
 from service.settings.addresses import is_loopback
 from service.settings.settings import Settings
 
@@ -45,7 +45,7 @@ class _Task(NamedTuple):
 
     Attributes:
         name: of the task.
-        rank, coordinator, key, backend: see `service.jobs.ranks.launcher.Launcher.start`.
+        rank, coordinator, key, backend: see `service.extras.ranks.launcher.Launcher.start`.
         place, n_here: number of the rank among those of its machine, and their number.
     """
 
@@ -59,7 +59,7 @@ class _Task(NamedTuple):
 
 
 class Cluster:
-    """The launcher; see `service.jobs.ranks.launcher.Launcher`."""
+    """The launcher; see `service.extras.ranks.launcher.Launcher`."""
 
     def __init__(self, cluster: ClusterAddress, wait_s: float = WAIT_S) -> None:
         """Prepare; `available` connects.
@@ -172,7 +172,7 @@ class Cluster:
 
 
 class _HeldRank:
-    """A rank that a task of Dask holds; see `service.jobs.ranks.launcher.Rank`."""
+    """A rank that a task of Dask holds; see `service.extras.ranks.launcher.Rank`."""
 
     def __init__(self, cluster: Cluster, worker: str, name: str, future: Any) -> None:
         self._cluster, self._worker, self._name, self._future = cluster, worker, name, future

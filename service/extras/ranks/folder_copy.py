@@ -1,4 +1,4 @@
-"""Copies a folder of arrays (`service.storage.snapshots.array_folder`) to and from another machine by a connection.
+"""Copies a folder of arrays (`service.extras.ranks.array_folder`) to and from another machine by a connection.
 
 The files follow each other without any framing: both sides know their names and sizes beforehand. The receiver writes
 under a temporary name, checks all SHA-256 and renames, so that a torn or altered copy is never seen.
@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from service.base.training_errors import CorruptWorkFile, WorkFolderUnavailable
+from service.extras.ranks import array_folder
+from service.extras.ranks.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from service.storage import files
-from service.storage.snapshots import array_folder
 
 CHUNK = 1 << 20  # bytes received at once
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # no path, nothing hidden

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FrameType
 
 from service.cli.console import complain
-from service.jobs.ranks.cluster import Cluster
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.ranks import Ranks
+from service.extras.ranks.cluster import Cluster
+from service.extras.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.ranks import Ranks
 
 
 @contextlib.contextmanager

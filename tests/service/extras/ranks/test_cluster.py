@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from service.base.training_errors import ClusterUnavailable
+from service.extras.ranks.cluster import dask, is_here, toward
+from service.extras.ranks.training_errors import ClusterUnavailable
 from service.jobs.gpu_order import inherited
-from service.jobs.ranks.cluster import dask, is_here, toward
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed, of the extra cluster")
 
@@ -24,7 +24,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What `on_cluster` prints."""
     folder = tmp_path_factory.mktemp("cluster")
     environment = os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.service.jobs.on_cluster"]
+    command = [sys.executable, "-m", "tests.service.extras.ranks.on_cluster"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) | {"folders": [str(path) for path in folder.glob("nearfield-*")]}

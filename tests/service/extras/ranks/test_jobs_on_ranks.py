@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from service.extras.ranks import trainer
 from service.jobs.jobs import Jobs
-from service.jobs.ranks import trainer
 from service.jobs.supervisor import Supervisor
 from service.jobs.training import Training
 from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.events import StreamId
-from tests.service.jobs.ranks.test_ranks import GATHERED
+from tests.service.extras.ranks.test_ranks import GATHERED
 from tests.service.jobs.test_supervisor import archiver, ended, jobs, rate, running, settings, supervise, trainer_of
 
 __all__ = ["archiver", "jobs", "rate", "settings", "supervise"]
@@ -26,7 +26,7 @@ __all__ = ["archiver", "jobs", "rate", "settings", "supervise"]
 
 def ranks_of_any_trainer() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "service.jobs.ranks.rank" in child.cmdline()]
+    return [child for child in children if "service.extras.ranks.rank" in child.cmdline()]
 
 
 @pytest.mark.slow

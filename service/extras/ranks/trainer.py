@@ -1,4 +1,4 @@
-"""The trainer of `service.jobs.trainer` with several ranks. Try `python -m service.jobs.ranks.trainer --help`."""
+"""The trainer of `service.jobs.trainer` with several ranks. Try `python -m service.extras.ranks.trainer --help`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 
 from gpu.algorithms import has_ranks
 from gpu.backend import Backend
+from service.extras.ranks.cluster import Cluster
+from service.extras.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.rank_process import Here
+from service.extras.ranks.ranks import Ranks
 from service.jobs import trainer
-from service.jobs.ranks.cluster import Cluster
-from service.jobs.ranks.cluster_address import ClusterAddress
-from service.jobs.ranks.rank_process import Here
-from service.jobs.ranks.ranks import Ranks
 from service.jobs.trainer import TrainerOptions
 from service.jobs.trainer_process import trainer_alone
 from service.settings.settings import Settings
@@ -25,7 +25,7 @@ def module(settings: Settings, shares_gpu: bool) -> list[str]:
     """See `service.jobs.trainer_process.TrainerModule`."""
     if settings.trainer_ranks == 1:
         return trainer_alone(settings, shares_gpu)
-    arguments = ["service.jobs.ranks.trainer", "--ranks", str(settings.trainer_ranks)]
+    arguments = ["service.extras.ranks.trainer", "--ranks", str(settings.trainer_ranks)]
     if (cluster := ClusterAddress.of(settings)) is not None:
         arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
     return arguments + ["--shares-gpu"] * shares_gpu
@@ -33,7 +33,7 @@ def module(settings: Settings, shares_gpu: bool) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """See `service.jobs.trainer.main`."""
-    parser = trainer.parser("service.jobs.ranks.trainer")
+    parser = trainer.parser("service.extras.ranks.trainer")
     parser.add_argument("--ranks", type=int, required=True, help="processes that train together, if the algorithm can")
     parser.add_argument(
         "--cluster",

@@ -29,7 +29,8 @@ import msgspec
 
 from service.base import threads
 from service.base.errors import ServiceError
-from service.jobs.ranks.rank_messages import (
+from service.extras.ranks import array_folder, checkpoints, folder_copy
+from service.extras.ranks.rank_messages import (
     Accepted,
     Challenge,
     Connection,
@@ -40,7 +41,6 @@ from service.jobs.ranks.rank_messages import (
     Sizes,
     proof,
 )
-from service.storage.snapshots import array_folder, checkpoints, folder_copy
 
 TIMEOUT_S = 60.0  # seconds without a byte after which a transfer is torn
 _M = TypeVar("_M", bound=Message)

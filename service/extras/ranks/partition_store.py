@@ -1,4 +1,4 @@
-"""The partition store: what the ranks of a training read, written once (`service.storage.snapshots.array_folder`).
+"""The partition store: what the ranks of a training read, written once (`service.extras.ranks.array_folder`).
 
 It holds the ratings in both orientations, optional test ratings, the keys of the rows, the hyperparameters and the
 calibration. Each rank maps all of it and touches the pages of its own rows only.
@@ -19,7 +19,7 @@ from gpu.param_kinds import Params
 from gpu.params import params_for
 from gpu.ratings import Ratings, Rows
 from gpu.signals import Calibration
-from service.storage.snapshots import array_folder
+from service.extras.ranks import array_folder
 from service.storage.snapshots.manifest import StoredCalibration
 
 STORE, MODEL = "ratings", "model"  # folders in the work folder of a training

@@ -14,9 +14,9 @@ from pathlib import Path
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.errors import BackendUnavailable
+from service.extras.ranks.launcher import Ended
 from service.jobs.gpu_order import VISIBLE, inherited
 from service.jobs.last_words import LastWords
-from service.jobs.ranks.launcher import Ended
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
 STOPPED_S = 2.0  # seconds for which a signal may stop a rank; busy or waiting ranks are never stopped
@@ -58,7 +58,7 @@ class RankProcess:
         command = [
             sys.executable,
             "-m",
-            "service.jobs.ranks.rank",
+            "service.extras.ranks.rank",
             "--host",
             host,
             "--port",
@@ -86,7 +86,7 @@ class RankProcess:
         return self._process.pid
 
     def ended(self) -> Ended | None:
-        """See `service.jobs.ranks.launcher.Rank`."""
+        """See `service.extras.ranks.launcher.Rank`."""
         if (code := self._process.poll()) is None:
             return self._stopped()
         self._last_words.thread.join(1.0)
@@ -118,7 +118,7 @@ class RankProcess:
 
 
 class Here:
-    """Starts ranks as processes of this machine; see `service.jobs.ranks.launcher.Launcher`."""
+    """Starts ranks as processes of this machine; see `service.extras.ranks.launcher.Launcher`."""
 
     def __init__(self, *, shares_gpu: bool = False) -> None:
         """`shares_gpu`: whether a service answers from the last GPU of `CUDA_VISIBLE_DEVICES`."""

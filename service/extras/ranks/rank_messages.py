@@ -1,8 +1,8 @@
-"""Messages between the coordinator of a training (`service.jobs.ranks.ranks`) and its ranks: JSON lines over TCP.
+"""Messages between the coordinator of a training (`service.extras.ranks.ranks`) and its ranks: JSON lines over TCP.
 
 The coordinator sends `Challenge` and `Start`, or `Refused`. A rank sends `Hello`, `Joined`, `Alive` every second,
 `PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `Divided` and `EpochDone`. All other messages
-belong to `service.jobs.ranks.transfers`.
+belong to `service.extras.ranks.transfers`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 import service
 from gpu import errors
 from gpu.errors import EngineError, RankLost
-from service.base import training_errors
 from service.base.errors import ServiceError
+from service.extras.ranks import training_errors
 
 ALIVE_EVERY_S = 0.5  # seconds between two signs of life
 MAX_BYTES = 1 << 20  # of one message

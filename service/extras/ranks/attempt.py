@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.backend import Backend
-from service.base.training_errors import RankRefused
-from service.jobs.ranks.launcher import Ended, Launcher, Rank
-from service.jobs.ranks.rank_messages import (
+from service.extras.ranks import array_folder, checkpoints, partition_store
+from service.extras.ranks.launcher import Ended, Launcher, Rank
+from service.extras.ranks.rank_messages import (
     Challenge,
     Connection,
     Deliver,
@@ -38,9 +38,9 @@ from service.jobs.ranks.rank_messages import (
     proof,
     versions,
 )
-from service.jobs.ranks.rank_watch import Limits, Watch
-from service.jobs.ranks.transfers import Transfers
-from service.storage.snapshots import array_folder, checkpoints, partition_store
+from service.extras.ranks.rank_watch import Limits, Watch
+from service.extras.ranks.training_errors import RankRefused
+from service.extras.ranks.transfers import Transfers
 
 POLL_S = 0.1  # seconds between two looks at processes and limits
 GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
+from service.extras.ranks.rank_process import Here, RankProcess, environment
 from service.jobs.gpu_order import VISIBLE, inherited
-from service.jobs.ranks.rank_process import Here, RankProcess, environment
 
 SOCKETS = {
     "NCCL_P2P_DISABLE": "1",

@@ -1,4 +1,4 @@
-"""A rank: one of the processes that train a model together; `service.jobs.ranks.ranks` starts and watches it.
+"""A rank: one of the processes that train a model together; `service.extras.ranks.ranks` starts and watches it.
 
 It reads the key of the attempt from its standard input, proves to the coordinator that it knows it, and learns the
 addresses of all ranks and the work folder. Then it trains its part of the ratings. Rank 0 writes checkpoints and the
@@ -31,8 +31,9 @@ from gpu.model import Model
 from gpu.training.loop import State, Trainer, train
 from service.base import imports, threads, tuning
 from service.base.errors import ServiceError
-from service.base.training_errors import CorruptWorkFile
-from service.jobs.ranks.rank_messages import (
+from service.extras.ranks import array_folder, checkpoints, partition_store
+from service.extras.ranks.checkpoints import CheckpointWriter
+from service.extras.ranks.rank_messages import (
     ALIVE_EVERY_S,
     Alive,
     Challenge,
@@ -50,10 +51,9 @@ from service.jobs.ranks.rank_messages import (
     proof,
     versions,
 )
-from service.jobs.ranks.rank_process import trusts_links
-from service.jobs.ranks.transfers import RankTransfers
-from service.storage.snapshots import array_folder, checkpoints, partition_store
-from service.storage.snapshots.checkpoints import CheckpointWriter
+from service.extras.ranks.rank_process import trusts_links
+from service.extras.ranks.training_errors import CorruptWorkFile
+from service.extras.ranks.transfers import RankTransfers
 
 ORPHANED = 3  # exit status of a rank whose coordinator or parent is gone
 ACKNOWLEDGED_MS = 30_000  # without an answer of the coordinator's machine, after which it counts as gone
@@ -98,7 +98,7 @@ class _Checkpoints:
 
 def main(arguments: list[str] | None = None) -> int:
     """Train as one of several ranks; exit status 0 if the training is complete."""
-    parser = argparse.ArgumentParser(prog="service.jobs.ranks.rank", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="service.extras.ranks.rank", description=main.__doc__)
     parser.add_argument("--host", required=True, help="address of the coordinator")
     parser.add_argument("--port", type=int, required=True, help="port of the coordinator")
     parser.add_argument("--rank", type=int, required=True, help="number of this rank, from 0")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.extras.stores.names import HEAD_FILE, OWNER_FILE
+
 if TYPE_CHECKING:
     from service.engine.engine import Engine
     from service.extras import OnFailure, Parts
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from service.storage.streams.stream import Stream
     from service.telemetry.metrics import Metrics
 
-HEAD_FILE = "head.json"  # of a store, and in DATA of a replica
-OWNER_FILE = "publisher"  # in DATA of a worker: the id of the folder
 STORE = "store"  # the obstacle while there is no first copy
 
 

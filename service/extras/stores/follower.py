@@ -16,7 +16,8 @@ import structlog
 
 from service.base.backoff import Backoff
 from service.base.threads import PartThread, unheard
-from service.extras.stores import HEAD_FILE, store_head
+from service.extras.stores import store_head
+from service.extras.stores.names import HEAD_FILE
 from service.extras.stores.object_store import ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
 from service.extras.stores.store_head import CorruptStore, Head

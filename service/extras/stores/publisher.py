@@ -19,7 +19,8 @@ import structlog
 from service.base.backoff import Backoff
 from service.base.errors import Conflict
 from service.base.threads import PartThread, unheard
-from service.extras.stores import HEAD_FILE, OWNER_FILE, snapshot_transfer, store_head
+from service.extras.stores import snapshot_transfer, store_head
+from service.extras.stores.names import HEAD_FILE, OWNER_FILE
 from service.extras.stores.object_store import READ_ONLY, ObjectStore, StoreUnavailable
 from service.extras.stores.store_copy import StoreCopy
 from service.extras.stores.store_head import RATINGS, SNAPSHOTS, Head, object_of

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from service.base.errors import ServiceError
-from service.extras.stores import HEAD_FILE
+from service.extras.stores.names import HEAD_FILE
 from service.extras.stores.object_store import ObjectStore
 from service.settings.settings import Settings
 from service.storage.events import ZERO, StreamId

@@ -13,6 +13,7 @@ from service.engine.queries.experiment_queries import Experiment
 from service.jobs.jobs import Job
 from service.jobs.training import Training
 from service.storage.list_files import ListFile
+from service.telemetry.metrics import PLAIN_TEXT
 
 
 class GetReadiness(Struct, frozen=True, tag=True):
@@ -20,9 +21,9 @@ class GetReadiness(Struct, frozen=True, tag=True):
 
 
 class GetMetrics(Struct, frozen=True, tag=True):
-    """Asks for the page of `/metrics` in the format `kind`."""
+    """Asks for the page of `/metrics` in the format `kind`: `PLAIN_TEXT` or `OPEN_TEXT`."""
 
-    kind: str
+    kind: str = PLAIN_TEXT
 
 
 class SubmitTraining(Struct, frozen=True, tag=True):

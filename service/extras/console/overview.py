@@ -14,7 +14,6 @@ from service.engine.statistics import Stats
 from service.extras.console.counts import counts_of
 from service.extras.console.pages import page, part
 from service.extras.console.visit import console_router
-from service.telemetry.metrics import PLAIN_TEXT
 
 router = console_router()
 
@@ -34,5 +33,5 @@ async def get_sizes(request: Request, serving: TheService) -> Response:
 @router.get("/counts")
 async def get_counts(serving: TheService) -> Response:
     """The present counts as JSON."""
-    text = (await serving.operate(GetMetrics(PLAIN_TEXT))).decode()
+    text = (await serving.operate(GetMetrics())).decode()
     return reply(msgspec.json.encode(await asyncio.to_thread(counts_of, text)))

@@ -15,12 +15,12 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import structlog
 
-from service.api.errors import BodyTooLarge
 from service.base.errors import ServiceError
 from service.base.ids import MAX_ID_BYTES
 from service.cli.client import Client, RequestFailed
@@ -212,7 +212,7 @@ class Bridge:
         try:
             return self._client.post_lines(self._path, lines, source, last)
         except RequestFailed as error:
-            if error.code == BodyTooLarge.status:
+            if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise _TooLong(error.problem) from None
             raise
 

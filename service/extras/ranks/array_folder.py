@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.extras.ranks.training_errors import CorruptWorkFile, WorkFolderUnavailable
+from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable
 from service.storage import files
 
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"

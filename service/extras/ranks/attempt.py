@@ -20,6 +20,7 @@ import msgspec
 
 from gpu.backend import Backend
 from service.extras.ranks import array_folder, checkpoints, partition_store
+from service.extras.ranks.errors import RankRefused
 from service.extras.ranks.launcher import Ended, Launcher, Rank
 from service.extras.ranks.rank_messages import (
     Challenge,
@@ -39,7 +40,6 @@ from service.extras.ranks.rank_messages import (
     versions,
 )
 from service.extras.ranks.rank_watch import Limits, Watch
-from service.extras.ranks.training_errors import RankRefused
 from service.extras.ranks.transfers import Transfers
 
 POLL_S = 0.1  # seconds between two looks at processes and limits

@@ -19,7 +19,7 @@ import numpy as np
 from gpu.training.loop import State
 from service.base.threads import helper
 from service.extras.ranks import array_folder
-from service.extras.ranks.training_errors import CorruptWorkFile, ForeignCheckpoint
+from service.extras.ranks.errors import CorruptWorkFile, ForeignCheckpoint
 
 N_KEPT = 2
 SMALL_BYTES = 16 * 2**20  # of parameters; up to this size a checkpoint follows every part of an epoch

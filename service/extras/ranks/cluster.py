@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 from gpu.backend import Backend
 from service.extras.ranks.cluster_address import ClusterAddress
+from service.extras.ranks.errors import ClusterUnavailable, RankRefused
 from service.extras.ranks.launcher import Ended
 from service.extras.ranks.rank_messages import versions
 from service.extras.ranks.rank_process import LEAVE_S, RankProcess, environment
-from service.extras.ranks.training_errors import ClusterUnavailable, RankRefused
 from service.jobs.gpu_order import inherited
 from service.settings.addresses import is_loopback
 from service.settings.settings import Settings

@@ -16,7 +16,7 @@ import typer
 from service.cli.console import stderr
 from service.extras.ranks.cluster import WAIT_S, dask, security, toward
 from service.extras.ranks.cluster_address import ClusterAddress
-from service.extras.ranks.training_errors import ClusterUnavailable
+from service.extras.ranks.errors import ClusterUnavailable
 
 UNREACHED = f"within {WAIT_S:g} s nothing answered there, or not with these certificates"
 OWN_WEB_SERVER = "127.0.0.1:0"  # it cannot be switched off

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from service.extras.ranks import array_folder
-from service.extras.ranks.training_errors import CorruptWorkFile, WorkFolderUnavailable
+from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable
 from service.storage import files
 
 CHUNK = 1 << 20  # bytes received at once

@@ -33,6 +33,7 @@ from service.base import imports, threads, tuning
 from service.base.errors import ServiceError
 from service.extras.ranks import array_folder, checkpoints, partition_store
 from service.extras.ranks.checkpoints import CheckpointWriter
+from service.extras.ranks.errors import CorruptWorkFile
 from service.extras.ranks.rank_messages import (
     ALIVE_EVERY_S,
     Alive,
@@ -52,7 +53,6 @@ from service.extras.ranks.rank_messages import (
     versions,
 )
 from service.extras.ranks.rank_process import trusts_links
-from service.extras.ranks.training_errors import CorruptWorkFile
 from service.extras.ranks.transfers import RankTransfers
 
 ORPHANED = 3  # exit status of a rank whose coordinator or parent is gone

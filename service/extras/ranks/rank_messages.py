@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 
 import service
-from gpu import errors
+from gpu import errors as engine_errors
 from gpu.errors import EngineError, RankLost
 from service.base.errors import ServiceError
-from service.extras.ranks import training_errors
+from service.extras.ranks import errors
 
 ALIVE_EVERY_S = 0.5  # seconds between two signs of life
 MAX_BYTES = 1 << 20  # of one message
@@ -129,7 +129,7 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
 
     def error(self) -> EngineError | ServiceError | None:
         """The exception itself, if it is one of the training; None if it concerns one rank and a new attempt helps."""
-        kind = (vars(errors) | vars(training_errors)).get(self.kind)
+        kind = (vars(engine_errors) | vars(errors)).get(self.kind)
         if not (isinstance(kind, type) and issubclass(kind, EngineError | ServiceError)) or kind is RankLost:
             return None
         found = BaseException.__new__(kind, self.message)  # some take other arguments than a message

@@ -27,11 +27,11 @@ from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.extras.ranks import checkpoints, partition_store
 from service.extras.ranks.attempt import Attempt, AttemptLost, Plan
+from service.extras.ranks.errors import RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher
 from service.extras.ranks.rank_messages import Divided, EpochDone, Message, PartDone
 from service.extras.ranks.rank_process import Here
 from service.extras.ranks.rank_watch import Limits
-from service.extras.ranks.training_errors import RanksFailed, WorkFolderUnavailable
 
 MAX_MEMORY_LOSSES = 2  # times that memory may run out before there is one rank fewer
 

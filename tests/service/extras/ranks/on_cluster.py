@@ -23,9 +23,9 @@ from service.extras.ranks import cluster
 from service.extras.ranks.cluster import Cluster
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.commands import scheduler
+from service.extras.ranks.errors import ClusterUnavailable, RankRefused
 from service.extras.ranks.rank_messages import versions
 from service.extras.ranks.ranks import Ranks
-from service.extras.ranks.training_errors import ClusterUnavailable, RankRefused
 from tests.data import planted
 
 PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})

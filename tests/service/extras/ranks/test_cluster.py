@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from service.extras.ranks.cluster import dask, is_here, toward
-from service.extras.ranks.training_errors import ClusterUnavailable
+from service.extras.ranks.errors import ClusterUnavailable
 from service.jobs.gpu_order import inherited
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed, of the extra cluster")

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.extras.ranks import array_folder, folder_copy
-from service.extras.ranks.training_errors import WorkFolderUnavailable
+from service.extras.ranks.errors import WorkFolderUnavailable
 from tests.faults.small_disk import small_disk
 
 __all__ = ["small_disk"]

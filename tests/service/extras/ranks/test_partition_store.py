@@ -16,7 +16,7 @@ from gpu.calibration import calibrate
 from gpu.ratings import Ratings
 from service.extras.ranks import array_folder, checkpoints, partition_store
 from service.extras.ranks.checkpoints import CheckpointWriter
-from service.extras.ranks.training_errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
+from service.extras.ranks.errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.waiting import eventually

@@ -22,11 +22,11 @@ import gpu
 from gpu.errors import BackendUnavailable, NotEnoughMemory
 from gpu.ratings import Ratings
 from service.extras.ranks import attempt, checkpoints, rank_process
+from service.extras.ranks.errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher, Rank
 from service.extras.ranks.rank_messages import Failed
 from service.extras.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
 from service.extras.ranks.ranks import Ranks
-from service.extras.ranks.training_errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.extras.ranks.one_gpu import launcher_for

@@ -16,9 +16,9 @@ import gpu
 from gpu.ratings import Ratings
 from service.base.threads import helper
 from service.extras.ranks import array_folder, checkpoints
+from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable
 from service.extras.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
 from service.extras.ranks.rank_process import Here, RankProcess, environment
-from service.extras.ranks.training_errors import CorruptWorkFile, WorkFolderUnavailable
 from service.extras.ranks.transfers import RankTransfers, Transfers
 from tests.data import planted
 from tests.faults.small_disk import small_disk

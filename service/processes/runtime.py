@@ -246,8 +246,10 @@ class Runtime(Components):
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.calls = self._calls_of_extras()
-        self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
-        self.hotswap.trace.cause = self.jobs.trace_of
+        self.jobs = Jobs(
+            self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failures.reason_of
+        )
+        self.hotswap.cause = self.jobs.trace_of
 
     def _calls_of_extras(self) -> Mapping[type, Callable[[Any], Any]]:
         calls: dict[type, Callable[[Any], Any]] = {}

@@ -22,14 +22,14 @@ import os, signal, sys
 from service.__main__ import run
 from service.engine.model_swap import HotSwap
 
-prepare = HotSwap._prepare
+swap = HotSwap.swap
 
 def dying(self, loaded):
     if loaded.manifest.algorithm == "als":
         os.kill(os.getpid(), signal.SIGSEGV)
-    prepare(self, loaded)
+    swap(self, loaded)
 
-HotSwap._prepare = dying
+HotSwap.swap = dying
 sys.exit(run(["serve", "--port", "0", "--data", sys.argv[1]]))
 """
 

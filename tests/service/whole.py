@@ -45,7 +45,7 @@ class Whole:
         self.learner = Learner(self.engine, self.stream, self.log)
         self.archiver = Archiver(self.stream, self.log)
         self.hotswap = HotSwap(data, self.engine, self.metrics)
-        self.jobs = Jobs(self.table, self.stream, data, self.hotswap.served, self.hotswap.failure_of)
+        self.jobs = Jobs(self.table, self.stream, data, self.hotswap.served, self.hotswap.failures.reason_of)
         settings = Settings(data=data, backend="host")
         self.supervisor = Supervisor(settings, self.table, self.stream, self.log, self.metrics)
         self.loop = asyncio.new_event_loop()

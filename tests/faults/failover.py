@@ -117,7 +117,8 @@ class Poster:
             urls, item = self._urls(), f"{self._name}{number}"
             body = {"user": f"u{number % 50}", "item": item, "rating": 3}
             try:
-                answer = httpx.post(f"{urls[number % len(urls)]}/ratings", json=body, timeout=30)
+                with httpx.Client(verify=False, timeout=30) as client:  # reading certificates takes 20 ms
+                    answer = client.post(f"{urls[number % len(urls)]}/ratings", json=body)
             except httpx.TransportError:
                 continue
             if answer.status_code != 202:

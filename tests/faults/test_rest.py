@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
@@ -16,24 +15,26 @@ SETTLE_S, REST_S = (15.0, 60.0) if results.IS_LONG else (13.0, 10.0)  # after a 
 MOST_PERCENT = 1.0  # of a core, of a shared machine; alone it is a third of this. It was 2 %
 
 
-@pytest.mark.parametrize("model", [None, "als"])
-def test_an_idle_service_writes_nothing_and_rests(tmp_path: Path, model: str | None) -> None:
-    service = Service(tmp_path / "data", backend="host", retrain_share=0)
+def test_idle_services_write_nothing_and_rest(tmp_path: Path) -> None:
+    """One without a model and one with a model, at the same time."""
+    services: dict[str, Service] = {}
     try:
-        service.rate(*((f"u{n % 30}", f"i{n % 11}", float(n % 5)) for n in range(200)))
-        if model:
-            assert service.retrain(model, n_factors=8, n_epochs=2)["state"] == "succeeded"
+        for name in ("without a model", "with a model"):
+            service = services[name] = Service(tmp_path / name, backend="host", retrain_share=0)
+            service.rate(*((f"u{n % 30}", f"i{n % 11}", float(n % 5)) for n in range(200)))
+        assert service.retrain("als", n_factors=8, n_epochs=2)["state"] == "succeeded"
         time.sleep(SETTLE_S)
-        before, used_s = written(service.data), processor_s(service)
+        before = {name: (written(service.data), processor_s(service)) for name, service in services.items()}
         time.sleep(REST_S)
-        percent = 100 * (processor_s(service) - used_s) / REST_S
-        results.MEASURED.append(
-            f"idle {'without a model' if model is None else 'with a model'}: {percent:.2f} % of a core"
-        )
-        assert written(service.data) == before
-        assert percent <= MOST_PERCENT
+        for name, service in services.items():
+            files, used_s = before[name]
+            percent = 100 * (processor_s(service) - used_s) / REST_S
+            results.MEASURED.append(f"idle {name}: {percent:.2f} % of a core")
+            assert written(service.data) == files
+            assert percent <= MOST_PERCENT, name
     finally:
-        service.kill()
+        for service in services.values():
+            service.kill()
 
 
 def written(data: Path) -> dict[str, tuple[int, int]]:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import results
 from tests.service.planted import events
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
-N_STARTS, N_AT_ONCE = 50, 4
+N_STARTS, N_AT_ONCE = 50 if results.IS_LONG else 8, 4  # one shows an import; many show that none waits for another
 SHARED = "scipy", "numba", "gpu", "pyarrow", "safetensors", "pandas", "cupy"
 
 # A process that writes down each import of a thread other than the first, and in a service of the first, too, while
@@ -98,7 +99,7 @@ sys.exit(n_failed)
 
 
 @pytest.mark.timeout(300)
-def test_fifty_starts_at_once_import_nothing_in_threads() -> None:
+def test_starts_at_once_import_nothing_in_threads() -> None:
     code = STARTS.format(n_starts=N_STARTS, n_at_once=N_AT_ONCE, shared=SHARED)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

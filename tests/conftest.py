@@ -8,6 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu.backend import HOST, Backend
+from service.base import tuning
+
+# As in the service. Idle threads of kernels that spin, one for each core in each process of tests, take the processors
+# from those that work: tests of kernels took fifteen times as long on a busy machine.
+tuning.configure()
+tuning.limit_blas()
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("nearfield", deadline=None, suppress_health_check=[HealthCheck.too_slow])

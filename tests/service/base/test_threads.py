@@ -21,7 +21,8 @@ print(numba.config.THREADING_LAYER)
 """
 
 
-def test_linear_algebra_has_one_thread_and_kernels_use_openmp() -> None:
+def test_linear_algebra_has_one_thread_and_kernels_use_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_THREADING_LAYER")  # which the tests set too
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split("\n")[:2] == ["[1]", "omp"]
 

@@ -245,7 +245,6 @@ def tune(
     """Search for the best parameters for a file, with a line per training and a closing line with the best."""
     params = arguments.params(algorithm, set_ or [])
     from service.cli import offline
-    from service.cli.tune import on_file
 
     chosen = arguments.backend(backend)
     read = arguments.reader(key, skip_bad, delimiter, columns)
@@ -257,7 +256,7 @@ def tune(
             bar.reach(line["trial"] / line["of"], note=f"training {line['trial']} of {line['of']}")
             printer.line(line)
 
-        printer.line(on_file(data, params, chosen, on_line))
+        printer.line(offline.tune(data, params, chosen, on_line))
 
 
 @app.command(short_help="Measure a model on a file.")

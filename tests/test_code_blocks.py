@@ -26,7 +26,7 @@ import yaml
 
 from service.__main__ import run
 from service.cli import synthetic
-from service.extras.kafka import kafka_properties
+from service.extras.kafka import bridge
 from service.settings.settings import Settings, unknown_variables
 from tests.code_blocks import ROOT, SHELL, Block, blocks, commands
 from tests.service.process import Service
@@ -276,7 +276,7 @@ def parse(block: Block, folder: Path) -> None:
     elif "ssl.ca.location" in block.body:
         path = folder / "kafka.properties"
         path.write_text(block.body)
-        assert kafka_properties.read(path, ())
+        assert bridge.properties_of(path, ())
     else:
         configparser.ConfigParser().read_string(block.body)
 

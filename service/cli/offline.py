@@ -1,4 +1,4 @@
-"""Trains and measures on files, without a service, for `nearfield train` and `nearfield evaluate`.
+"""Trains, tunes and measures on files, without a service, for `nearfield train`, `tune` and `evaluate`.
 
 `train` writes a snapshot to `OUT/<version>/` and its training ratings to `OUT/<version>.parquet`. `evaluate` needs
 these ratings for the neighbor terms of a prediction, and to leave rated items out of rankings.
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput, naming
+from gpu.training import tune as search
 from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
+from service.jobs.trials import changed, line_of
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
 
@@ -145,6 +147,33 @@ def train(
     if out is not None:
         closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
     return closing
+
+
+def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> dict[str, Any]:
+    """Search by `gpu.training.tune`, and return the closing line: the best parameters and their score.
+
+    Args:
+        data: see `Data`; must have test ratings.
+        params: the algorithm and the hyperparameters to search around.
+        backend: the backend to train on.
+        on_line: called with a record of each training (`line_of`), its number and the number of all.
+    """
+    assert data.test is not None  # noqa: S101 - the command always holds pairs out; this narrows the type
+
+    def on_trial(trial: search.Trial, n_done: int, n_trials: int) -> None:
+        on_line({"trial": n_done, "of": n_trials, **line_of(trial, params)})
+
+    with naming(data.ids):
+        result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
+    scores = [trial.score for trial in result.trials if trial.params == result.best]
+    return {
+        "done": True,
+        "algorithm": params.algorithm,
+        "n_trials": len(result.trials),
+        f"best_{result.metric}": scores[-1],
+        "params": changed(result.best, params),
+        "set": " ".join(f"--set {name}={value:.6g}" for name, value in changed(result.best, params).items()),
+    }
 
 
 def evaluate(

@@ -24,6 +24,7 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from gpu.backend import BackendName
 from gpu.params import Values
+from service.base.limits import MAX_RATING
 from service.settings import data_sets, environment, secret_files
 from service.settings.addresses import check_networks, check_origins, check_redis, is_loopback
 from service.settings.data_sets import check_names, parse_names
@@ -36,11 +37,32 @@ from service.settings.half_lives import parse_half_lives
 from service.settings.key_settings import KEY_NAMES, Keys, check_keys_differ
 from service.settings.keyspace import Keyspace
 from service.settings.model_names import check_model_names
-from service.settings.rating_scale import Scale, check_scale, parse_scale
 
+Scale = tuple[float, float]
 AppendFsync = Literal["always", "everysec"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
+
+
+def parse_scale(value: Any) -> Any:
+    """The two numbers of "MIN,MAX"; any other type as it is. Raises `ValueError` for another text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        low, high = map(float, value.split(","))
+    except ValueError:
+        raise ValueError(f"Invalid rating_scale: expected MIN,MAX, got {value!r}") from None
+    return low, high
+
+
+def check_scale(value: Scale | None) -> Scale | None:
+    """The scale, if it is none or has a width; else `ValueError`."""
+    if value is not None and not -MAX_RATING <= value[0] < value[1] <= MAX_RATING:
+        raise ValueError(
+            f"Invalid rating_scale: expected MIN,MAX with {-MAX_RATING:g} <= MIN < MAX <= {MAX_RATING:g},"
+            f" got {value[0]:g},{value[1]:g}"
+        )
+    return value
 
 
 class Settings(BaseSettings):

@@ -123,7 +123,7 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class Merge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is known of `user` becomes that of `into`, another one; see `service.engine.state.merging`."""
+    """All that is known of `user` becomes that of `into`, another one; see `service.engine.state.history.moving`."""
 
     user: Id
     into: Id

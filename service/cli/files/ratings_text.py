@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from service.cli.files.doubtful_ids import IS_MISSING, are_ids, checked_id
-from service.cli.files.encoding import is_utf8, utf8_fault
 from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.quotes import are_quotes
 from service.cli.files.ratings_columns import N_NEEDED, NAMES, described, is_alias, is_header
 from service.cli.files.ratings_times import NUMBER, seconds_of, seconds_of_column
 from service.cli.files.text_format import Format, recognized
+
+_N_SHOWN = 40  # bytes around the fault
 
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"
@@ -295,3 +296,26 @@ def _of_csv(error: csv.Error) -> str:
 
 def _is_number(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether all of `data` is UTF-8; needs no memory for a decoded copy."""
+    ends = pa.array([0, len(data)], pa.int64()).buffers()[1]
+    try:
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(data)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def utf8_fault(line: bytes) -> str | None:
+    """Why a line is not UTF-8; None if it is."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        around = line[max(0, error.start - _N_SHOWN // 2) : error.start + _N_SHOWN // 2]
+        return (
+            f"expected text in UTF-8, got the byte 0x{line[error.start]:02x} in {around.decode('latin-1')!r}"
+            " (shown as Latin-1); save the file as UTF-8, or mend this line"
+        )
+    return None

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,6 @@ from service.engine.state.documents import Documents
 from service.engine.state.id_table import IdTable
 from service.engine.state.known_ids import KnownIds
 from service.engine.state.log_windows import OneBehind, ahead, windows
-from service.engine.state.merging import moving
 from service.engine.state.positions import ascending_from
 from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.state.sources import Sources
@@ -231,7 +230,7 @@ class History:
         return []
 
     def _merge(self, merge: Merge, ms: int) -> list[Applied]:
-        """Make a user part of another one, see `service.engine.state.merging`; nothing if there is no such user."""
+        """Make a user part of another one, see `moving`; nothing if there is no such user."""
         user = self.users.row(merge.user)
         if user is None:
             return []
@@ -320,3 +319,35 @@ class History:
         attributed = {n: Attributed(ids[n].as_py(), types[n].as_py()) for n in places}
         events = EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
         return users, items, values, timestamps, times_ms, events
+
+
+class Moving(NamedTuple):
+    """Ratings that move, the oldest first.
+
+    Attributes:
+        items: int32 (B,), rows.
+        values: float32 (B,).
+        timestamps: float64 (B,), Unix seconds.
+    """
+
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+    timestamps: NDArray[np.float64]
+
+
+def moving(table: RatingTable, user: int, into: int) -> Moving:
+    """Copies of the ratings that `into` takes over from `user`.
+
+    These are newer than those of `into`, wherever they came, or of items that `into` has not rated. (Events add up, as
+    those of one user do. Repeated `event_id`s of either user stay repeated ones.)
+    """
+    items, values, timestamps, positions = table.row(user)
+    theirs, _, _, their_positions = table.row(into)
+    places = np.searchsorted(theirs, items)
+    have = places < len(theirs)
+    have[have] = theirs[places[have]] == items[have]
+    newest = np.full(len(items), -1, dtype=np.int64)
+    newest[have] = their_positions[places[have]]
+    moves = np.flatnonzero(positions > newest)
+    order = moves[np.argsort(positions[moves])]
+    return Moving(items[order], values[order], timestamps[order])

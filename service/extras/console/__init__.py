@@ -16,8 +16,13 @@ def register(parts: Parts) -> None:
 
 
 def _add_pages(app: Application) -> None:
-    from service.extras.console import routes
+    from service.extras.console import access, experiments, items, jobs, login, models, overview, static_files, users
     from service.extras.console.session import Sessions
+    from service.extras.console.visit import unknown
 
     app.state.sessions = Sessions(app.state.serving.settings, lambda: app.gateway.keys)
-    app.include_router(routes.router)
+    for one in (static_files, overview, models, jobs, users, items, experiments, access):
+        app.include_router(one.router)
+    app.include_router(login.entry)
+    app.include_router(login.router)
+    app.include_router(unknown)

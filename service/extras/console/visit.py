@@ -22,7 +22,7 @@ from service.api.door import audit
 from service.api.door.site_check import check_fetch
 from service.api.errors import Forbidden, NotAuthorized
 from service.api.schemas.common_schemas import ProblemDocument
-from service.base.errors import InvalidRequest, ServiceError
+from service.base.errors import InvalidRequest, NotFound, ServiceError
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.storage.session_folder import SESSION_S
@@ -67,6 +67,15 @@ class ConsoleRoute(APIRoute):
 def console_router() -> APIRouter:
     """A router for pages of the console."""
     return APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)
+
+
+unknown = console_router()  # comes after all others
+
+
+@unknown.get("/{rest:path}")
+async def refuse(rest: str) -> None:
+    """404 as a page."""
+    raise NotFound(f"Invalid path: expected a page of the console, got {rest[:64]!r}")
 
 
 def begin(request: Request, response: Response, session: Session) -> None:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.door.audit import concern, made
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
-from service.api.schemas.common_schemas import NoParameters
-from service.engine.queries import Popular
-from service.extras.exports.export_formats import MEDIA_TYPES
+from service.api.schemas.common_schemas import NoParameters, Strict, Wait
+from service.api.schemas.list_schemas import Count, ModelName
+from service.api.schemas.rule_schemas import Filter
+from service.engine.queries import Popular, Recommend
+from service.extras.exports.export_formats import MEDIA_TYPES, Format
 from service.extras.exports.export_process import ExportProcess
-from service.extras.exports.export_response import ExportResponse
-from service.extras.exports.schemas import ExportQuery, ListsBody
+from service.jobs.export_rows import What
 from service.jobs.jobs import Job
 from service.storage import list_files
 
@@ -37,6 +41,22 @@ _FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     404: problem("Unknown lists"),
 }
 NoQuery = Annotated[NoParameters, Query()]
+
+
+class ExportQuery(Wait):
+    """Parameters of an export."""
+
+    what: What = Field("ratings", description="What to export.")
+    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
+
+
+class ListsBody(Strict):
+    """Body of `POST /admin/lists`."""
+
+    users: Literal["all"] = Field("all", description="For whom to make lists.")
+    n: Count = Recommend().n
+    filter: Filter | None = None
+    model: ModelName = None
 
 
 @router.get("/export", response_class=Response, responses=_ANSWERS)
@@ -76,3 +96,49 @@ async def get_export(job: PathName, query: NoQuery, serving: TheService) -> Resp
     """The lists of one job: user, rank, item and score, in Parquet."""
     path = await asyncio.to_thread(list_files.existing, serving.settings.data, job)
     return FileResponse(path, media_type=MEDIA_TYPES["parquet"], filename=path.name)
+
+
+class ExportResponse(StreamingResponse):
+    """The answer of one export.
+
+    Its status is sent with the first bytes. What fails before becomes a problem document. What fails later breaks the
+    connection off, so that no client takes a part for the whole.
+    """
+
+    def __init__(self, process: ExportProcess, media_type: str, headers: Mapping[str, str]) -> None:
+        super().__init__(_nothing(), media_type=media_type, headers=headers)
+        self._export = process
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Start the process, send what it writes, and end it."""
+        async with self._export:
+            sending = asyncio.ensure_future(self._send(send))
+            leaving = asyncio.ensure_future(_departure(receive))
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    sending.result()
+            finally:
+                for task in (sending, leaving):
+                    task.cancel()
+                await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        chunks = self._export.chunks()
+        chunk = await anext(chunks, b"")
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        while chunk:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            chunk = await anext(chunks, b"")
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _departure(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""

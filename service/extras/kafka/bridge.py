@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import signal
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +16,13 @@ from service.cli import arguments
 from service.cli.client import Client
 from service.cli.importer import check_answers
 from service.cli.options import DataSet, Url
-from service.extras.kafka import kafka_properties
-from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed, judge
-from service.extras.kafka.kafka_identity import identity_of
+from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed, identity_of, judge
 from service.settings.data_sets import address_of
 from service.settings.errors import InvalidSetting
 from service.settings.secret_files import secret
+
+OPTIONS = {"bootstrap.servers": "--bootstrap", "metadata.broker.list": "--bootstrap", "group.id": "--group"}
+OF_PYTHON = "logger", "on_commit", "default.topic.config"  # which confluent_kafka takes as objects, beside callbacks
 
 LONGEST_POLL_MS = 86_400_000  # the most that Kafka allows: a batch waits as long as the service is away
 
@@ -58,7 +60,7 @@ def kafka(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: Kafka repeats uncommitted messages
     key = arguments.settings({}).own_key("write_key") if key_env is None else secret(key_env)
     own = settings(bootstrap, group)
-    properties = ({} if config is None else kafka_properties.read(config, own.keys())) | own
+    properties = ({} if config is None else properties_of(config, own.keys())) | own
     library = _library()
     with Client(address_of(url, data_set), key) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)
@@ -101,3 +103,45 @@ def _library() -> Any:
             "Invalid installation: expected the extra kafka for this command, got none: pip install '.[kafka]' in a"
             " checkout of Nearfield"
         ) from None
+
+
+def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
+    """The properties in the file at `path`, by the names of librdkafka; of several of one name the last counts.
+
+    A line is `name=value`. Space around both does not count, nor do empty lines and lines that begin with #. Messages
+    name lines and properties, but no values: these may be secrets.
+
+    Args:
+        path: the file, in UTF-8.
+        own: names of the properties that the bridge sets itself.
+
+    Raises:
+        InvalidSetting: the file cannot be read, a line has no name and value, or a property may not be set.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidSetting(f"Invalid --config: expected a file of properties, got {path}: {reason}") from None
+    found = {}
+    for n, line in enumerate(lines, 1):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not line.strip() or name.startswith("#"):
+            continue
+        if not name or not equals:
+            raise InvalidSetting(f"Invalid line {n} of {path}: expected name=value, got no {'=' if name else 'name'}")
+        _check_property(name, path, own)
+        found[name] = value
+    return found
+
+
+def _check_property(name: str, path: Path, own: Collection[str]) -> None:
+    expected = None
+    if name in OPTIONS:
+        expected = f"the option {OPTIONS[name]} instead"
+    elif name in own:
+        expected = "a property that the bridge does not set itself"
+    elif name in OF_PYTHON or name.endswith("_cb"):
+        expected = "a property that is text"
+    if expected:
+        raise InvalidSetting(f"Invalid property of {path}: expected {expected}, got {name}")

@@ -11,9 +11,10 @@ source has the ids of cluster and topic, and the metadata of a commit has them t
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -25,6 +26,10 @@ from service.base.errors import ServiceError
 from service.base.ids import MAX_ID_BYTES
 from service.cli.client import Client, RequestFailed
 from service.cli.importer import BATCH, batches, posted
+
+TIMEOUT_S = 10.0  # seconds to ask a broker
+# Properties of consumers, which librdkafka would report as unknown to a client that only asks.
+_OF_CONSUMERS = ("group.id", "auto.offset.reset", "enable.auto.commit", "max.poll.interval.ms")
 
 READ_S = 1.0  # seconds of a read, in which signals wait
 COMMITTED_S = 30.0  # seconds to ask for committed offsets
@@ -273,3 +278,40 @@ def line_of(message: Message) -> bytes:
     A message without a value, which deletes others with its key, is an empty line: the service ignores it.
     """
     return (message.value() or b"").replace(b"\n", b" ")
+
+
+def identity_of(library: Any, consumer: Any, properties: Mapping[str, Any], topic: str) -> str:
+    """CLUSTER.TOPIC of a topic, by the ids that the brokers give both. A topic that is made again gets another id.
+
+    An id that the brokers do not tell is left out, and a line of the log says what follows. Brokers before Kafka 2.8
+    give topics no ids.
+
+    Args:
+        library: `confluent_kafka`.
+        consumer: of the topic.
+        properties: of the consumer.
+        topic: the name.
+    """
+    parts = []
+    for ask in (
+        lambda: consumer.list_topics(topic, TIMEOUT_S).cluster_id,
+        lambda: _topic_id(library, properties, topic),
+    ):
+        try:
+            parts.append(ask())
+        except library.KafkaException as error:
+            _log.warning(
+                "an id of the topic is unknown: if the topic is made again, its messages may be skipped",
+                topic=topic,
+                error=str(error),
+            )
+    return ".".join(filter(None, parts))
+
+
+def _topic_id(library: Any, properties: Mapping[str, Any], topic: str) -> str | None:
+    admin = importlib.import_module(f"{library.__name__}.admin")
+    client = admin.AdminClient({name: value for name, value in properties.items() if name not in _OF_CONSUMERS})
+    asked = client.describe_topics(library.TopicCollection([topic]), request_timeout=TIMEOUT_S)
+    found = asked[topic].result().topic_id
+    is_given = found is not None and (found.get_most_significant_bits() or found.get_least_significant_bits())
+    return str(found) if is_given else None

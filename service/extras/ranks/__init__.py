@@ -41,7 +41,7 @@ def _trainer(settings: Settings, shares_gpu: bool) -> list[str]:
 
 def _team(settings: Settings) -> AbstractContextManager[Team]:
     from service.extras.ranks.cluster_address import ClusterAddress
-    from service.extras.ranks.several import ranks_of
+    from service.extras.ranks.commands import ranks_of
 
     return ranks_of(settings.trainer_ranks, ClusterAddress.of(settings))
 

@@ -1,4 +1,4 @@
-"""`nearfield cluster scheduler` and `nearfield cluster worker`: Dask on our terms, for the ranks of trainings.
+"""`nearfield cluster scheduler | worker`: Dask on our terms; and the ranks of `nearfield train --ranks`.
 
 Without these commands, ports of Dask listen on all interfaces, and a web server of the scheduler does so without TLS.
 """
@@ -9,14 +9,18 @@ import asyncio
 import contextlib
 import signal
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from service.cli.console import stderr
-from service.extras.ranks.cluster import WAIT_S, dask, security, toward
+from service.cli.console import complain, stderr
+from service.extras.ranks.cluster import WAIT_S, Cluster, dask, security, toward
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.errors import ClusterUnavailable
+from service.extras.ranks.ranks import Ranks
 
 UNREACHED = f"within {WAIT_S:g} s nothing answered there, or not with these certificates"
 OWN_WEB_SERVER = "127.0.0.1:0"  # it cannot be switched off
@@ -111,3 +115,30 @@ async def _served(server: Any, what: str) -> None:
         raise ClusterUnavailable(f"The {what} cannot start: {str(error.__cause__ or error) or UNREACHED}") from error
     stderr.print(what, markup=False)
     await server.finished()
+
+
+@contextlib.contextmanager
+def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ranks]:
+    """The ranks of a training on a file, with a temporary folder, which is removed even after a signal.
+
+    SIGTERM, and the end of the terminal, end the block and then this process in an orderly way.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # nohup ignores the end of the terminal
+                signal.signal(number, _end)
+        with tempfile.TemporaryDirectory(prefix="nearfield-") as folder:
+            launcher = None if cluster is None else Cluster(cluster)
+            yield Ranks(n_ranks, Path(folder) / "work", _report, launcher=launcher)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(loss: str) -> None:
+    complain(loss, 0)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -56,7 +56,7 @@ class Store(Protocol):
 
     Attributes:
         url: where it is, without secrets.
-        keys: of `manifest_signature`, the first of which signs; empty: nothing is signed or checked.
+        keys: that sign manifests (`snapshot_transfer`), the first of which signs; empty: nothing is signed or checked.
     """
 
     url: str

@@ -1,17 +1,19 @@
 """Copies snapshots to and from stores (`object_store`): `<version>/` has the files of the folder.
 
-The manifest is written last and read first, so that what was cut off is never taken for a snapshot.
+The manifest is written last and read first, so that what was cut off is never taken for a snapshot. It has the SHA-256
+of every file, so its signature, which lies beside it, covers the model: HMAC-SHA256 (RFC 2104) under the setting
+`model_key`. It is checked before anything of the model is used, so that a service takes no model of somebody else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from pathlib import Path
 
 import msgspec
 
 from service.base.errors import Conflict
-from service.extras.stores import manifest_signature
 from service.extras.stores.object_store import OnBytes, Store
 from service.storage import files
 from service.storage.backups.backup_files import new_folder
@@ -21,6 +23,10 @@ from service.storage.snapshots import manifest_check, snapshot
 from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot import DIGEST_FILE, MANIFEST_FILE
 from service.storage.snapshots.version_names import is_version, revision_of
+
+SIGNATURE_FILE = "manifest.hmac"
+MAX_SIGNATURE_BYTES = 256
+_PURPOSE = b"nearfield manifest 1\n"
 
 
 def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: OnBytes) -> bool:
@@ -43,13 +49,13 @@ def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: 
     there = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
     if there is not None:
         _check_same(there, content, f"{store.url}/{version}")
-        manifest_signature.sign(store, version, content)
+        _sign(store, version, content)
         return False
     on_total(sum((path / name).stat().st_size for name in manifest.files))
     for name, expected in manifest.files.items():
         _check_sum(f"snapshot {version}", name, store.send(f"{version}/{name}", path / name, on_bytes), expected)
     store.write(f"{version}/{DIGEST_FILE}", files.read_regular(path / DIGEST_FILE))
-    manifest_signature.sign(store, version, content)
+    _sign(store, version, content)
     store.write(f"{version}/{MANIFEST_FILE}", content)
     return True
 
@@ -99,7 +105,7 @@ def _manifest_of(store: Store, version: str) -> bytes:
     digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
     if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
         raise CorruptSnapshot(f"{store.url}/{version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
-    manifest_signature.check(store, version, content)
+    _check_signature(store, version, content)
     return content
 
 
@@ -152,3 +158,33 @@ def _fetch(store: Store, version: str, name: str, expected: str, path: Path, on_
 def _check_sum(place: str, name: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise CorruptSnapshot(f"{place}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
+
+
+def _sign(store: Store, version: str, manifest: bytes) -> None:
+    """Put the signature of a manifest into the store, if a key is set and there is none of it."""
+    if store.keys and not _is_signed(store, version, manifest):
+        store.write(f"{version}/{SIGNATURE_FILE}", _signature(store.keys[0], manifest))
+
+
+def _check_signature(store: Store, version: str, manifest: bytes) -> None:
+    """Check that one of the keys has signed a manifest of the store, if any is set.
+
+    Raises:
+        CorruptSnapshot: none has.
+    """
+    if store.keys and not _is_signed(store, version, manifest):
+        raise CorruptSnapshot(
+            f"{store.url}/{version}: expected a {SIGNATURE_FILE} of its manifest under NEARFIELD_MODEL_KEY, got none or"
+            " another; push it again with this key if the model is yours"
+        )
+
+
+def _is_signed(store: Store, version: str, manifest: bytes) -> bool:
+    found = store.read(f"{version}/{SIGNATURE_FILE}", MAX_SIGNATURE_BYTES)
+    return found is not None and any(
+        hmac.compare_digest(_signature(key, manifest), found.strip()) for key in store.keys
+    )
+
+
+def _signature(key: str, manifest: bytes) -> bytes:
+    return hmac.new(key.encode(), _PURPOSE + manifest, hashlib.sha256).hexdigest().encode()

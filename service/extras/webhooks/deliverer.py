@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import threading
 import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
 from service.base.backoff import Backoff
 from service.base.threads import PartThread, unheard
-from service.extras.webhooks import message, webhook_file
+from service.extras.webhooks import webhook_file
 from service.extras.webhooks.deliveries import Attempt, Claimed, Deliveries, Outcome
 from service.extras.webhooks.sender import Sender
 from service.extras.webhooks.webhook_file import StoredWebhook
 from service.jobs.errors import UnknownJob
 from service.jobs.jobs import Job, Jobs
+from service.settings import data_sets
 from service.settings.settings import Settings
 from service.storage.errors import StreamUnavailable
 from service.telemetry.metrics import Metrics
+
+_VERSION = "v1"  # of the kind of signature: HMAC-SHA256
 
 POLL_S, IDLE_POLL_S = 0.2, 2.0  # seconds between two looks at what is due, during attempts and without one
 # Pauses of 1, 4, 16, 64, 256 and 1,024 seconds, then of an hour: the last attempt begins 5.4 hours after the first.
@@ -107,7 +114,7 @@ class Deliverer:
         if (job := self._job(claimed.job)) is None:
             self._deliveries.drop(claimed)
             return None
-        return _Work(claimed, webhook, message.body_of(job, self._settings.data_set))
+        return _Work(claimed, webhook, body_of(job, self._settings.data_set))
 
     def _job(self, job_id: str) -> Job | None:
         try:
@@ -125,7 +132,7 @@ class Deliverer:
     async def _attempt(self, work: _Work) -> None:
         claimed = work.claimed
         try:
-            headers = message.headers_of(work.webhook, claimed.id, work.body, int(time.time()))
+            headers = headers_of(work.webhook, claimed.id, work.body, int(time.time()))
             error = await self._sender.post(work.webhook.url, headers, work.body)
             await asyncio.to_thread(self._settle, claimed, error)
         except asyncio.CancelledError:
@@ -149,3 +156,42 @@ class Deliverer:
 def pause_s(attempt: int) -> int:
     """Seconds between this failed attempt, counted from 1, and the next one."""
     return int(min(FIRST_PAUSE_S * GROWTH ** (attempt - 1), LONGEST_PAUSE_S))
+
+
+class Message(msgspec.Struct):
+    """The body of a request to a webhook.
+
+    Attributes:
+        type: the event, such as `train.succeeded`.
+        data_set: of the job.
+        job: as `GET /admin/jobs/{job}` has it.
+    """
+
+    type: str
+    data_set: str
+    job: Job
+
+
+def body_of(job: Job, data_set: str) -> bytes:
+    """The body for a job that has ended. `data_set` is empty for the default one."""
+    return msgspec.json.encode(Message(f"{job.kind}.{job.state}", data_set or data_sets.DEFAULT, job))
+
+
+def headers_of(webhook: StoredWebhook, delivery: str, body: bytes, now_s: int) -> dict[str, str]:
+    """The headers of an attempt, which sign it as the specification Standard Webhooks says.
+
+    Args:
+        webhook: has the secret.
+        delivery: the id of the delivery, which is the same in all attempts.
+        body: as it is sent.
+        now_s: the time of this attempt in Unix seconds, which is signed, so that an old request cannot be sent again.
+    """
+    signed = f"{delivery}.{now_s}.".encode() + body
+    signature = base64.b64encode(hmac.new(webhook.key, signed, hashlib.sha256).digest()).decode()
+    return {
+        "content-type": "application/json",
+        "user-agent": "Nearfield",
+        "webhook-id": delivery,
+        "webhook-timestamp": str(now_s),
+        "webhook-signature": f"{_VERSION},{signature}",
+    }

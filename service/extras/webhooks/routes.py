@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from service.api.dependencies import PathName, TheService, answers, reply
 from service.api.door.audit import made
-from service.api.schemas.common_schemas import NoParameters
+from service.api.parsers.few_faults import few_faults
+from service.api.schemas.common_schemas import NoParameters, Strict
 from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
-from service.extras.webhooks.schemas import WebhookBody
-from service.extras.webhooks.webhook_file import Webhook
+from service.extras.webhooks.targets import MAX_URL_LENGTH
+from service.extras.webhooks.webhook_file import EndOfJob, Webhook
 from service.extras.webhooks.webhooks import MadeWebhook, WebhookList
+
+ALL_EVENTS: list[EndOfJob] = list(get_args(EndOfJob))
 
 router = APIRouter(prefix="/admin/webhooks", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
+
+
+class WebhookBody(Strict):
+    """Body of `POST /admin/webhooks`."""
+
+    url: str = Field(
+        min_length=1,
+        max_length=MAX_URL_LENGTH,
+        description="Target: http or https, without user and password. Its host has public addresses alone, or ones in"
+        " the networks of the setting `webhook_networks`.",
+    )
+    events: Annotated[
+        list[EndOfJob],
+        Field(min_length=1, max_length=len(ALL_EVENTS), description="Ends of jobs to tell, KIND.STATE. Default: all."),
+        few_faults(EndOfJob, len(ALL_EVENTS)),
+    ] = Field(default_factory=ALL_EVENTS.copy)
 
 
 @router.post(

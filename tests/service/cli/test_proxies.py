@@ -16,8 +16,7 @@ from nearfield_client import proxies as of_the_client
 from nearfield_client.generated.api.operation import get_live
 
 from service.__main__ import run
-from service.cli.client import Client, RequestFailed
-from service.cli.proxies import is_this_machine, proxy_of
+from service.cli.client import Client, RequestFailed, is_this_machine, proxy_of
 from service.settings.errors import InvalidSetting
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens there

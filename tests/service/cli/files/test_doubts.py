@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.newest import newest_of_each_pair
-from service.cli.files.ratings_file import RatingsFile, read
+from service.cli.files.ratings_file import RatingsFile, newest_of_each_pair, read
 from service.settings.errors import InvalidSetting
 
 Rows = list[tuple[str, str, float]]

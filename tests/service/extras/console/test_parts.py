@@ -8,9 +8,9 @@ from fastapi.exceptions import RequestValidationError
 from gpu.errors import InvalidParams
 from gpu.params import PARAMETERS, params_for
 from service.engine.models.model_info import ModelInfo
-from service.extras.console.counts import counts_of
 from service.extras.console.items import histogram
 from service.extras.console.models import _verb
+from service.extras.console.overview import counts_of
 from service.extras.console.training_form import fields_of, training_of
 from service.telemetry.metrics import Metrics
 from service.telemetry.request_metrics import REQUEST_SECONDS

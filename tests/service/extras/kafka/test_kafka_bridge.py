@@ -15,7 +15,7 @@ import pytest
 from service.__main__ import run
 from service.cli import importer
 from service.cli.client import RequestFailed
-from service.extras.kafka import bridge, kafka_bridge, kafka_identity
+from service.extras.kafka import bridge, kafka_bridge
 from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed
 from tests.service.cli import broker
 
@@ -418,7 +418,7 @@ def test_an_identity_has_the_ids_of_cluster_and_topic(
     monkeypatch.setattr(Admin, "outcome", outcome)
     consumer = SimpleNamespace(list_topics=lambda topic, timeout: SimpleNamespace(cluster_id="c"))
     properties = bridge.settings("b:9", "g") | {"security.protocol": "SSL"}
-    assert kafka_identity.identity_of(library, consumer, properties, "t") == expected
+    assert kafka_bridge.identity_of(library, consumer, properties, "t") == expected
     assert ("not allowed" in capsys.readouterr().out) == isinstance(outcome, Exception)
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from service.__main__ import run
-from service.extras.ranks.several import ranks_of
+from service.extras.ranks.commands import ranks_of
 from tests.data import planted
 from tests.service.waiting import eventually
 

@@ -13,8 +13,8 @@ import redis
 
 from service.extras.webhooks import deliverer as deliverer_module
 from service.extras.webhooks import deliveries as deliveries_module
-from service.extras.webhooks import message, webhook_file
-from service.extras.webhooks.deliverer import Deliverer
+from service.extras.webhooks import webhook_file
+from service.extras.webhooks.deliverer import Deliverer, headers_of
 from service.extras.webhooks.deliveries import Attempt, Claimed, Deliveries
 from service.extras.webhooks.webhook_file import EndOfJob, StoredWebhook, TooManyWebhooks
 from service.jobs import table as job_table
@@ -201,7 +201,7 @@ def test_the_documented_check_knows_our_requests(tmp_path):
     names: dict[str, Any] = {}
     exec(code, names)
     is_genuine, webhook, body = names["is_genuine"], add(tmp_path, "https://example.com/"), b'{"type":"train.failed"}'
-    headers = message.headers_of(webhook, "hook-job", body, 1_000_000)
+    headers = headers_of(webhook, "hook-job", body, 1_000_000)
     assert is_genuine(headers, body, webhook.secret, 1_000_299)
     assert not is_genuine(headers, body, webhook.secret, 1_000_300)
     assert not is_genuine(headers, body, webhook.secret)

@@ -263,7 +263,7 @@ class Engine:
         elif self._background and (is_idle or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
 
-    def _answer(self, pending_queries: list[PendingQuery]) -> None:
+    def _answer(self, pending_queries: Sequence[PendingQuery]) -> None:
         """Answer a batch; refuse the queries that have waited too long."""
         if not pending_queries:
             return

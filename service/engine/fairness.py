@@ -1,15 +1,27 @@
-"""The client of the present request, and the cost of queries: limits and the engine's queue count by client.
+"""`ClientWork`: the work of each client that waits: who may add more, and whose turn it is.
 
-Costs are in list items: a plain list costs its `n + offset` items, and any other query costs the number of items that
-the engine could list in the same time. A cost of 4,096 takes about two or three milliseconds.
+`current` is the client of the present request. `cost_of` is the cost of a query.
+
+Work is taken by start-time fair queueing (Goyal, Vin, Cheng 1996). Each line has a virtual time, which a piece of work
+advances by its cost; the line that is furthest behind is next. A line that was empty continues at the present virtual
+time, so that an idle client saves up no credit. Each client has a separate line for its cheap work.
+
+Costs of queries are in list items: a plain list costs its `n + offset` items, and any other query costs the number of
+items that the engine could list in the same time. A cost of 4,096 takes about two or three milliseconds.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpu.ranking.topn import MAX_N
+from service.base.errors import Overloaded
 from service.engine.queries import Neighbors, Query, Ranked, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.catalog_queries import GetTagSizes, ListItems, ListUsers
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
@@ -17,7 +29,9 @@ from service.engine.queries.rules import has_rules, length_of
 from service.telemetry.trace_context import Trace
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
-LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
+LIGHT = 256  # highest cost of work that does not wait for more expensive work of the same client
+SHARE = 4  # when too much waits, a client may have 1/SHARE of it
+MAX_REMEMBERED = 4096  # lines; with more, empty ones are dropped
 IDS_AN_ITEM = 16  # ids of `exclude` and `candidates` that can be looked up in the time of one list item
 MAX_RESULTS = 100_000  # items in all lists of one request: about 10 MB of answer
 EXPLAINED = 8  # cost of explaining one item
@@ -62,6 +76,118 @@ class TracedClient(Client):
 
 NOBODY = Client()
 current: ContextVar[Client] = ContextVar("client", default=NOBODY)
+
+
+class _Line:
+    """Work of one client, the oldest first, and the virtual time at which the next piece is due."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Any] = deque()
+        self.due = 0.0
+
+
+class ClientWork:
+    """Pieces of work in lines; each has a `client`, a `cost` and, for `expire`, the time `since` which it waits.
+
+    The event loop calls `admit` and `done`, and the thread that does the work the rest.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        """Bound what waits.
+
+        Args:
+            most: pieces that may wait; more are refused. Default: no bound. A client with fewer than `most / SHARE`
+                that are not done may add more until `2 * most` wait, so that one busy client cannot lock others out.
+        """
+        self._most = most
+        self._n_undone: Counter[Client] = Counter()
+        self._n_admitted = self._n_taken = 0  # one writer each: no lock
+        self._lines: dict[tuple[Client, bool], _Line] = {}
+        self._heap: list[tuple[float, int, _Line]] = []  # the lines that are not empty
+        self._numbers = itertools.count()
+        self._now = 0.0  # virtual time
+
+    def __len__(self) -> int:
+        """Pieces that were admitted and not taken."""
+        return self._n_admitted - self._n_taken
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a piece waits in a line."""
+        return bool(self._heap)
+
+    def admit(self, client: Client) -> None:
+        """Count one more piece of a client, which `add` or `take` gets.
+
+        Raises:
+            Overloaded: too many wait.
+        """
+        n_waiting = self._n_admitted - self._n_taken
+        if n_waiting >= self._most and (n_waiting >= 2 * self._most or self._n_undone[client] >= self._most / SHARE):
+            raise Overloaded(f"{n_waiting:,} requests are already waiting")
+        self._n_admitted += 1
+        self._n_undone[client] += 1
+
+    def done(self, client: Client) -> None:
+        """A piece of this client has been taken and is done."""
+        self._n_undone[client] -= 1
+        if not self._n_undone[client]:
+            del self._n_undone[client]
+
+    def add(self, work: Any) -> None:
+        """Append a piece to its line."""
+        name = work.client, work.cost <= LIGHT
+        line = self._lines.get(name)
+        if line is None:
+            if len(self._lines) >= MAX_REMEMBERED:
+                self._lines = {name: line for name, line in self._lines.items() if line.waiting}
+            line = self._lines[name] = _Line()
+        line.waiting.append(work)
+        if len(line.waiting) == 1:
+            line.due = max(line.due, self._now)
+            self._push(line)
+
+    def take(self, most: int, new: Sequence[Any] = ()) -> Sequence[Any]:
+        """The next pieces: at most `most`, with a total cost of at most `MAX_COST`, but at least one.
+
+        `new`: pieces to add before; without a line, and if all of them may be taken, they keep their order.
+        """
+        if not self._heap and len(new) <= most and sum(work.cost for work in new) <= MAX_COST:
+            self._n_taken += len(new)
+            return new
+        for work in new:
+            self.add(work)
+        taken: list[Any] = []
+        cost = 0
+        while self._heap and len(taken) < most:
+            due, _, line = self._heap[0]
+            cost += line.waiting[0].cost
+            if taken and cost > MAX_COST:
+                break
+            heapq.heappop(self._heap)
+            self._now = due
+            work = line.waiting.popleft()
+            line.due = due + work.cost
+            taken.append(work)
+            if line.waiting:
+                self._push(line)
+        self._n_taken += len(taken)
+        return taken
+
+    def expire(self, before: float) -> list[Any]:
+        """Take the pieces in lines that have waited since before the time `before`."""
+        late: list[Any] = []
+        for line in self._lines.values() if self._heap else ():
+            while line.waiting and line.waiting[0].since < before:
+                late.append(line.waiting.popleft())
+        if late:
+            self._n_taken += len(late)
+            self._heap = [entry for entry in self._heap if entry[2].waiting]
+            heapq.heapify(self._heap)
+        return late
+
+    def _push(self, line: _Line) -> None:
+        heapq.heappush(self._heap, (line.due, next(self._numbers), line))
 
 
 def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)

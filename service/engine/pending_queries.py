@@ -2,7 +2,7 @@
 
 A query never waits for others to fill a batch. Queries of one turn of the event loop are handed over together at its
 end, and those that arrive while the engine works form the next batch. If a batch would take more than some
-milliseconds, its queries go into lines by client, and expensive ones wait (`service.engine.fair_lines`).
+milliseconds, its queries go into lines by client, and expensive ones wait (`service.engine.fairness`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import queue
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,12 +18,10 @@ from msgspec import Struct
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fair_lines import FairLines
-from service.engine.fairness import MAX_COST, Client, cost_of
+from service.engine.fairness import Client, ClientWork, cost_of
 from service.engine.queries import Query
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
-SHARE = 4  # when the queue is full, a client may use 1/SHARE of it
 
 
 class Limits(NamedTuple):
@@ -32,8 +29,7 @@ class Limits(NamedTuple):
 
     Attributes:
         max_batch: most queries in one batch.
-        max_waiting: most queries that wait; more are refused. A client with fewer than `max_waiting / SHARE` waiting
-            queries may add more until `2 * max_waiting` wait, so that one busy client cannot lock others out.
+        max_waiting: most queries that wait, see `ClientWork`; more are refused.
         max_wait_s: seconds; a query that waits longer is refused.
     """
 
@@ -78,15 +74,13 @@ class PendingQueries:
         self._limits = limits
         self._gathered: list[PendingQuery] = []  # queries of this turn of the event loop
         self._handed: queue.SimpleQueue[list[PendingQuery]] = queue.SimpleQueue()
-        self._lines = FairLines()  # handed over, and too many for one batch
-        self._n_unanswered: Counter[Client] = Counter()  # belongs to the event loop
-        self._n_put = self._n_taken = 0  # one writer each: no lock
+        self._work = ClientWork(limits.max_waiting)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_by: Exception | None = None
 
     def __len__(self) -> int:
         """Queries that wait."""
-        return self._n_put - self._n_taken
+        return len(self._work)
 
     def connect(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver answers on `loop`."""
@@ -108,18 +102,10 @@ class PendingQueries:
         Raises:
             Overloaded: too many are waiting.
         """
-        if self._n_put - self._n_taken >= self._limits.max_waiting:
-            self._check_share(client)
+        self._work.admit(client)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.hand_over)
         self._gathered.append(PendingQuery(query, promise, time.monotonic(), client, cost_of(query)))
-        self._n_put += 1
-        self._n_unanswered[client] += 1
-
-    def _check_share(self, client: Client) -> None:
-        most, n_waiting = self._limits.max_waiting, self._n_put - self._n_taken
-        if n_waiting >= 2 * most or self._n_unanswered[client] >= most / SHARE:
-            raise Overloaded(f"{n_waiting:,} requests are already waiting")
 
     def hand_over(self) -> None:
         """Pass the queries of this turn to the engine, with one wake-up for all."""
@@ -132,28 +118,24 @@ class PendingQueries:
         """Make a `take` that sleeps return."""
         self._handed.put([])
 
-    def take(self, *, sleep: bool) -> list[PendingQuery]:
+    def take(self, *, sleep: bool) -> Sequence[PendingQuery]:
         """The next batch; with `sleep` it waits for the first query or `wake`."""
-        batch: list[PendingQuery] = []
-        handed, most, lines = self._handed, self._limits.max_batch, self._lines
-        if sleep and not lines:
+        new: list[PendingQuery] = []
+        handed = self._handed
+        if sleep and not self._work.has_lines:
             with contextlib.suppress(queue.Empty):
-                batch = handed.get(timeout=IDLE_S)
+                new = handed.get(timeout=IDLE_S)
         while not handed.empty():
-            batch = batch + handed.get_nowait() if batch else handed.get_nowait()
-        if lines or len(batch) > most or sum(pending.cost for pending in batch) > MAX_COST:
-            for pending in batch:
-                lines.add(pending)
-            batch = lines.take(most)
-        self._n_taken += len(batch)
-        return batch
+            new = new + handed.get_nowait() if new else handed.get_nowait()
+        return self._work.take(self._limits.max_batch, new)
 
-    def in_time(self, pending_queries: list[PendingQuery], now: float) -> list[PendingQuery]:
+    def in_time(self, pending_queries: Sequence[PendingQuery], now: float) -> Sequence[PendingQuery]:
         """Those of `pending_queries` that have not waited too long. Refuses the others, and late ones in the lines."""
         limit_s = self._limits.max_wait_s
-        expired = self._lines.expire(now - limit_s) if self._lines else []
-        self._n_taken += len(expired)
-        late = [*expired, *(pending for pending in pending_queries if now - pending.since > limit_s)]
+        late = [
+            *self._work.expire(now - limit_s),
+            *(pending for pending in pending_queries if now - pending.since > limit_s),
+        ]
         if not late:
             return pending_queries
         self.answer(late, [Overloaded(f"the request waited for more than {limit_s:g} s") for _ in late])
@@ -166,7 +148,7 @@ class PendingQueries:
     def abandon(self, error: Exception) -> None:
         """Answer every waiting query, and every later one, with `error`."""
         self._closed_by = error
-        while left := self._lines.take(self._limits.max_batch):
+        while left := self._work.take(self._limits.max_batch):
             self.answer(left, [error] * len(left))
         with contextlib.suppress(queue.Empty):
             while True:
@@ -180,12 +162,9 @@ class PendingQueries:
                 self._loop.call_soon_threadsafe(call, *arguments)
 
     def _deliver(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
-        unanswered = self._n_unanswered
         for pending, answer in zip(pending_queries, answers, strict=True):
-            client, promise = pending.client, pending.promise
-            unanswered[client] -= 1
-            if not unanswered[client]:
-                del unanswered[client]
+            promise = pending.promise
+            self._work.done(pending.client)
             if promise.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):

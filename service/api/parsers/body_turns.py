@@ -1,7 +1,7 @@
 """`BodyTurns`: lets large bodies be parsed one after another, so that other requests are answered in between.
 
 The event loop parses a body of a MiB in some ten milliseconds, in which it does nothing else. Clients take turns by the
-bytes of their bodies, as they do with queries (`service.engine.fair_lines`).
+bytes of their bodies, as they do with queries (`service.engine.fairness`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fair_lines import FairLines
-from service.engine.fairness import Client
+from service.engine.fairness import Client, ClientWork
 
 LARGE_BYTES = 64 << 10  # longer bodies take turns; shorter ones hold the loop for at most five milliseconds
 BYTES_PER_S = 25e6  # of large bodies that are let in: about half of the loop's time, however many wait
@@ -20,7 +19,7 @@ MAX_WAITING_BYTES = 64 << 20
 
 
 class _Waiting(NamedTuple):
-    """A body that waits; see `FairLines`."""
+    """A body that waits; see `ClientWork`."""
 
     client: Client
     cost: int
@@ -31,7 +30,7 @@ class BodyTurns:
     """The bodies of one event loop."""
 
     def __init__(self) -> None:
-        self._lines = FairLines()
+        self._work = ClientWork()
         self._n_bytes = 0  # of bodies that wait
         self._is_free = True
 
@@ -46,19 +45,22 @@ class BodyTurns:
         if self._n_bytes + n_bytes > MAX_WAITING_BYTES:
             raise Overloaded(f"{self._n_bytes >> 20} MiB of bodies are already waiting; send fewer at a time")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(fairness.current.get(), n_bytes, loop.create_future())
+        client = fairness.current.get()
+        waiting = _Waiting(client, n_bytes, loop.create_future())
+        self._work.admit(client)
+        self._work.add(waiting)
         self._n_bytes += n_bytes
-        self._lines.add(waiting)
         if self._is_free:
             self._next(loop)
         try:
             await waiting.turn
         finally:
             self._n_bytes -= n_bytes
+            self._work.done(client)
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the next body in, and the one after it when this one is probably parsed."""
-        waiting = next(iter(self._lines.take(1)), None)
+        waiting = next(iter(self._work.take(1)), None)
         self._is_free = waiting is None
         if waiting is not None:
             gone = waiting.turn.done()  # the client has left meanwhile

@@ -9,8 +9,8 @@ import pytest
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client
-from service.engine.pending_queries import SHARE, Limits, PendingQueries
+from service.engine.fairness import SHARE, Client
+from service.engine.pending_queries import Limits, PendingQueries
 from service.engine.queries import Estimate, Recommend
 
 MOST = 20
@@ -54,7 +54,7 @@ def test_answered_queries_are_not_counted() -> None:
         taken = pending_queries.take(sleep=False)
         pending_queries.answer(taken, [None] * len(taken))
         await asyncio.sleep(0.01)
-        assert not pending_queries._n_unanswered
+        assert not pending_queries._work._n_undone
         return fill(pending_queries, "hog")
 
     assert asyncio.run(ask()) == MOST

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.engine import fair_lines
-from service.engine.fair_lines import FairLines
-from service.engine.fairness import LIGHT, MAX_COST, Client, cost_of
+from service.engine import fairness
+from service.engine.fairness import LIGHT, MAX_COST, Client, ClientWork, cost_of
 from service.engine.queries import Estimate, Neighbors, Popular, Recommend, UserRatings
 
 HEAVY = 4 * LIGHT
+MOST = 1000  # pieces that may wait
 ANN, BOB = Client("a", b"key"), Client("b", b"key")
 
 
@@ -20,18 +20,23 @@ class PendingQuery(NamedTuple):
     number: int = 0
 
 
-def lines_of(*pending_queries: PendingQuery) -> FairLines:
-    lines = FairLines()
+def lines_of(*pending_queries: PendingQuery) -> ClientWork:
+    lines = ClientWork(MOST)
     for pending in pending_queries:
-        lines.add(pending)
+        add(lines, pending)
     return lines
+
+
+def add(lines: ClientWork, pending: PendingQuery) -> None:
+    lines.admit(pending.client)
+    lines.add(pending)
 
 
 def test_a_light_question_of_another_client_overtakes_heavy_ones() -> None:
     lines = lines_of(*[PendingQuery(ANN, HEAVY, number=n) for n in range(20)])
     lines.take(1)
     light = PendingQuery(BOB, 10)
-    lines.add(light)
+    add(lines, light)
     assert light in lines.take(2)
 
 
@@ -39,15 +44,15 @@ def test_a_light_question_overtakes_heavy_ones_of_the_same_client() -> None:
     lines = lines_of(*[PendingQuery(ANN, HEAVY, number=n) for n in range(20)])
     lines.take(1)
     light = PendingQuery(ANN, 10)
-    lines.add(light)
+    add(lines, light)
     assert light in lines.take(2)
 
 
 def test_two_clients_get_equal_parts_whatever_their_questions_cost() -> None:
-    lines = FairLines()
+    lines = ClientWork(MOST)
     for n in range(400):
-        lines.add(PendingQuery(ANN, HEAVY, number=n))
-        lines.add(PendingQuery(BOB, 2 * HEAVY, number=n))
+        add(lines, PendingQuery(ANN, HEAVY, number=n))
+        add(lines, PendingQuery(BOB, 2 * HEAVY, number=n))
     costs = {ANN: 0, BOB: 0}
     for _ in range(60):
         for pending in lines.take(256):
@@ -57,7 +62,7 @@ def test_two_clients_get_equal_parts_whatever_their_questions_cost() -> None:
 
 def test_queries_of_a_client_keep_their_order() -> None:
     lines = lines_of(*[PendingQuery(ANN, 10, number=n) for n in range(100)])
-    assert [pending.number for pending in lines.take(30) + lines.take(100)] == list(range(100))
+    assert [pending.number for pending in [*lines.take(30), *lines.take(100)]] == list(range(100))
 
 
 def test_a_batch_costs_no_more_than_its_bound_unless_one_query_does() -> None:
@@ -74,11 +79,11 @@ def test_an_idle_client_gains_no_priority() -> None:
     lines = lines_of(PendingQuery(BOB, HEAVY))
     lines.take(1)
     for n in range(50):
-        lines.add(PendingQuery(ANN, HEAVY, number=n))
+        add(lines, PendingQuery(ANN, HEAVY, number=n))
         lines.take(1)
     for n in range(10):
-        lines.add(PendingQuery(ANN, HEAVY, number=n))
-        lines.add(PendingQuery(BOB, HEAVY, number=n))
+        add(lines, PendingQuery(ANN, HEAVY, number=n))
+        add(lines, PendingQuery(BOB, HEAVY, number=n))
     clients = [pending.client for _ in range(10) for pending in lines.take(1)]
     assert 4 <= clients.count(BOB) <= 6
 
@@ -94,11 +99,11 @@ def test_late_queries_are_removed() -> None:
 
 
 def test_few_clients_are_remembered() -> None:
-    lines = FairLines()
-    for n in range(3 * fair_lines.MAX_REMEMBERED):
-        lines.add(PendingQuery(Client(str(n)), 10))
+    lines = ClientWork(MOST)
+    for n in range(3 * fairness.MAX_REMEMBERED):
+        add(lines, PendingQuery(Client(str(n)), 10))
         lines.take(1)
-    assert len(lines._lines) <= fair_lines.MAX_REMEMBERED
+    assert len(lines._lines) <= fairness.MAX_REMEMBERED
 
 
 def test_costs_follow_the_work() -> None:

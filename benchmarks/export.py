@@ -25,7 +25,7 @@ import uvloop
 
 from benchmarks.plant import SAMPLE, plant
 from benchmarks.report import say
-from benchmarks.running import serving
+from benchmarks.running import REDIS, serving
 from gpu.params import params_for
 from loadtest.client import Client as Connections
 from loadtest.driver import Driven, Record, drive, percentiles_ms
@@ -38,7 +38,6 @@ ALGORITHM, N_FACTORS = "als-implicit", 64
 PER_USER, PER_ITEM = 50, 200  # ratings of a user and of an item, on average
 N_PROCESSES = 2  # beside the service: the driver, and the reader of the export
 LONGEST_S = 120.0  # seconds after which an export is given up
-REDIS = ("redis-server", "valkey-server")  # names of the process
 NICENESS = 10  # of the reader, so that it does not delay the driver
 MB = 1e6
 

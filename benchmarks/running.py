@@ -14,6 +14,8 @@ from service.cli import importer
 from service.cli.client import Client, Rating
 from service.cli.service_process import ServiceProcess
 
+REDIS = ("redis-server", "valkey-server")  # names of the process
+
 
 class BenchFailed(ServiceError):
     """A measurement is impossible; the message says why."""
@@ -23,7 +25,7 @@ class BenchFailed(ServiceError):
 def serving(
     data: Path, cores: set[int] | None = None, env: dict[str, str] | None = None
 ) -> Iterator[tuple[Client, int]]:
-    """Run `nearfield serve` on `data`; yields a client and the pid once the service is ready."""
+    """Run `nearfield serve` on `data`; yields a client and the pid of the parent once the service is ready."""
     environment = {"NEARFIELD_RETRAIN_SHARE": "0"} | (env or {})  # no automatic retraining during a measurement
     with ServiceProcess(data, environment=environment, cores=cores) as service, Client(service.address()) as client:
         yield client, service.child.pid

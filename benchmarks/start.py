@@ -1,4 +1,4 @@
-"""`python -m benchmarks start`: seconds from `nearfield serve` to ready, and the memory of each process afterward."""
+"""`python -m benchmarks start`: seconds from `nearfield serve` to ready, and the memory of its processes afterward."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from benchmarks.http import prepare
 from benchmarks.report import say
-from benchmarks.running import serving
+from benchmarks.running import REDIS, serving
 from service.cli.files import ratings_file
 
 MIB = 1 << 20
@@ -19,11 +21,18 @@ READS_BEFORE_MEASURING = 200
 
 @dataclass(frozen=True)
 class Row:
-    """One start. Memory is the resident set size in MiB after `READS_BEFORE_MEASURING` reads."""
+    """One start. Memory is the proportional set size (PSS) in MiB after `READS_BEFORE_MEASURING` reads.
+
+    Attributes:
+        start: what was there before.
+        ready_seconds: from the command to the line that says that the service is ready.
+        service_mib: of parent, fronts, engine and archiver together.
+        redis_mib: of the embedded server.
+    """
 
     start: str
     ready_seconds: float
-    api_mib: float
+    service_mib: float
     redis_mib: float
 
 
@@ -48,18 +57,7 @@ def _measured(name: str, data: Path, env: dict[str, str]) -> Row:
         say(f"{name}: ready after {ready:.1f} s")
         for number in range(READS_BEFORE_MEASURING):
             client.recommend(str(number))
-        redis = next(iter(_children(pid)), None)
-        return Row(name, ready, _resident_mib(pid), _resident_mib(redis) if redis else float("nan"))
-
-
-def _children(pid: int) -> list[int]:
-    """Child processes of every thread, because the first thread does not start Redis."""
-    listed = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for part in listed for child in part.read_text("ascii").split()]
-
-
-def _resident_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024 / MIB
-    raise ValueError(f"Invalid pid: expected a running process, got {pid}")
+        redis, own = list[float](), list[float]()
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            (redis if process.name() in REDIS else own).append(process.memory_full_info().pss / MIB)
+        return Row(name, ready, sum(own), sum(redis))

@@ -1,6 +1,6 @@
 """Operations on the service as a whole: its state, jobs, models and forgotten users, and the answers to them.
 
-They are structs, so that a front process can send them. `service.processes.local_serving` performs them. Extras have
+They are structs, so that a front process can send them. `service.processes.performer` performs them. Extras have
 operations of their own.
 """
 

@@ -1,14 +1,10 @@
-"""`Serving`: all that the HTTP routes need of the service.
-
-`service.processes.local_serving` has it in its own process. `service.processes.remote_serving` asks the engine's
-process for it.
-"""
+"""`Serving`: all that the HTTP routes need of the service. `service.processes.front_serving` has it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -25,15 +21,11 @@ class Serving(Protocol):
     settings: Settings
     metrics: Metrics
 
-    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
-        """`answer` without `await`: `json_of_answer` makes the JSON of the future's result.
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """`answer_each` without `await`, for any query.
 
         Raises what `answer` raises, here or by the future.
         """
-        ...
-
-    def json_of_answer(self, answer: Any) -> bytes:
-        """See `ask`."""
         ...
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:

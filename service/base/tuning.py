@@ -56,6 +56,11 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    trim()
+
+
+def trim() -> None:
+    """Return free pages to the system. Does nothing if the C library is not glibc."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

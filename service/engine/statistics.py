@@ -14,7 +14,7 @@ from gpu.backend import Backend
 from service.engine.engine import Engine
 from service.engine.models.shelf import n_available
 from service.engine.state.history import History
-from service.storage.archiver import Archive
+from service.storage.archive import Archive
 from service.storage.events import StreamId
 from service.storage.log.log_size import LogSize
 from service.storage.log.rating_log import RatingLog

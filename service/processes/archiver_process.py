@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
-import structlog
-
+from service.base import tuning
 from service.base.errors import ServiceError
 from service.processes import event_loop
 from service.processes.components import Components
@@ -17,9 +18,8 @@ from service.storage.archiver import Archiver
 
 NAME = "archiver"
 TELL_EVERY_S = 0.1  # seconds between two messages about the state of the archiver
+TRIM_AFTER = 50  # messages; then the memory of a merge of segments, tens of MB, is returned to the system
 MAX_OPEN = 8  # requests to the engine's process
-
-_log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings, path: Path) -> int:
@@ -34,46 +34,54 @@ def run(settings: Settings, path: Path) -> int:
 
 async def _work(settings: Settings, path: Path) -> int:
     stopped = asyncio.Event()
-    parts = _ArchiverProcess(settings, event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP]))
-    link = Link(path, NAME, MAX_OPEN, parts.metrics.registry)
-    link.start()
-    working, stopping = asyncio.create_task(parts.work(link)), asyncio.create_task(stopped.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            _log.critical("the archiver failed", exc_info=working.exception())
-    finally:
-        failed = working.done() or parts.failure is not None
-        working.cancel()
-        stopping.cancel()
-        await parts.stop()
-        await link.stop()
-    return int(failed)
+    process = ArchiverProcess(settings, path, event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP]))
+    process.start()
+    await stopped.wait()
+    await process.stop()
+    return int(process.failure is not None)
 
 
-class _ArchiverProcess(Components):
+class ArchiverProcess(Components):
     """The parts of the process."""
 
-    async def work(self, link: Link) -> None:
-        """Start the parts when the engine's process has verified Redis, then report the state of the archiver."""
-        self._prepare_data()
-        self._open_stream()
-        await _until_verified(link)
-        archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
-        archiver.start()
-        self._stop_together(archiver.stop)
-        if self.settings.worker:
-            self._start_supervisor()
-        while True:
-            link.tell(Archived(archiver.obstacle, archiver.damage, archiver.lag_s, archiver.n_pending))
-            await asyncio.sleep(TELL_EVERY_S)
+    def __init__(self, settings: Settings, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Prepare; nothing is opened yet. See `run` and `Components` for the arguments."""
+        super().__init__(settings, on_failure)
+        self._link = Link(path, NAME, MAX_OPEN, self.metrics.registry)
 
+    def start(self) -> None:
+        """Start the parts as soon as the engine's process has verified Redis. Call it on the event loop."""
+        self._link.start()
+        self._working = asyncio.create_task(self._work())
 
-async def _until_verified(link: Link) -> None:
-    while True:
+    async def stop(self) -> None:
+        """Stop the parts; the archiver commits the stream to the log."""
+        self._working.cancel()
+        await super().stop()
+        await self._link.stop()
+
+    async def _work(self) -> None:
         try:
-            await link.ask(VerifyRedis, "")
-        except ServiceError:  # the engine's process reports it
-            await asyncio.sleep(RETRY_S)
-        else:
-            return
+            self._prepare_data()
+            self._open_stream()
+            await self._verified()
+            archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
+            self._run_part(archiver)
+            if self.settings.worker:
+                self._start_supervisor()
+            for n in itertools.count(1):
+                self._link.tell(Archived(archiver.obstacle, archiver.damage, archiver.lag_s, archiver.n_pending))
+                await asyncio.sleep(TELL_EVERY_S)
+                if not n % TRIM_AFTER:
+                    tuning.trim()
+        except Exception as error:
+            self._fail(error)
+
+    async def _verified(self) -> None:
+        while True:
+            try:
+                await self._link.ask(VerifyRedis, "")
+            except ServiceError:  # the engine's process reports it
+                await asyncio.sleep(RETRY_S)
+            else:
+                return

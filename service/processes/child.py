@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from service.telemetry import logs, traces
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is started again
 STEADY_S = 30.0  # seconds after which a process counts as started well
 NOT_STARTED = 78  # exit status of an engine's process that failed before it was ready; EX_CONFIG of sysexits.h
+TELL_STACKS = signal.SIGUSR2  # makes a process write the stack of each of its threads to stderr, even if it hangs
 IN_ORDER = (0, -CHILD_STOP)  # statuses of a process that was stopped; the second one: it had hardly begun
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # from sys/prctl.h
 
@@ -94,6 +96,7 @@ class Child:
             ctypes.CDLL(None).prctl(_PR_SET_NAME, f"nf-{self.name}".encode())  # for `ps` and `top`
             for number in STOP_SIGNALS:  # Ctrl-C and systemd reach all processes; the parent stops them in order
                 signal.signal(number, _ignore)
+            faulthandler.register(TELL_STACKS)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
             with traces.running(self._settings, self.name, parts().span_export):

@@ -83,7 +83,7 @@ class Components:
         Each part has a timeout. A part that does not stop in time ends with the process, without loss: acknowledged
         ratings are durable.
         """
-        await asyncio.gather(*(_in_thread(stop, THREADS_STOP_S) for stop in self._together))
+        await asyncio.gather(*(in_thread(stop, THREADS_STOP_S) for stop in self._together))
         await self._to_stop.aclose()
 
     def _fail(self, error: BaseException) -> None:
@@ -119,7 +119,7 @@ class Components:
 
     def _stop_later(self, stop: Callable[[], None]) -> None:
         """Register the `stop` of a part that threads need until they have ended."""
-        self._to_stop.push_async_callback(_in_thread, stop, SERVER_STOP_S)
+        self._to_stop.push_async_callback(in_thread, stop, SERVER_STOP_S)
 
     def _open_stream(self) -> None:
         url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log
@@ -127,15 +127,6 @@ class Components:
         self._to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
         self._to_stop.callback(self._table.close)
-
-    def note_acknowledged(self, entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
-        """Keep entries that another process of the service has written, until the rating log has them."""
-        self._stream.note((StreamId.parse(stream_id), fields) for stream_id, fields in entries)
-
-    async def archive_rest(self) -> None:
-        """Commit what came after the archiver's process has ended, or was killed. With a store the worker does it."""
-        if self.settings.store is None:
-            await _in_thread(Archiver(self._stream, self._rating_log).finish, THREADS_STOP_S)
 
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what extras run beside it; `settle`: see `Supervisor`."""
@@ -207,7 +198,7 @@ class Worker(Components):
         _log.info("the worker publishes its folder", store=publisher.url)
 
 
-async def _in_thread(stop: Callable[[], None], timeout_s: float) -> None:
+async def in_thread(stop: Callable[[], None], timeout_s: float) -> None:
     """Call `stop` in a new thread, because asyncio's threads may all be waiting for Redis."""
     outcome: Future[None] = Future()
 

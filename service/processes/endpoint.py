@@ -13,14 +13,12 @@ import msgspec
 import structlog
 
 from gpu.errors import InvalidInput
-from service.api.operations import GetReadiness
 from service.base.errors import NotReady, Overloaded, ServiceError
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient
 from service.engine.queries import Query
 from service.engine.queries.encoding import encoded
 from service.processes.frames import Frames
-from service.processes.local_serving import LocalServing, Others
 from service.processes.messages import (
     Acknowledged,
     Answered,
@@ -38,9 +36,9 @@ from service.processes.messages import (
     decode_from_front,
     failed,
 )
+from service.processes.performer import Others, Performer
 from service.processes.runtime import Runtime
 from service.storage.events import StreamId
-from service.storage.remote_archiver import RemoteArchiver
 from service.telemetry.metrics_sum import Counts, MetricsSum
 from service.telemetry.trace_context import Trace
 
@@ -56,21 +54,20 @@ class Endpoint:
     """Listens on a Unix socket and passes requests of fronts to the service. Belongs to the event loop.
 
     Attributes:
-        runtime, serving: the service in this process.
-        archiver: the state of the archiver's process.
+        runtime: the parts of this process.
+        performer: performs operations.
         state: the last one that the other processes were told.
     """
 
-    def __init__(self, runtime: Runtime, archiver: RemoteArchiver, path: Path) -> None:
+    def __init__(self, runtime: Runtime, path: Path) -> None:
         """Prepare.
 
         Args:
-            runtime: the service in this process.
-            archiver: gets the state of the archiver.
+            runtime: the parts of this process.
             path: of the socket; must not exist.
         """
-        self.runtime, self.archiver, self._path, self._counts = runtime, archiver, path, MetricsSum()
-        self.serving = LocalServing(runtime, Others(self._counts, self._count))
+        self.runtime, self._path, self._counts = runtime, path, MetricsSum()
+        self.performer = Performer(runtime, Others(self._counts, self._count, self.ready))
         self._fronts: set[_Front] = set()
         self._uncounted: set[_Front] = set()  # fronts that were asked for their metrics and have not answered
         self._all_counted = asyncio.Event()
@@ -186,7 +183,7 @@ class _Front:
                 case Acknowledged(entries):
                     self._endpoint.runtime.note_acknowledged(entries)
                 case Archived():
-                    self._endpoint.archiver.report(*msgspec.structs.astuple(message))
+                    self._endpoint.runtime.reports.take(*msgspec.structs.astuple(message))
                 case Hello(name):
                     self._name = name
                     self._endpoint.joined(self, message)
@@ -210,10 +207,9 @@ class _Front:
         wait_for = StreamId.parse(request.wait_for) if request.wait_for else None
         if isinstance(request.content, Query):
             return encoded(await self._endpoint.runtime.ask(request.content, wait_for))
-        body = await self._endpoint.serving.operate(request.content, wait_for)
-        if isinstance(request.content, GetReadiness):
-            await self._endpoint.ready()  # the client may write now, through any front
-        return [body]
+        if wait_for is not None:
+            await self._endpoint.runtime.wait_for(wait_for)
+        return [await self._endpoint.performer.perform(request.content)]
 
     async def _verify(self, run_id: str) -> list[bytes]:
         await self._endpoint.runtime.verify_redis(run_id)

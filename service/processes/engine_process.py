@@ -22,7 +22,6 @@ from service.processes.messages import Request
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
 from service.storage.errors import ServerFailed, VolatileServer
-from service.storage.remote_archiver import RemoteArchiver
 
 POLL_S = 0.02  # seconds
 FAILURE_SHOWN_S = 30.0  # seconds for which a data set says why it has failed, before it starts again
@@ -66,8 +65,7 @@ def run(settings: Settings, path: Path, announcement: Announcement) -> int:
 
 
 async def _serve(settings: Settings, path: Path, announcement: Announcement) -> int:
-    stopped, archiver = asyncio.Event(), RemoteArchiver()
-    runtime = Runtime(settings, archiver)
+    stopped, runtime = asyncio.Event(), Runtime(settings)
     stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
     runtime.on_failure = lambda: _stop_failed(runtime, stop)
     try:
@@ -76,7 +74,7 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
         is_foreseen = isinstance(error, EngineError | ServiceError | OSError)
         _log.critical("the service cannot start", error=str(error), exc_info=None if is_foreseen else error)
         return NOT_STARTED
-    endpoint = Endpoint(runtime, archiver, path)
+    endpoint = Endpoint(runtime, path)
     await endpoint.start()
     announcing = asyncio.create_task(_announce(runtime, endpoint, announcement))
     try:

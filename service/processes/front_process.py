@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from service.api.app import application
 from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import event_loop
-from service.processes.acceptor import Acceptor, OpenConnections
+from service.processes.acceptor import OpenConnections
+from service.processes.front_serving import FrontServing
 from service.processes.http_server import Server
 from service.processes.parts import parts
-from service.processes.remote_serving import RemoteServing
 from service.settings.settings import Settings
 from service.telemetry.metrics import count_dropped_spans
 
@@ -53,7 +53,7 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
         shared: memory of all fronts.
         number: of this front, from 0.
     """
-    servings = [RemoteServing(place.settings, place.path, name_of(number)) for place in places]
+    servings = [FrontServing(place.settings, place.path, name_of(number)) for place in places]
     count_dropped_spans(servings[0].metrics)
     apps = [
         application(serving, limits, extras=parts().routes)
@@ -61,14 +61,10 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
     ]
     further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
     app = application(servings[0], shared.limits[0], further, parts().routes)
-
-    def accept(listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> Acceptor:
-        return Acceptor(listener, protocol, number, shared.connections, lambda: app.n_connections)
-
-    return event_loop.run(_serve(servings, Server(app, accept), listener))
+    return event_loop.run(_serve(servings, Server(app, number, shared.connections), listener))
 
 
-async def _serve(servings: Sequence[RemoteServing], server: Server, listener: socket.socket) -> int:
+async def _serve(servings: Sequence[FrontServing], server: Server, listener: socket.socket) -> int:
     def stop() -> None:
         server.should_exit = True
 

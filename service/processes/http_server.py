@@ -7,14 +7,15 @@ import contextlib
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import cast
 
 import structlog
 import uvicorn
 
 from service.api.app import Application
 from service.api.problems import CLOSE
+from service.processes.acceptor import Acceptor, OpenConnections
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
@@ -28,7 +29,6 @@ NEVER_S = 10**9  # seconds: the guard of a connection closes it when it is idle
 SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
 MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
 
-Accept = Callable[[socket.socket, Callable[[], asyncio.Protocol]], Any]
 _log = structlog.get_logger(__name__)
 
 
@@ -37,21 +37,20 @@ class Server(uvicorn.Server):
 
     Args:
         app: the application.
-        accept: starts to accept connections in another way than the event loop's; called with the socket and a function
-            that makes the protocol of a connection. None: the event loop accepts.
+        front: number of this front, from 0.
+        connections: how many each front has.
     """
 
-    def __init__(self, app: Application, accept: Accept | None = None) -> None:
+    def __init__(self, app: Application, front: int, connections: OpenConnections) -> None:
         super().__init__(_config(app))
-        self._app, self._accept = app, accept
+        self._app, self._front, self._connections = app, front, connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn."""
-        if self._accept is None:
-            await super().startup(sockets)
-            return
+        """Called by uvicorn, whose own would accept all connections that wait."""
         await super().startup([])
-        self.servers += [self._accept(listener, self._protocol) for listener in sockets or ()]
+        for listener in sockets or ():
+            of_front = self._front, self._connections, lambda: self._app.n_connections
+            self.servers.append(cast("asyncio.Server", Acceptor(listener, self._protocol, *of_front)))
 
     async def main_loop(self) -> None:
         """Called by uvicorn, whose own would wake the process ten times a second."""

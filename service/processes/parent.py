@@ -1,4 +1,4 @@
-"""The parent of a service with several processes: starts them, replaces those that die, and stops them in order.
+"""The parent of a service: starts its processes, replaces those that die, and stops them in order.
 
 It forks, so that all processes share the memory of the modules that it has imported; therefore it has no event loop and
 starts no threads. The listening socket belongs to it: while a front is replaced, the others accept connections.
@@ -22,7 +22,7 @@ from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import archiver_process, engine_process, front_process
 from service.processes.acceptor import OpenConnections
-from service.processes.child import IN_ORDER, NOT_STARTED, Child
+from service.processes.child import IN_ORDER, NOT_STARTED, TELL_STACKS, Child
 from service.processes.engine_process import Announcement
 from service.processes.event_loop import CHILD_STOP, STOP_S
 from service.processes.front_process import Place, Shared
@@ -31,43 +31,38 @@ from service.settings.settings import Settings
 from service.storage.streams.redis_server import runtime_folder
 from service.telemetry import logs
 
-FEW_CORES = 2  # with so few, one process answers more: several would only take turns
 CORES_PER_FRONT = 4
 MOST_FRONTS = 4  # by default; the engine answers fewer reads for more of them, which send it smaller frames
 # Seconds for the fronts to let clients leave and to answer what is in flight; the archiver needs less.
 FRONTS_STOP_S = DRAIN_S + GRACE_S + 2.0
 FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
 CHECK_EVERY_S = 0.1  # seconds
+STACKS_S = 0.5  # seconds for a process that hangs to write where
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 _log = structlog.get_logger(__name__)
 
 
 def n_fronts(settings: Settings) -> int:
-    """The setting `fronts`; by default 0 on one or two cores, and on more of them one for four, at least 1, at most 4.
-
-    At least 1 if there are several data sets, each of which has an engine's process.
-    """
-    n_cores = tuning.n_cores()
-    usual = 0 if n_cores <= FEW_CORES else min(max(n_cores // CORES_PER_FRONT, 1), MOST_FRONTS)
-    return max(usual if settings.fronts is None else settings.fronts, int(bool(settings.data_sets)))
+    """The setting `fronts`; by default one for four cores, at least 1 and at most 4."""
+    return settings.fronts or min(max(tuning.n_cores() // CORES_PER_FRONT, 1), MOST_FRONTS)
 
 
-def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
+def run(settings: Settings, listener: socket.socket) -> int:
     """Serve until SIGTERM or SIGINT.
 
     The exit status is 0 if all processes have ended in order, else 1: for example if the first engine's process has
     failed before it was ready. Later ones are started again and again, because the fault may pass.
     """
     logs.configure(settings.log_level, settings.log_format, "parent")
-    folder = runtime_folder(settings.data)
+    folder, n = runtime_folder(settings.data), n_fronts(settings)
     places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
     limits = [Limits.of(one) for one, _ in places]
     limits = [one._replace(failures=limits[0].failures) for one in limits]  # else guesses go on at the next data set
-    shared = Shared(limits, OpenConnections(n_fronts))
-    share = {"max_connections": -(-settings.max_connections // n_fronts)}
+    shared = Shared(limits, OpenConnections(n))
+    share = {"max_connections": -(-settings.max_connections // n)}
     of_front = [Place(one.model_copy(update=share), path) for one, path in places]
-    announcement = Announcement(url_of(listener), n_fronts, {one.data_set: path for one, path in places[1:]})
+    announcement = Announcement(url_of(listener), n, {one.data_set: path for one, path in places[1:]})
     engines, archivers, fronts = [], [], []
     for one, path in places:
         role = _without(listener, engine_process.run, one, path, announcement)
@@ -75,7 +70,7 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
         if settings.store is None:  # else the worker archives
             role = _without(listener, archiver_process.run, one, path)
             archivers.append(Child(_name(archiver_process.NAME, one), one, role))
-    for number in range(n_fronts):
+    for number in range(n):
         role = functools.partial(front_process.run, of_front, listener, shared, number)
         fronts.append(Child(front_process.name_of(number), settings, role))
     gc.collect()
@@ -158,12 +153,15 @@ class _Parent:
         while any(child.pid for child in children) and time.monotonic() < deadline_s:
             signal.sigtimedwait([signal.SIGCHLD], CHECK_EVERY_S)
             self._reaped()
-        for child in children:
-            if child.pid:
-                _log.error("a process does not end and is killed", killed=child.name)
-                child.send(signal.SIGKILL)
-                os.waitpid(child.pid, 0)
-                child.ended(signal.SIGKILL)
+        hanging = [child for child in children if child.pid]
+        for child in hanging:
+            _log.error("a process does not end and is killed", killed=child.name)
+            child.send(TELL_STACKS)
+        time.sleep(STACKS_S if hanging else 0.0)
+        for child in hanging:
+            child.send(signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+            child.ended(signal.SIGKILL)
 
     def _reaped(self) -> list[Child]:
         """The processes that have ended since the last call."""

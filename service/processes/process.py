@@ -1,26 +1,20 @@
-"""`nearfield serve` and `nearfield worker`: set up the process, run it, and return the exit status.
-
-`serve` is one process, or a parent with front processes and an engine process (`service.processes`).
-"""
+"""`nearfield serve` and `nearfield worker`: set up the process, run it, and return the exit status."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import Sequence
 
-from service.api.app import application
 from service.base import imports, tuning
 from service.processes import event_loop, http_server, parent
 from service.processes.components import Components, Worker
-from service.processes.http_server import Server, listening, url_of
-from service.processes.local_serving import LocalServing
+from service.processes.http_server import listening
 from service.processes.parts import check_extras, parts
-from service.processes.runtime import Runtime
 from service.settings.settings import Settings
+from service.storage import data_format
 from service.storage.errors import CorruptLiveFile
 from service.storage.snapshots import live_versions
 from service.telemetry import logs, traces
@@ -36,11 +30,12 @@ def run(settings: Settings) -> int:
         InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files;
             or a data set has a setting that cannot be used; or `default_models` names none of its models; or traces
             are on and cannot be sent; or a store is set and cannot be followed.
-        DataInUse: another process holds the data folder.
+        NewerData: a newer version wrote the data folder.
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
+    data_format.check(settings.data)
     check_extras(settings)
     for check in parts().check_serve:
         check(settings)
@@ -51,19 +46,12 @@ def run(settings: Settings) -> int:
     tuning.limit_arenas()
     tuning.limit_blas()
     imports.for_models()
-    n_fronts = parent.n_fronts(settings)
     data_sets = settings.each()
     with contextlib.suppress(CorruptLiveFile):  # the parts that need the file report it
         for one in data_sets:
             live_versions.check_defaults([each.data for each in data_sets], one.default_models)
     with listening(settings) as listener:
-        if n_fronts:
-            return parent.run(settings, listener, n_fronts)
-        with traces.running(settings, "api", parts().span_export):
-            runtime = Runtime(settings)
-            return event_loop.run(
-                _serve(runtime, Server(application(LocalServing(runtime), extras=parts().routes)), listener)
-            )
+        return parent.run(settings, listener)
 
 
 def run_worker(settings: Settings, *, take_over: bool = False) -> int:
@@ -88,23 +76,6 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
         return event_loop.run(_work(settings.each(), take_over))
 
 
-async def _serve(runtime: Runtime, server: Server, listener: socket.socket) -> int:
-    """Start the parts, answer requests until a signal or until a part fails, and stop the parts."""
-
-    def stop() -> None:
-        server.should_exit = True
-
-    runtime.on_failure = event_loop.on_stop(stop)
-    await runtime.start()
-    announcing = asyncio.create_task(_announce(runtime, url_of(listener)))
-    try:
-        await server.serve([listener])
-    finally:
-        announcing.cancel()
-        await runtime.stop()
-    return _status(runtime)
-
-
 async def _work(data_sets: Sequence[Settings], take_over: bool) -> int:
     stopped = asyncio.Event()
     stop = event_loop.on_stop(stopped.set)
@@ -121,9 +92,3 @@ async def _work(data_sets: Sequence[Settings], take_over: bool) -> int:
 
 def _status(*parts: Components) -> int:
     return 0 if all(one.failure is None for one in parts) else 1
-
-
-async def _announce(runtime: Runtime, url: str) -> None:
-    await runtime.until_ready()
-    tuning.settle()
-    print(f"nearfield is ready on {url} ({runtime.summary})", flush=True)  # noqa: T201 (the promised line)

@@ -1,4 +1,4 @@
-"""`Runtime`: wires, starts and stops all parts of `nearfield serve`. Independent of HTTP."""
+"""`Runtime`: wires, starts and stops all parts of the engine's process. Independent of HTTP."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ from service.engine.readiness import Readiness
 from service.engine.state.history import History
 from service.engine.statistics import Statistics, watch, watch_archiver, watch_device
 from service.jobs.jobs import Jobs
-from service.processes.components import Components
+from service.processes.components import THREADS_STOP_S, Components, in_thread
 from service.processes.parts import parts
 from service.processes.writes import Writes
 from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings
 from service.storage import signing_key
-from service.storage.archiver import Archive, Archiver
+from service.storage.archive import Archive, ReportedArchive
+from service.storage.archiver import Archiver
 from service.storage.errors import CorruptLiveFile, LockTimeout, LogUnavailable, VolatileServer
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
-from service.storage.remote_archiver import RemoteArchiver
 from service.storage.snapshots import live_versions
 from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_server import RedisServer
 
 RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
 CHECK_REDIS_EVERY_S = 1.0  # seconds
-READY_POLL_S = 0.02  # seconds
 REDIS = "redis"
 BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
 
@@ -49,9 +48,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Runtime(Components):
-    """`nearfield serve`: answers, learns, archives and trains.
+    """The parts of the engine's process: they answer and learn.
 
     Attributes:
+        reports: takes what the archiver's process reports.
         jobs, hotswap, new_ids, statistics, traces: see their classes; set by `start`.
         calls: what performs the operations of extras; they may wait for Redis or the disk.
     """
@@ -62,20 +62,13 @@ class Runtime(Components):
     statistics: Statistics
     calls: Mapping[type, Callable[[Any], Any]]
 
-    def __init__(
-        self, settings: Settings, archiver: RemoteArchiver | None = None, on_failure: Callable[[], None] = lambda: None
-    ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            settings, on_failure: see `Components`.
-            archiver: of another process, which also supervises trainings; None: this process does both.
-        """
+    def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Prepare; nothing is opened yet. See `Components` for the arguments."""
         super().__init__(settings, on_failure)
-        self._remote_archiver = archiver
+        self.reports = ReportedArchive()
 
     async def start(self) -> None:
-        """Lock the data folder and start all parts; `until_ready` waits until they can answer.
+        """Lock the data folder and start all parts; `readiness` says when they can answer.
 
         Raises:
             DataInUse: another process holds the data folder for its embedded Redis.
@@ -98,7 +91,7 @@ class Runtime(Components):
         self._booting = asyncio.create_task(self._boot(server))
 
     async def stop(self) -> None:
-        """Stop all parts in reverse order; the archiver commits the stream to the log."""
+        """Stop all parts in reverse order."""
         self._is_stopping = True
         if self._server is not None:
             self._server.give_up()
@@ -107,18 +100,13 @@ class Runtime(Components):
             self._watching.cancel()
         await super().stop()
 
-    async def until_ready(self) -> None:
-        """Return when the service is ready."""
-        while not self.readiness.ready:
-            await asyncio.sleep(READY_POLL_S)
-
-    # --- for the routes
+    # --- for the endpoint
 
     @property
     def readiness(self) -> Readiness:
         """Whether all parts work, and if not, why."""
         readiness = self._failed or self._engine.readiness
-        obstacle, damage = self._archiver.obstacle, self._archiver.damage
+        obstacle, damage = self._archive.obstacle, self._archive.damage
         if not readiness.ready or (obstacle is None and damage is None):
             return readiness
         reason = f"is damaged: {damage}" if obstacle is None else f"cannot be written: {obstacle}"
@@ -184,8 +172,8 @@ class Runtime(Components):
             self._check_started()
         except NotReady as error:
             return error
-        if self._archiver.obstacle is not None:
-            return LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+        if self._archive.obstacle is not None:
+            return LogUnavailable(f"The rating log cannot be written: {self._archive.obstacle}")
         return None
 
     async def verify_redis(self, run_id: str) -> None:
@@ -206,6 +194,15 @@ class Runtime(Components):
             LogUnavailable: no process archives, or it takes too long.
         """
         return archive_up_to(self._stream, self._rating_log, self._stream.last_id())
+
+    def note_acknowledged(self, entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
+        """Keep entries that another process of the service has written, until the rating log has them."""
+        self._stream.note((StreamId.parse(stream_id), fields) for stream_id, fields in entries)
+
+    async def archive_rest(self) -> None:
+        """Commit what came after the archiver's process has ended, or was killed. With a store the worker does it."""
+        if self.settings.store is None:
+            await in_thread(Archiver(self._stream, self._rating_log).finish, THREADS_STOP_S)
 
     async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
         """Run a call that waits for Redis or the disk, see `BlockingCalls.run`."""
@@ -235,14 +232,14 @@ class Runtime(Components):
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
         self._stop_together(engine.stop)
-        self._archiver = self._archiver_of(engine)
-        self._run_part(Learner(engine, self._stream, self._rating_log, self._archiver.wait))
+        self._archive = self._archive_of(engine)
+        self._run_part(Learner(engine, self._stream, self._rating_log, self._archive.wait))
         self.traces = engine.traces
         to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
         self._writes = Writes(self._stream.writer, *to_write)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
-        watch_archiver(self._archiver, self.metrics)
+        watch_archiver(self._archive, self.metrics)
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.calls = self._calls_of_extras()
@@ -259,10 +256,10 @@ class Runtime(Components):
             calls |= operator.calls
         return calls
 
-    def _archiver_of(self, engine: Engine) -> Archive:
-        """What archives, or copies the log of the process that does."""
+    def _archive_of(self, engine: Engine) -> Archive:
+        """The archiver's process, or what copies the log from a store."""
         if self.settings.store is None:
-            return self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
+            return self.reports
         follow = parts().follow
         assert follow is not None  # noqa: S101 (`service.processes.process` has refused the setting)
         follower = follow(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
@@ -278,7 +275,7 @@ class Runtime(Components):
             await self._verified()
             with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # the parts that need the file report it
                 await asyncio.to_thread(live_versions.seal, self.settings.data)
-            self._start_writers()
+            self._run_part(self.hotswap)
             self._watching = asyncio.create_task(self._watch_redis())
         except Exception as error:
             if not self._is_stopping:  # else the server was stopped while it loaded its data
@@ -328,11 +325,3 @@ class Runtime(Components):
             else:
                 self._engine.stages.clear(REDIS)
                 return
-
-    def _start_writers(self) -> None:
-        """Start hot swap; and archiver and supervisor, if no other process has them."""
-        self._run_part(self.hotswap)
-        if isinstance(self._archiver, Archiver):
-            self._run_part(self._archiver)
-            if self.settings.worker:
-                self._start_supervisor()

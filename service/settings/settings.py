@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -107,10 +108,10 @@ class Settings(BaseSettings):
     cluster_tls_cert: Path | None = Field(None, description="Certificate of this machine in the cluster, in PEM.")
     cluster_tls_key: Path | None = Field(None, description="Private key for cluster_tls_cert, in PEM.")
 
-    fronts: NonNegativeInt | None = Field(
+    fronts: Annotated[NonNegativeInt, AfterValidator(lambda n: max(n, 1))] | None = Field(
         None,
-        description="Processes that speak HTTP, before one process with the models; 0: one process does all. Unset: 0"
-        " on one or two cores, else one for four cores, at least 1 and at most 4. With data_sets at least 1.",
+        description="Processes that speak HTTP, at least 1; 0 counts as 1. Unset: one for four cores, at least 1 and"
+        " at most 4.",
     )
 
     api_key: Keys = Field(

@@ -49,36 +49,6 @@ class Keeper(Protocol):
         ...
 
 
-class Archive(Protocol):
-    """What archives the stream, or stands for it: an archiver here or in another process, or what follows a store.
-
-    Attributes:
-        obstacle: why the log cannot be written at present, or None.
-        damage: why the log is not merged and the stream not trimmed, or None.
-        n_pending: ratings that were read and are not committed.
-        lag_s: seconds for which the oldest of them waits.
-    """
-
-    @property
-    def obstacle(self) -> str | None:
-        """See the class."""
-
-    @property
-    def damage(self) -> str | None:
-        """See the class."""
-
-    @property
-    def n_pending(self) -> int:
-        """See the class."""
-
-    @property
-    def lag_s(self) -> float:
-        """See the class."""
-
-    def wait(self, stopping: threading.Event) -> None:
-        """Return when the log can be read, or when `stopping` is set."""
-
-
 class OwnLog:
     """A keeper without a store: what the log has may leave the stream."""
 
@@ -141,9 +111,6 @@ class Archiver:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
-
-    def wait(self, stopping: threading.Event) -> None:
-        """Return when the log can be read, or when `stopping` is set: at once."""
 
     def stop(self) -> None:
         """Commit the rest of the stream if Redis and the disk work, and end."""

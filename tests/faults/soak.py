@@ -26,11 +26,10 @@ MODELS = ("als", "culsh")
 
 
 class Soak:
-    """A service, a client, and a sample of the service's process now and then."""
+    """A service, a client, and a sample of the service's processes together now and then."""
 
     def __init__(self, data: Path) -> None:
         self.service = Service(data, backend="host", retrain_share=0, log_level="warning")
-        self.process = psutil.Process(self.service.process.pid)
         self.answers: Counter[int | str] = Counter()
         self.samples: list[tuple[float, ...]] = []  # seconds, megabytes, files, threads, sockets
         self._random, self._n_trained = random.Random(0), 0
@@ -59,10 +58,11 @@ class Soak:
         self.answers[f"retrain {self.service.client.post('/admin/retrain', json=body).status_code}"] += 1
 
     def sample(self, at_s: float) -> None:
-        with self.process.oneshot():
-            megabytes, n_threads = self.process.memory_info().rss / 1e6, self.process.num_threads()
-        sockets = len(self.process.net_connections(kind="all"))
-        self.samples.append((at_s, megabytes, self.process.num_fds(), n_threads, sockets))
+        processes = self.service.processes()
+        megabytes = sum(one.memory_full_info().pss for one in processes) / 1e6
+        n_files, n_threads = sum(one.num_fds() for one in processes), sum(one.num_threads() for one in processes)
+        sockets = sum(len(one.net_connections(kind="all")) for one in processes)
+        self.samples.append((at_s, megabytes, n_files, n_threads, sockets))
 
     def report(self) -> str:
         """The table."""

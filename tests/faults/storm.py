@@ -29,6 +29,7 @@ N_USERS, N_ITEMS, N_FACTORS = 24, 16, 4
 MODELS = ("als", "culsh")
 TRAINING = {"als": {"n_factors": N_FACTORS, "n_epochs": 2}, "culsh": {"n_factors": N_FACTORS, "n_epochs": 2}}
 TRAINING["culsh"] |= {"n_neighbors": 2, "n_bits": 64}
+START_S = 45.0  # seconds; as long as it may take to start again
 OPERATIONS = ("post", "post", "post", "post", "overwrite", "delete", "hide", "show", "forget", "retrain", "activate")
 Pair = tuple[str, str]
 
@@ -134,10 +135,9 @@ class Storm:
         with contextlib.suppress(psutil.NoSuchProcess, redis.RedisError):
             if victim == "redis":
                 return [psutil.Process(RedisServer(self.data).pid)]
-            service = psutil.Process(self.service.process.pid)
             if victim == "service":
-                return [service]
-            return [one for one in service.children() if "service.jobs.trainer" in one.cmdline()]
+                return self.service.processes()
+            return [one for one in self.service.family() if "service.jobs.trainer" in one.cmdline()]
         return []
 
     def trial(self, fault: str, victims: tuple[str, ...], n_operations: int = 12) -> None:
@@ -164,14 +164,14 @@ class Storm:
             time.sleep(0.02)
 
     def trial_at(self, point: str) -> None:
-        """Write until the service reaches a fault point, where it kills itself; then let it come back."""
-        row = results.row(f"SIGKILL of the service at its n-th {point.split(':', maxsplit=1)[0]}")
+        """Write until a process reaches a fault point, where it kills itself; then let the service come back."""
+        row = results.row(f"SIGKILL of a process at its n-th {point.split(':', maxsplit=1)[0]}")
         self.kill("service")
         self.come_back(NEARFIELD_FAULT_AT=point)
-        before = len(self.acknowledged)
+        before, n_ended = len(self.acknowledged), self._n_ended()
         for _ in range(60):
             self.write()
-            if self.service.process.poll() is not None:
+            if self._n_ended() > n_ended:
                 row.n_trials, self.n_kills = row.n_trials + 1, self.n_kills + 1
                 break
             with contextlib.suppress(httpx.TransportError):
@@ -180,12 +180,16 @@ class Storm:
         row.ready_s.append(self.come_back())
         row.n_acknowledged += len(self.acknowledged) - before
 
+    def _n_ended(self) -> int:
+        """Processes of which the parent has said that they were killed."""
+        return self.service.errors.read_text().count('"cause": "signal SIGKILL"')
+
     def come_back(self, **environment: str) -> float:
         """Start the service if it is gone, and return the seconds until it is ready."""
         started_s = time.monotonic()
         self.service._environment.pop("NEARFIELD_FAULT_AT", None)
         self.service._environment |= environment
-        eventually(self._is_back, 60)
+        eventually(self._is_back, 2 * START_S)
         return time.monotonic() - started_s
 
     def _is_back(self) -> bool:
@@ -193,8 +197,8 @@ class Storm:
         if self.service.process.poll() is not None:
             self.service.client.close()
             try:
-                self.service.start()
-            except AssertionError:  # the fault point was reached before it was ready
+                self.service.start(START_S)
+            except AssertionError:  # the fault point is reached, again and again, before it is ready
                 assert self.service._environment.pop("NEARFIELD_FAULT_AT")
                 return False
         with contextlib.suppress(httpx.TransportError):

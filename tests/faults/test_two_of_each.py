@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def test_two_archivers_and_two_workers_lose_and_repeat_nothing(tmp_path: Path) -
         body = {"algorithm": "als", "params": {"n_factors": 4, "n_epochs": 2}, "force": True}
         job = services[0].client.post("/admin/retrain", json=body).json()
         assert services[1].client.post("/admin/retrain", json=body).status_code == 409
-        services[0].process.send_signal(signal.SIGKILL)
+        services[0].crash()
         killed_s = time.monotonic()
         acknowledged += [services[1].rate(("late", f"i{number}", 1.0)) for number in range(20)]
         row.ready_s.append(time.monotonic() - killed_s)

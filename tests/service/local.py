@@ -11,29 +11,29 @@ from typing import Any
 
 import httpx
 
-from service.api.app import application
+from service.api.app import Application, application
+from service.processes.archiver_process import ArchiverProcess
 from service.processes.endpoint import Endpoint
-from service.processes.local_serving import LocalServing
+from service.processes.front_serving import FrontServing
 from service.processes.parts import parts
-from service.processes.remote_serving import RemoteServing
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
-from service.storage.remote_archiver import RemoteArchiver
+from service.storage.archive_lock import MARK
+from service.storage.files import FileLock
 from service.storage.streams.redis_server import runtime_folder
 from tests.service.waiting import eventually
 
 
 class Local:
-    """A client of an application whose loop runs in a thread; a `front` has the connection of a front process."""
+    """A client of an application whose loop runs in a thread: a front, the engine's parts and those of the archiver."""
 
-    def __init__(self, data: Path, *, front: bool = False, **settings: Any) -> None:
+    def __init__(self, data: Path, **settings: Any) -> None:
         self.runtime = Runtime(Settings(data=data, **settings))
-        self._endpoint = self._front = None
-        if front:
-            path = runtime_folder(data) / "engine.sock"
-            self._endpoint = Endpoint(self.runtime, RemoteArchiver(), path)
-            self._front = RemoteServing(self.runtime.settings, path, "front-1")
-        self.app = application(self._front or LocalServing(self.runtime), extras=parts().routes)
+        path = runtime_folder(data) / "engine.sock"
+        self.endpoint = Endpoint(self.runtime, path)
+        self.archiver = None if self.runtime.settings.store else ArchiverProcess(self.runtime.settings, path)
+        self._front = FrontServing(self.runtime.settings, path, "front-1")
+        self.app = application(self._front, extras=parts().routes)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
         self._thread.start()
@@ -51,15 +51,29 @@ class Local:
 
     async def _start(self) -> None:
         await self.runtime.start()
-        if self._endpoint and self._front:
-            await self._endpoint.start()
-            self._front.start()
+        await self.endpoint.start()
+        if self.archiver is not None:
+            self.archiver.start()
+        self._front.start()
 
     async def _stop(self) -> None:
-        if self._endpoint and self._front:
-            await self._front.stop()
-            await self._endpoint.stop()
+        """Stop in the order of a parent."""
+        await self._front.stop()
+        if self.archiver is not None:
+            await self.archiver.stop()
+        await self.endpoint.stop()
+        await self.runtime.archive_rest()
         await self.runtime.stop()
+
+    def is_archiving(self) -> bool:
+        """Whether a process holds the log, which with a store is a worker elsewhere."""
+        folder = self.runtime.settings.data / "ratings"
+        if self.archiver is not None:
+            with contextlib.suppress(FileNotFoundError):  # the log is being made
+                if (mark := FileLock.try_take(folder / MARK, shared=True)) is not None:
+                    mark.release()
+                return mark is None
+        return self.archiver is None
 
     def close(self) -> None:
         """End the thread of a service that could not be started."""
@@ -87,9 +101,15 @@ class Local:
         return answer.json()["stream_id"]
 
 
+def unconnected(settings: Settings) -> Application:
+    """The application of a front that never connects to an engine."""
+    return application(FrontServing(settings, settings.data / "engine.sock", "front-1"), extras=parts().routes)
+
+
 @contextlib.contextmanager
 def serving(data: Path, **settings: Any) -> Iterator[Local]:
     """A client of a ready service over `data`."""
     with Local(data, **settings) as local:
         eventually(lambda: local.get("/health/ready").status_code == 200)
+        eventually(local.is_archiving)
         yield local

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import redis
 
 from service.cli.client import Client
-from service.cli.service_process import NotStarted, ServiceProcess
+from service.cli.service_process import START_TIMEOUT_S, NotStarted, ServiceProcess
 from service.storage.streams.redis_server import RedisServer
+from tests.service.waiting import eventually
+
+GONE_S = 40.0  # seconds; a service ends by force after 20
 
 
 class Service:
@@ -29,14 +33,14 @@ class Service:
         """Change settings for the next start."""
         self._environment |= {f"NEARFIELD_{name.upper()}": str(value) for name, value in settings.items()}
 
-    def start(self) -> None:
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         self.errors = self.data.with_suffix(".stderr")
         with self.errors.open("ab") as errors:
             self._process = ServiceProcess(self.data, environment=self._environment, log=errors)
         try:
-            self.api = Client(self._process.address())
+            self.api = Client(self._process.address(timeout_s=timeout_s))
         except NotStarted as error:
-            self._process.stop(signal.SIGKILL)
+            self.crash()
             raise AssertionError(f"{error}: {self.errors.read_text()[-4000:]}") from None
         self.client = self.api.http
 
@@ -45,16 +49,63 @@ class Service:
         return self._process.child
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Signal the process and return its exit status."""
+        """Signal the parent and return its exit status."""
         self.client.close()
         return self._process.stop(number)
 
+    def crash(self) -> None:
+        """End its processes at once, as a container ends; trainers and the embedded server are left to themselves."""
+        ended = self.processes()
+        for process in ended:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.stop(signal.SIGKILL)
+        psutil.wait_procs(ended, GONE_S)
+
     def kill(self) -> None:
-        """End it the hard way, whatever state it is in, and the embedded server that it leaves behind."""
-        with contextlib.suppress(ProcessLookupError):
-            self.stop(signal.SIGKILL)
+        """End all that it has started, whatever state it is in, and the embedded server."""
+        family = self.family()
+        self.client.close()
+        self.crash()
         with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self.data).url) as server:
             server.shutdown(nosave=True)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, GONE_S)
+
+    def processes(self) -> list[psutil.Process]:
+        """The parent, and those that it has started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.process.pid)
+            return [parent, *parent.children()]
+        return []
+
+    def pid(self, name: str) -> int:
+        """The process `engine` or `front-1`, as soon as it is there."""
+
+        def found() -> int | None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                return next((one.pid for one in self.processes() if one.name() == f"nf-{name}"), None)
+            return None
+
+        return eventually(found, 30)
+
+    def signal(self, name: str, number: int) -> int:
+        """Signal a process; returns its pid."""
+        process = psutil.Process(self.pid(name))
+        process.send_signal(number)
+        return process.pid
+
+    def family(self) -> list[psutil.Process]:
+        """The parent, all processes below it, such as trainers, and Redis, which may have been adopted."""
+        found = set[psutil.Process]()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.process.pid)
+            found |= {parent, *parent.children(recursive=True)}
+        with contextlib.suppress(redis.RedisError, psutil.NoSuchProcess):
+            found.add(psutil.Process(RedisServer(self.data).pid))
+        return list(found)
 
     def get(self, path: str, **parameters: Any) -> httpx.Response:
         return self.client.get(path, params=parameters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,6 @@ def test_a_restored_service_answers_as_the_one_that_was_backed_up(
         begun = service.get("/recommend/u0", n=4, cursor="").json()["next"]
         second = service.get("/recommend/u0", n=4, cursor=begun).json()["items"]
         assert second
-        service.stop(signal.SIGKILL)
         service.kill()
         assert str(RatingLog(service.data / "ratings").last_id()) < last  # Redis alone has the newest ones
         (service.data / "sets" / "shop").mkdir(parents=True)

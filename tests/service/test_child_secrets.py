@@ -38,15 +38,12 @@ def programs(service: Service) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("fronts", [0, 1])
-def test_trainer_and_redis_have_no_secret_in_their_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fronts: int
-) -> None:
+def test_trainer_and_redis_have_no_secret_in_their_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "key").write_text("secret-of-all-clients\n")
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NEARFIELD_API_KEY_FILE", str(tmp_path / "key"))
-    service = Service(tmp_path / "data", fronts=fronts, backend="host")
+    service = Service(tmp_path / "data", backend="host")
     try:
         service.client.headers["X-API-Key"] = "secret-of-the-admins"
         service.rate(*((f"u{number % 40}", f"i{number % 30}", 1.0 + number % 5) for number in range(600)))

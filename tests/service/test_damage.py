@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.storage import archiver
@@ -99,15 +102,49 @@ def test_a_missing_segment_is_reported_and_restored(tmp_path: Path, monkeypatch:
         eventually(lambda: service.get("/health/ready").status_code == 200)
 
 
-def test_a_part_that_ends_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(tmp_path, backend="host") as service:
+ENDING = """
+import pathlib, sys
+from service.__main__ import run
+from service.{module} import {name} as Part
 
-        def ending(*_: object) -> None:
-            raise SystemExit("gone")
+step = Part.step
 
-        monkeypatch.setattr(service.runtime._archiver, "step", ending)
-        eventually(lambda: service.runtime.failure is not None)
-        assert service.get("/health/ready").status_code == 503
+def ending(*arguments):
+    if pathlib.Path(sys.argv[1]).exists():
+        sys.exit("gone")
+    return step(*arguments)
+
+Part.step = ending
+sys.exit(run(["serve", "--port", "0", "--data", sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "process"),
+    [("storage.archiver", "Archiver", "archiver"), ("engine.learner", "Learner", "engine")],
+)
+def test_a_part_that_ends_ends_its_process_which_starts_again(
+    tmp_path: Path, module: str, name: str, process: str
+) -> None:
+    flag, errors = tmp_path / "ends", tmp_path / "errors"
+    code = ENDING.format(module=module, name=name)
+    with errors.open("w") as log:
+        command = [sys.executable, "-c", code, str(flag), str(tmp_path / "data")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as service:
+            try:
+                assert service.stdout is not None
+                url = service.stdout.readline().partition(" on ")[2].split()[0]
+                flag.touch()
+                eventually(lambda: f'"died": "{process}", "cause": "status 1"' in errors.read_text(), 60)
+                flag.unlink()
+                eventually(lambda: httpx.get(f"{url}/health/ready", timeout=30).status_code == 200, 60)
+                rating = {"user": "ann", "item": "tea", "rating": 5}
+                assert httpx.post(f"{url}/ratings", json=rating, timeout=30).status_code == 202
+                service.terminate()
+                assert service.wait(60) == 0
+            finally:
+                service.kill()
+    assert "a part of the service failed" in errors.read_text()
 
 
 def test_only_the_owner_can_read_the_data(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_a_second_serve_on_the_same_folder_is_refused(service):
     command = [sys.executable, "-m", "service", "serve", "--port", "0", "--data", str(service.data)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 1
-    assert f"process {service.process.pid}:" in second.stderr.replace("\n", " ")
+    assert f"process {service.pid('engine')}:" in second.stderr.replace("\n", " ")
 
 
 def test_requests_in_flight_are_finished_at_sigterm(fresh):

@@ -24,7 +24,7 @@ SHORT = {"n_factors": 4, "n_epochs": 1}
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """Everybody's likes are new; `mover` liked even items a year ago, and likes odd ones now."""
-    with serving(tmp_path_factory.mktemp("aged") / "data", front=True, backend="host") as local:
+    with serving(tmp_path_factory.mktemp("aged") / "data", backend="host") as local:
         now = time.time()
         ratings = [{"user": one.user, "item": one.item, "rating": one.rating} for one in events()]
         ratings += [{"user": "mover", "item": f"i{n}", "rating": 5, "timestamp": now - YEAR_S} for n in (2, 4, 6, 8)]

@@ -100,12 +100,11 @@ def test_a_restart_under_load_loses_nothing_that_was_acknowledged(service: Servi
                 break
             kept.append(number)
             if number == 100:
-                service.process.kill()
+                service.crash()
         await client.close()
         return kept
 
     kept = asyncio.run(post_until_gone())
-    service.process.wait()
     service.client.close()
     service.start()
     pages = [

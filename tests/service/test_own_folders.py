@@ -90,7 +90,7 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
     first = second = None
     try:
         first = Service(tmp_path / "a", store=url, fronts=1, **settings)
-        second = Service(tmp_path / "b", store=files.url, fronts=0, **settings)
+        second = Service(tmp_path / "b", store=files.url, fronts=2, **settings)
         first.rate((FORGOTTEN, drawn.item_id(1), 5.0), (FORGOTTEN, drawn.item_id(2), 4.0))
         first.rate(*ratings)
         job = first.retrain("ease")
@@ -110,7 +110,7 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
         assert first.client.post(f"/admin/models/{job['version']}/activate").status_code == 202
         eventually(lambda: {version for one in (first, second) for version, _ in lists(one)} == {job["version"]}, 60)
 
-        second.stop(signal.SIGKILL)
+        second.crash()
         assert FORGOTTEN in names_of(tmp_path / "b")
         done = first.client.delete(f"/admin/users/{FORGOTTEN}").json()
         assert first.api.ended_job(done["job"])["state"] == "succeeded"

@@ -27,7 +27,7 @@ def replicas(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
     data = tmp_path_factory.mktemp("paging") / "data"
     rows = zip(DRAWN.viewers.tolist(), DRAWN.items.tolist(), DRAWN.ratings.tolist(), strict=True)
     first = Service(data, redis=redis_server.url, fronts=1)
-    second = Service(data, redis=redis_server.url, worker=False, fronts=0)
+    second = Service(data, redis=redis_server.url, worker=False, fronts=2)
     try:
         first.rate(*[(DRAWN.viewer_id(user), DRAWN.item_id(item), rating) for user, item, rating in rows][:1000])
         train(first, second)

@@ -16,6 +16,7 @@ import pytest
 
 from service.api.app import Application
 from service.processes import http_server
+from service.processes.acceptor import OpenConnections
 from tests.service.local import serving
 from tests.service.process import Service
 from tests.service.waiting import eventually, soon
@@ -131,9 +132,9 @@ def go_on(callers: list[Caller]) -> None:
 
 @pytest.fixture
 def replicas(redis_url: str, tmp_path: Path):
-    """One that is a single process, and one with two fronts."""
+    """One with a single front, and one with two."""
     settings = {"redis": redis_url, "backend": "host", "log_level": "warning", "worker": False}
-    replicas = [Service(tmp_path / "data", fronts=fronts, **settings) for fronts in (0, 2)]
+    replicas = [Service(tmp_path / "data", fronts=fronts, **settings) for fronts in (1, 2)]
     yield replicas
     for replica in replicas:
         replica.kill()
@@ -183,7 +184,7 @@ def test_a_stopping_server_is_not_ready_and_answers_until_its_clients_leave(
     monkeypatch.setattr(http_server, "QUIET_S", 100.0)
 
     async def scene(app: Application) -> None:
-        server = http_server.Server(app)
+        server = http_server.Server(app, 0, OpenConnections(1))
         with http_server.listening(app.state.serving.settings) as listener:
             url = http_server.url_of(listener)
             running = asyncio.create_task(server.serve([listener]))

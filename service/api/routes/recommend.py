@@ -102,11 +102,11 @@ def fast_get(serving: Serving) -> FastGet:
             return None
         return plan._replace(filters={"user": user, **plan.filters})
 
-    def ask(plan: _Plan) -> asyncio.Future[Any]:
+    def ask(plan: _Plan) -> asyncio.Future[list[bytes]]:
         return serving.ask(Recommend(**plan.filters), plan.wait_for)
 
-    def finish(answer: Any, request_id: str, started: float) -> bytes:
-        return _finished(serving.json_of_answer(answer), request_id, started)
+    def finish(answer: list[bytes], request_id: str, started: float) -> bytes:
+        return _finished(answer[0], request_id, started)
 
     return FastGet(b"/recommend/", "/recommend/{user}", query, ask, finish)
 

@@ -12,10 +12,10 @@ from tests.service.local import Local, serving
 DAY_S = 86_400.0
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     data = tmp_path_factory.mktemp("events") / "data"
-    with serving(data, front=request.param, events="view=1,purchase=10,dislike=-2,impression=seen") as local:
+    with serving(data, events="view=1,purchase=10,dislike=-2,impression=seen") as local:
         yield local
 
 

@@ -21,12 +21,8 @@ from urllib.parse import quote
 
 import pytest
 
-from service.api.app import application
-from service.processes.local_serving import LocalServing
-from service.processes.parts import parts
-from service.processes.runtime import Runtime
 from service.settings.settings import Settings
-from tests.service.local import Local, serving
+from tests.service.local import Local, serving, unconnected
 
 MAX_BYTES = (1 << 20) - (16 << 10)  # of a grown value: the whole body has at most a MiB
 MAX_URL = 15_000  # bytes of a grown parameter; `ConnectionLimits.url_bytes` bounds the request line
@@ -202,7 +198,7 @@ class Document:
 
 
 with tempfile.TemporaryDirectory() as _folder:
-    DOCUMENT = application(LocalServing(Runtime(Settings(data=Path(_folder)))), extras=parts().routes).openapi()
+    DOCUMENT = unconnected(Settings(data=Path(_folder))).openapi()
 
 
 def _numbered(text: str) -> Callable[[int], str]:

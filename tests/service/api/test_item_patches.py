@@ -14,9 +14,9 @@ N_ITEMS = 1000
 MANY_S = 2.0  # for 1,000 patches; a hundredth of it on an idle machine
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request, tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("patches") / "data", front=request.param) as local:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("patches") / "data") as local:
         yield local
 
 

@@ -7,9 +7,9 @@ import pytest
 from tests.service.local import Local, serving
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request, tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("items") / "data", front=request.param) as local:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("items") / "data") as local:
         local.rate(("u", "a", 5.0), ("u", "b", 3.0), ("v", "a", 4.0))
         yield local
 

@@ -11,7 +11,7 @@ from tests.service.local import Local, serving
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    with serving(tmp_path_factory.mktemp("listings") / "data", front=True) as local:
+    with serving(tmp_path_factory.mktemp("listings") / "data") as local:
         local.rate(("u", "a", 5.0), ("u", "b", -3.5), ("v", "a", 4.1), ("w", "c", -1.0))
         local.post("/events", {"user": "v", "item": "b", "type": "view"})
         local.post("/items", [{"item": "d", "tags": {"kind": ["x"]}}, {"item": "e", "tags": {"kind": ["y"]}}])

@@ -19,7 +19,7 @@ from tests.service.trained import train
 from tests.service.waiting import eventually
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
-SETTINGS: dict[str, Any] = {"front": True, "backend": "host", "default_models": ["culsh", "als-implicit"]}
+SETTINGS: dict[str, Any] = {"backend": "host", "default_models": ["culsh", "als-implicit"]}
 ENDED = "succeeded", "failed", "cancelled"
 
 

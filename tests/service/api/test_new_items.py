@@ -17,14 +17,14 @@ from tests.service.planted import N_ITEMS, entries
 from tests.service.trained import train
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     data, watermark = tmp_path_factory.mktemp("new") / "data", StreamId(9000, 0)
     genres = [ItemChange(f"i{n}", tags={"genre": [("war", "love")[n % 2]]}) for n in range(N_ITEMS)]
     commit(RatingLog(data / "ratings"), [*entries(), Entry(watermark, "item", items=genres)])
     last = train(data, "als-implicit", {"n_factors": 8, "n_epochs": 5}, watermark)
     live_versions.set_version(data, "als-implicit", str(last.version))
-    with serving(data, front=request.param, backend="host", worker=False) as local:
+    with serving(data, backend="host", worker=False) as local:
         yield local
 
 

@@ -8,9 +8,9 @@ from service.api.routes import scenarios
 from tests.service.local import Local, serving
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request, tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("scenarios") / "data", front=request.param, max_n=50) as local:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("scenarios") / "data", max_n=50) as local:
         local.rate(*((f"u{user}", f"i{item}", 4.0) for item in range(8) for user in range(8 - item)))
         tags = [{"item": f"i{item}", "tags": {"parity": ["odd" if item % 2 else "even"]}} for item in range(8)]
         local.get("/popular", wait_for=local.post("/items", tags).json()["stream_id"])

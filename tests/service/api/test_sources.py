@@ -24,9 +24,9 @@ KEYS: dict[str, Any] = {"admin_key": ADMIN, "write_key": BRIDGE, "api_key": OTHE
 FAR = 2**63 - 1
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    with serving(tmp_path_factory.mktemp("sources") / "data", front=request.param, **KEYS) as local:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    with serving(tmp_path_factory.mktemp("sources") / "data", **KEYS) as local:
         yield local
 
 

@@ -128,9 +128,9 @@ class Framework:
         await self._door(scope, receive, send)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
-def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    with serving(tmp_path_factory.mktemp("ways") / "data", front=request.param) as local:
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    with serving(tmp_path_factory.mktemp("ways") / "data") as local:
         for user in ("u", "v", "a/b", "ü"):
             local.rate((user, "x", 5.0), (user, "y", 3.0))
         changed = local.post("/items", {"item": "x", "tags": {"kind": ["1"]}, "numbers": {"size": 2}})

@@ -105,17 +105,14 @@ def test_starts_at_once_import_nothing_in_threads() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("fronts", [0, 1])
 @pytest.mark.timeout(300)
-def test_no_thread_of_a_service_imports_what_is_shared(
-    tmp_path: Path, fronts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_thread_of_a_service_imports_what_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither at the start, also with a model, nor in a training, a swap, lists, an export and a report."""
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     seen = tmp_path / "imports"
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("TEST_IMPORTS", str(seen))
-    service = Service(tmp_path / "data", fronts=fronts, backend="host", retrain_share=0)
+    service = Service(tmp_path / "data", backend="host", retrain_share=0)
     try:
         rated = [(one.user, one.item, one.rating) for one in events()[:900] if one.rating is not None]
         service.rate(*rated)

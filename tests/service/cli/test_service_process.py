@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from service.cli.client import Client, RequestFailed
@@ -21,7 +22,8 @@ def test_a_service_runs_on_its_cores_until_the_block_ends(tmp_path: Path) -> Non
         Client(service.address(on_wait=lambda: waits.append(None))) as client,
     ):
         client.check_ready()
-        threads = [int(thread.name) for thread in Path(f"/proc/{service.child.pid}/task").iterdir()]
+        processes = [service.child.pid, *(child.pid for child in psutil.Process(service.child.pid).children())]
+        threads = [int(thread.name) for pid in processes for thread in Path(f"/proc/{pid}/task").iterdir()]
         assert len(threads) > 4
         assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset({core})}
         assert os.getsid(service.child.pid) == service.child.pid

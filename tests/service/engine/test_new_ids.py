@@ -106,9 +106,8 @@ def test_new_names_of_a_key_are_bounded_and_leave_room_for_other_keys(clock: lis
     names.check_names(PER_HOUR)
 
 
-@pytest.mark.parametrize("front", [False, True])
-def test_names_are_bounded_by_settings_and_key_over_http(tmp_path: Path, front: bool) -> None:
-    with serving(tmp_path / "data", front=front, max_names=5, max_new_names_per_hour=3) as app:
+def test_names_are_bounded_by_settings_and_key_over_http(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", max_names=5, max_new_names_per_hour=3) as app:
 
         def put(*names: str) -> tuple[int, int]:
             answer = app.post("/items", [{"item": "i", "numbers": dict.fromkeys(names, 1.0)}])

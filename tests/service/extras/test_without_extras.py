@@ -38,10 +38,9 @@ def without_extras(*arguments, **options):
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, **options)
 
 
-@pytest.fixture(params=[0, 1], ids=["one process", "a front"])
-def client(request, tmp_path):
-    environment = os.environ | {"NEARFIELD_FRONTS": str(request.param)}
-    process = without_extras("serve", "--port", "0", "--data", str(tmp_path / "data"), env=environment)
+@pytest.fixture
+def client(tmp_path):
+    process = without_extras("serve", "--port", "0", "--data", str(tmp_path / "data"))
     try:
         line = process.stdout.readline()
         with Client(line.partition(" on ")[2].split()[0]) as client:

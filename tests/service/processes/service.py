@@ -9,17 +9,14 @@ from pathlib import Path
 
 import httpx
 import psutil
-import redis
 
 from service.cli.client import Client
-from service.storage.streams.redis_server import RedisServer
-from tests.service.process import Service
+from tests.service.process import GONE_S, Service
 from tests.service.waiting import eventually
 
 N_FRONTS = 2
 FRONTS = tuple(f"front-{number}" for number in range(1, N_FRONTS + 1))
 CLIENT_TIMEOUT_S = 30.0
-GONE_S = 40.0  # seconds; a service ends by force after 20
 
 
 class FrontService(Service):
@@ -27,31 +24,6 @@ class FrontService(Service):
 
     def __init__(self, data: Path, **settings: object) -> None:
         super().__init__(data, fronts=N_FRONTS, backend="host", retrain_share=0, **settings)
-
-    def pid(self, name: str) -> int:
-        """The process `engine` or `front-1`, as soon as it is there."""
-        return eventually(lambda: self._pids().get(name), 30)
-
-    def _pids(self) -> dict[str, int]:
-        found = {}
-        for child in psutil.Process(self.process.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found[child.name().removeprefix("nf-")] = child.pid
-        return found
-
-    def signal(self, name: str, number: int) -> int:
-        """Signal a process; returns its pid."""
-        process = psutil.Process(self.pid(name))
-        process.send_signal(number)
-        return process.pid
-
-    def family(self) -> list[psutil.Process]:
-        """The parent, all processes below it, such as trainers, and Redis, which may have been adopted."""
-        parent = psutil.Process(self.process.pid)
-        found = {parent, *parent.children(recursive=True)}
-        with contextlib.suppress(redis.RedisError, psutil.NoSuchProcess):
-            found.add(psutil.Process(RedisServer(self.data).pid))
-        return list(found)
 
     @contextlib.contextmanager
     def through(self, front: str) -> Iterator[httpx.Client]:
@@ -82,17 +54,6 @@ class FrontService(Service):
 
     def log(self) -> str:
         return self.errors.read_text()
-
-    def kill(self) -> None:
-        """End the parent the hard way, and wait until all its processes have ended."""
-        family: list[psutil.Process] = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family = self.family()
-        super().kill()
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
-        gone(family)
 
 
 def _is_paused(process: psutil.Process) -> bool:

@@ -40,7 +40,7 @@ FAR = "9000000000000-0"
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    with serving(tmp_path_factory.mktemp("endpoint") / "data", front=True, backend="host", worker=False) as local:
+    with serving(tmp_path_factory.mktemp("endpoint") / "data", backend="host", worker=False) as local:
         local.rate(("u", "x", 5.0), ("v", "x", 4.0))
         yield local
 
@@ -115,8 +115,7 @@ def test_only_the_server_of_the_engine_is_verified(local: Local) -> None:
 
 @pytest.mark.parametrize("is_polite", [True, False])
 def test_requests_of_a_front_that_drops_them_or_leaves_are_given_up(local: Local, is_polite: bool) -> None:
-    endpoint = local._endpoint
-    assert endpoint is not None
+    endpoint = local.endpoint
 
     async def check() -> None:
         front = await Front.connected(local)
@@ -140,8 +139,7 @@ def test_requests_of_a_front_that_drops_them_or_leaves_are_given_up(local: Local
 
 
 def test_work_that_is_cancelled_or_cannot_be_encoded_is_answered_with_an_error(local: Local) -> None:
-    endpoint = local._endpoint
-    assert endpoint is not None
+    endpoint = local.endpoint
 
     async def cancelled() -> list[bytes]:
         raise asyncio.CancelledError
@@ -164,8 +162,7 @@ def test_work_that_is_cancelled_or_cannot_be_encoded_is_answered_with_an_error(l
 
 def test_a_front_that_does_not_read_is_refused_further_answers(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.processes.frames.MAX_UNSENT_BYTES", 100_000)
-    endpoint = local._endpoint
-    assert endpoint is not None
+    endpoint = local.endpoint
 
     async def check() -> None:
         front = await Front.connected(local)
@@ -203,4 +200,4 @@ def test_a_front_that_hangs_delays_the_metrics_of_the_others_by_little(local: Lo
     assert endpoints.COUNT_TIMEOUT_S <= took_s < 10
     (line,) = (one for one in body.decode().splitlines() if "requests_total{" in one and 'route="/popular"' in one)
     assert float(line.split()[-1]) >= 2
-    eventually(lambda: local._endpoint is not None and local._endpoint.n_connected == 1, 10)
+    eventually(lambda: local.endpoint.n_connected == 2, 10)  # the front and the archiver's process

@@ -14,7 +14,6 @@ from service.storage.events import ZERO, Fields
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from tests.service.process import Service
-from tests.service.processes.service import FrontService
 from tests.service.waiting import eventually
 
 RATINGS: Fields = {b"v": b"1", b"ratings": b"[]"}
@@ -60,14 +59,12 @@ def test_a_look_holds_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         archivable.check(EVENTS)
 
 
-@pytest.mark.parametrize("kind", [Service, FrontService])
-def test_a_service_beside_an_older_one_refuses_events_alone(tmp_path: Path, kind: type[Service]) -> None:
+def test_a_service_beside_an_older_one_refuses_events_alone(tmp_path: Path) -> None:
     """The lock without a mark stands for a version that rejects events as bad entries."""
     data = tmp_path / "data"
     (data / "ratings").mkdir(parents=True)
-    settings = {"backend": "host"} if kind is Service else {}
     with FileLock.take(data / "ratings" / LOCK):
-        service = kind(data, worker=False, **settings)
+        service = Service(data, worker=False, backend="host")
         try:
             refused = service.client.post("/events", json=VIEW)
             assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (503, "log-unavailable")

@@ -1,4 +1,4 @@
-"""Traces from end to end: a service with one process and with fronts, and a collector that speaks OTLP."""
+"""Traces from end to end: a service with two fronts, and a collector that speaks OTLP."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def collector() -> Iterator[Collector]:
     collector.close()
 
 
-@pytest.fixture(scope="module", params=[0, 2], ids=["one process", "fronts"])
-def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     """No request is sampled but those whose caller says so."""
     collector = Collector()
     variables = {
@@ -57,7 +57,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for name, value in variables.items():
             patch.setenv(name, value)
         data = tmp_path_factory.mktemp("traced") / "data"
-        service = Service(data, fronts=request.param, traces="true", backend="host", retrain_share=0)
+        service = Service(data, fronts=2, traces="true", backend="host", retrain_share=0)
     service.rate(*[(f"u{u}", f"i{i}", liking(u, i)) for u in range(N_USERS) for i in range(0, N_ITEMS, 3)][:900])
     yield Traced(service, collector)
     assert service.stop() == 0

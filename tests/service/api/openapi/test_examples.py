@@ -11,13 +11,9 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from service.api.app import application
 from service.cli import synthetic
-from service.processes.local_serving import LocalServing
-from service.processes.parts import parts
-from service.processes.runtime import Runtime
 from service.settings.settings import Settings
-from tests.service.local import Local, serving
+from tests.service.local import Local, serving, unconnected
 from tests.service.waiting import eventually
 
 FIRST, LAST = (
@@ -50,8 +46,7 @@ ADMIN_KEY = "key-of-the-admins"  # else no key can be made
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    runtime = Runtime(Settings(data=tmp_path_factory.mktemp("examples")))
-    return application(LocalServing(runtime), extras=parts().routes).openapi()
+    return unconnected(Settings(data=tmp_path_factory.mktemp("examples"))).openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -14,13 +14,10 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from service.api.app import application
 from service.api.door.gateway import FastRequest
 from service.api.openapi.document import fast_route
-from service.processes.local_serving import LocalServing
-from service.processes.parts import parts
-from service.processes.runtime import Runtime
 from service.settings.settings import Settings
+from tests.service.local import unconnected
 from tests.service.process import Service
 
 OPERATIONS = {
@@ -108,7 +105,7 @@ def document(tmp_path_factory):
 
 
 def document_with(data, **keys):
-    return application(LocalServing(Runtime(Settings(data=data, **keys))), extras=parts().routes).openapi()
+    return unconnected(Settings(data=data, **keys)).openapi()
 
 
 def operations(document):
@@ -180,7 +177,7 @@ def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
 
 
 def test_the_document_is_made_once_and_meanwhile_others_are_answered(tmp_path, monkeypatch):
-    app, names = application(LocalServing(Runtime(Settings(data=tmp_path))), extras=parts().routes), []
+    app, names = unconnected(Settings(data=tmp_path)), []
 
     def made():
         names.append(threading.current_thread().name)

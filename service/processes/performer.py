@@ -1,9 +1,9 @@
-"""`LocalServing`: what the routes need of the service, from a `Runtime` in the same process."""
+"""`Performer`: performs in the engine's process the operations that the routes ask for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from service.api.operations import (
     Forgotten,
     GetJob,
     GetMetrics,
+    GetReadiness,
     GetStats,
     JobList,
     ListJobs,
@@ -35,15 +36,14 @@ from service.api.operations import (
 from service.api.serving import check_shared
 from service.base.errors import NotReady
 from service.engine.models.model_info import ModelInfo
-from service.engine.queries import Query, Recommend
-from service.engine.queries.encoding import encoded, json_of
+from service.engine.queries.encoding import json_of
 from service.engine.queries.experiment_queries import KIND, CheckArms, CheckUnused
 from service.jobs.forget import REMAINS
 from service.jobs.orders import ACTIVATE, END
 from service.processes.runtime import Runtime
 from service.storage.documents import Document
 from service.storage.documents import encode as encode_json
-from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_document, encode_subject
+from service.storage.events import StreamId, encode_document, encode_subject
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.telemetry.metrics_sum import MetricsSum
 from service.telemetry.scrape import Scrape
@@ -88,91 +88,68 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
 
 
 class Others(NamedTuple):
-    """The metrics of further processes: their sum, and a call that brings it up to date."""
+    """The other processes of the service.
+
+    Attributes:
+        counts: the sum of their metrics.
+        update: brings `counts` up to date.
+        tell_ready: returns when all fronts know that the service is ready.
+    """
 
     counts: MetricsSum
     update: Callable[[], Awaitable[None]]
+    tell_ready: Callable[[], Awaitable[None]]
 
 
-class LocalServing:
-    """See `service.api.serving.Serving`, which has the errors of each method."""
+class Performer:
+    """Performs operations of `service.api.operations` and of extras, which have the errors of each."""
 
-    def __init__(self, runtime: Runtime, others: Others | None = None) -> None:
-        """Serve from `runtime`; pages of metrics include those of `others`."""
-        self.settings, self.metrics = runtime.settings, runtime.metrics
-        self._runtime, self._counts = runtime, others and others.counts
-        self._scrape = Scrape(self._page, others and others.update)
+    def __init__(self, runtime: Runtime, others: Others) -> None:
+        """Perform what `runtime` can do; pages of metrics include those of `others`."""
+        self._runtime, self._others = runtime, others
+        self._scrape = Scrape(self._page, others.update)
         self._arms = asyncio.Lock()  # an experiment does not get an arm whose model is ending
-        self._tasks: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            ForgetUser: self._forget,
-            PutExperiment: self._put_experiment,
-            EndModel: self._end_model,
-        }
         self._put_at: StreamId | None = None  # position of the newest experiment that was put here
+        self._tasks: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            CheckNewIds: self._check_new_ids,
+            CheckNewNames: self._check_new_names,
+            EndModel: self._end_model,
+            ForgetUser: self._forget,
+            GetMetrics: self._metrics,
+            GetReadiness: self._ready,
+            PutExperiment: self._put_experiment,
+        }
 
-    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
-        """A future of the answer; a task only if it has to wait first."""
-        if wait_for is None:
-            return self._runtime.ask_now(query)
-        return asyncio.ensure_future(self._runtime.ask(query, wait_for))
-
-    def json_of_answer(self, answer: Any) -> bytes:
-        """The JSON of the result of `ask`."""
-        return encoded(answer)[0]
-
-    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
-        """The JSON of one answer."""
-        return encoded(await self._runtime.ask(query, wait_for))[0]
-
-    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
-        """The JSON of each recommendation."""
-        return encoded(await self._runtime.ask(query, wait_for))
-
-    async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
+    async def perform(self, operation: Struct) -> bytes:
         """The JSON of the answer, or a page."""
-        if wait_for is not None:
-            await self._runtime.wait_for(wait_for)
-        return json_of(await self._perform(operation))
-
-    async def append(self, fields: Fields) -> StreamId:
-        """Append one durable entry."""
-        return await self._runtime.append(fields)
-
-    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
-        """Count new users and items against the limit."""
-        self._runtime.new_ids.check({element.user for element in elements}, {element.item for element in elements})
-
-    async def check_new_items(self, items: Sequence[str]) -> None:
-        """Count new items against the limit."""
-        self._runtime.new_ids.check((), set(items))
-
-    async def _perform(self, operation: Struct) -> Any:
         if isinstance(operation, SubmitLists):
-            check_shared(self.settings, "lists of all users", "it is not available with NEARFIELD_STORE")
-        call = _CALLS.get(type(operation))
-        if call is not None:
-            return await self._runtime.blocking(call, self._runtime, operation)
-        if (call_of_extra := self._runtime.calls.get(type(operation))) is not None:
-            return await self._runtime.blocking(call_of_extra, operation)
-        if (task := self._tasks.get(type(operation))) is not None:
-            return await task(operation)
-        if isinstance(operation, GetMetrics):
-            return await self._scrape.page(operation.kind)
-        if isinstance(operation, CheckNewIds | CheckNewNames):
-            return self._check_new(operation)
-        return self._ready()
+            check_shared(self._runtime.settings, "lists of all users", "it is not available with NEARFIELD_STORE")
+        kind = type(operation)
+        if (task := self._tasks.get(kind)) is not None:
+            return json_of(await task(operation))
+        if (call := _CALLS.get(kind)) is not None:
+            return json_of(await self._runtime.blocking(call, self._runtime, operation))
+        return json_of(await self._runtime.blocking(self._runtime.calls[kind], operation))
 
-    def _check_new(self, operation: CheckNewIds | CheckNewNames) -> None:
-        if isinstance(operation, CheckNewIds):
-            self._runtime.new_ids.check(set(operation.users), set(operation.items))
-        else:
-            self._runtime.new_ids.check_names(operation.n_new)
+    async def _check_new_ids(self, asked: CheckNewIds) -> None:
+        self._runtime.new_ids.check(set(asked.users), set(asked.items))
 
-    def _ready(self) -> Ready:
+    async def _check_new_names(self, asked: CheckNewNames) -> None:
+        self._runtime.new_ids.check_names(asked.n_new)
+
+    async def _ready(self, _: GetReadiness) -> Ready:
         readiness = self._runtime.readiness
         if not readiness.ready:
             raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
+        await self._others.tell_ready()  # the client may write now, through any front
         return Ready("ready", str(self._runtime.as_of), self._runtime.hotswap.failures.left_out())
+
+    async def _metrics(self, asked: GetMetrics) -> bytes:
+        return await self._scrape.page(asked.kind)
+
+    def _page(self, kind: str) -> bytes:
+        self._runtime.metrics.ready.set(self._runtime.readiness.ready)
+        return self._runtime.metrics.text(kind, self._others.counts)
 
     async def _forget(self, asked: ForgetUser) -> Forgotten:
         stream_id = await self._runtime.append(encode_subject("forget", asked.user))
@@ -190,7 +167,3 @@ class LocalServing:
         async with self._arms:
             await self._runtime.ask(CheckUnused(asked.model), self._put_at)
             return await self._runtime.blocking(_end_model, self._runtime, asked.model)
-
-    def _page(self, kind: str) -> bytes:
-        self.metrics.ready.set(self._runtime.readiness.ready)
-        return self.metrics.text(kind, self._counts)

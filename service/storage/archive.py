@@ -1,15 +1,46 @@
-"""`RemoteArchiver`: the state of an archiver in another process, as it was last reported."""
+"""`Archive`: what the engine's process sees of what writes the rating log, which is never in that process."""
 
 from __future__ import annotations
 
 import threading
 import time
+from typing import Protocol
 
 SILENT_S = 10.0  # seconds without a report after which no rating is acknowledged; a restart takes one
 
 
-class RemoteArchiver:
-    """See `service.storage.archiver.Archiver` for the attributes.
+class Archive(Protocol):
+    """The state of what writes the log: the archiver's process, or what follows a store.
+
+    Attributes:
+        obstacle: why the log cannot be written at present, or None.
+        damage: why the log is not merged and the stream not trimmed, or None.
+        n_pending: ratings that were read and are not committed.
+        lag_s: seconds for which the oldest of them waits.
+    """
+
+    @property
+    def obstacle(self) -> str | None:
+        """See the class."""
+
+    @property
+    def damage(self) -> str | None:
+        """See the class."""
+
+    @property
+    def n_pending(self) -> int:
+        """See the class."""
+
+    @property
+    def lag_s(self) -> float:
+        """See the class."""
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Return when the log can be read, or when `stopping` is set."""
+
+
+class ReportedArchive:
+    """The state of the archiver, see `service.storage.archiver.Archiver`, as its process has last reported it.
 
     Attributes:
         damage: why the archiver does not merge or trim, or None.
@@ -26,8 +57,8 @@ class RemoteArchiver:
     def wait(self, stopping: threading.Event) -> None:
         """Return when the log can be read, or when `stopping` is set: at once."""
 
-    def report(self, obstacle: str | None, damage: str | None, lag_s: float, n_pending: int) -> None:
-        """Take the present state."""
+    def take(self, obstacle: str | None, damage: str | None, lag_s: float, n_pending: int) -> None:
+        """Take a report."""
         self._obstacle, self.damage, self._lag_s, self.n_pending = obstacle, damage, lag_s, n_pending
         self._heard_s = time.monotonic()
 

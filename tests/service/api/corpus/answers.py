@@ -36,6 +36,8 @@ def is_recent(seconds: float) -> bool:
 
 def normal(value: Any, name: str = "") -> Any:
     """`value` of the field `name` without what differs from run to run."""
+    if name == "reason":  # a queued job tells that no worker runs once the lease of the last one has ended
+        return "<reason>"
     if name in VOLATILE and value is not None and not isinstance(value, bool):
         return f"<{name}>"
     if isinstance(value, dict):

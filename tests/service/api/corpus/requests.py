@@ -483,6 +483,7 @@ def elements(pools: Pools) -> None:
                 ("Content-Type", JSON),
                 ("X-Source", source),
                 ("X-Offset", offset),
+                kind=f"source {note}",
                 body=text,
             )
     for source, query in (("q%2F0", ""), ("nope", ""), ("q%2F0", "?key="), ("q%2F0", "?key=admin_key"), ("%ff", ""), ("", ""), ("a" * 257, ""), ("q/0", ""), ("q%2F0", "?key=" + "a" * 400), ("x", "?kay=1")):  # fmt: skip
@@ -547,11 +548,11 @@ def around(pools: Pools) -> None:
                 ("PATCH", "/items/i01"),
                 ("DELETE", "/items/i01"),
             }:
-                pools.add(1, method, path, path, "a method", of="methods")
+                pools.add(1, method, path, path, "a method", of="methods", kind=f"method {method}")
     for path in ("", "/", "//", "/recommend", "/recommend/", "/Recommend/u01", "/recommend/u01/x", "/items/", "/admin", "/admin/", "/api/v1/popular", "/d/", "/d/nope", "/d/nope/popular", "/d//popular", "/d/%2F/popular",
                  "/popular/", "//popular", "/popular%20", "/popular%2F", "/%70opular", "/./popular", "/x/../popular", "/favicon.ico", "/console", "/console/", "/docs/", "/docs/x.js", "/openapi.json?x=1", "/redoc",
                  "/metrics/", "/health", "/health/", "/health/ready/", "/admin/audit/x", "/users/u01", "/estimate/u01", "/items/i01/neighbors/x", "/openapi.yaml", "/static/x", "*", "popular"):  # fmt: skip
-        pools.add(1, "GET", "paths", path or "/?", path or "empty query")
+        pools.add(1, "GET", "paths", path or "/?", path or "empty query", kind=f"path {path}")
         pools.add(1, "GET", "paths without a key", path or "/?", path or "empty query", ("X-API-Key", ""))
 
 
@@ -580,11 +581,20 @@ def of_clients(pools: Pools) -> None:
                 f"{path} {note}",
                 ("X-API-Key", key),
                 ("X-Forwarded-For", f"192.0.2.{next(n)}"),
+                kind=f"key {note}",
                 is_loose=path == "/admin/audit",
             )
     for path in ("/recommend/u01?n=1", "/popular?n=1", "/nope", "/recommend/u01?n=0"):
         for value in ("abc", "a" * 128, "a" * 129, "", "with space", "b\xfcro", "x\ty", "1", "<script>", '"q"'):
-            pools.add(1, "GET", "request ids", path, f"{path} {_shown(value)}", ("X-Request-ID", value or " "))
+            pools.add(
+                1,
+                "GET",
+                "request ids",
+                path,
+                f"{path} {_shown(value)}",
+                ("X-Request-ID", value or " "),
+                kind=f"request id {value}",
+            )
         for origin in (
             "https://shop.example",
             "https://evil.example",
@@ -595,14 +605,30 @@ def of_clients(pools: Pools) -> None:
             "https://SHOP.example",
             "x",
         ):
-            pools.add(1, "GET", "origins", path, f"{path} from {origin or 'empty'}", ("Origin", origin or " "))
+            pools.add(
+                1,
+                "GET",
+                "origins",
+                path,
+                f"{path} from {origin or 'empty'}",
+                ("Origin", origin or " "),
+                kind=f"from {origin}",
+            )
             for wanted in ("GET", "DELETE", "FOO"):
                 asking = (("Origin", origin or " "), ("Access-Control-Request-Method", wanted), ("X-API-Key", ""))
-                pools.add(1, "OPTIONS", "preflights", path, f"{path} of {wanted} from {origin or 'empty'}", *asking)
+                pools.add(
+                    1,
+                    "OPTIONS",
+                    "preflights",
+                    path,
+                    f"{path} of {wanted} from {origin or 'empty'}",
+                    *asking,
+                    kind=f"{wanted} from {origin}",
+                )
         for header in (("Host", "evil.example"), ("Host", "localhost"), ("Sec-Fetch-Site", "cross-site"), ("Accept", "text/html"), ("Accept", "image/png"), ("Accept-Encoding", "gzip"), ("Connection", "close"), ("If-None-Match", "*"),
                        ("Range", "bytes=0-1"), ("Expect", "100-continue"), ("Content-Type", "text/plain"), ("X-HTTP-Method-Override", "DELETE"), ("traceparent", "00-x"), ("X-Unknown", "1"), ("Cookie", "a=b"), ("Upgrade", "h2c"),
                        ("X-Long", "x" * 20_000), ("X-Forwarded-For", "nonsense"), ("X-Forwarded-For", "192.0.2.1, 127.0.0.1")):  # fmt: skip
-            pools.add(1, "GET", "headers", path, f"{path} {header[0]}: {_shown(header[1])}", header)
+            pools.add(1, "GET", "headers", path, f"{path} {header[0]}: {_shown(header[1])}", header, kind=str(header))
         pools.add(1, "GET", "with a body", path, path, ("Content-Type", JSON), body=b"{}")
         pools.add(1, "GET", "with a body", path, f"{path} of text", ("Content-Type", "text/plain"), body=b"x")
     for accept in ("text/plain", "application/openmetrics-text", "application/json", ""):

@@ -32,7 +32,7 @@ LONG_TAIL = 5.0
 DAMPED_FROM = 10.0  # ratio of the largest count to the mean; beyond it confidence is logarithmic, to bound outliers
 BELOW_SCALE = 0.25  # share of the width of the scale; Ψ = r² counts from so far below the lowest rating
 # λ over α, in units of the largest singular value of a random matrix of the same shape and density: a smaller one
-# learns noise, a larger one loses signal. Chosen on held-out training data of five sets (docs/decisions, note 27).
+# learns noise, a larger one loses signal. Chosen on held-out training data of five sets (docs/decisions/0027).
 NOISE_SHARE = 0.45
 MOST_RIDGE = 0.05  # λ / α, at most; with few rows the noise rule would give more, which shrinks all factors to zero
 # EASE: λ over the largest eigenvalue of a random XᵀX. It and `gpu.signals.DISLIKED` were chosen on held-out training

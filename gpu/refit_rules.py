@@ -5,7 +5,7 @@ Refits of models trained by ALS or NMF minimize the objective of the training (`
 All other refits follow `Rules`: their ridge, in the units of training (`gpu.calibration`), is λ n + λ0. λ is
 that of the model, and n counts the ratings that a term takes part in. λ0 keeps users with one rating near the average.
 A row solved against a fixed other side needs only a share of the λ of training. All values were chosen on MovieLens-1M
-by folding in users and items unseen in training (docs/decisions, note 11).
+by folding in users and items unseen in training (docs/decisions/0011).
 """
 
 from __future__ import annotations

@@ -228,9 +228,9 @@ def links(page: Path) -> set[str]:
 
 
 def test_files_and_tests_that_documents_name_are_there():
-    """A promise names its module and the test that holds it; notes of the past may name what is gone."""
+    """A promise names its module and the test that holds it, and so does a decision."""
     checked = 0
-    for page in (page for page in pages() if "decisions" not in page.parts and page.name != "CHANGELOG.md"):
+    for page in (page for page in pages() if page.name != "CHANGELOG.md"):
         text = page.read_text("utf-8")
         for path in re.findall(r"`((?:service|gpu|tests|benchmarks|loadtest|docs)/[\w/.-]+\.(?:py|cu|cuh|md))`", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
@@ -329,6 +329,15 @@ def test_each_decision_note_is_in_one_of_eight_chapters():
     )
     assert len({number for number, _, _ in listed}) == len(titles), "two notes have one number"
     assert len(re.findall(r"^## ", text, re.MULTILINE)) == 8
+
+
+def test_each_decision_note_is_cited_and_each_citation_leads_to_one():
+    """A note that no page and no module needs is history, which git has."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    citing = [path for path in listed if path.endswith((".py", ".md", ".cu", ".cuh")) and "decisions/" not in path]
+    texts = [(ROOT / path).read_text("utf-8") for path in citing if (ROOT / path).exists() and path != "CHANGELOG.md"]
+    cited = {number for text in texts for number in re.findall(r"decisions/(\d{4})", text)}
+    assert cited == {note.name[:4] for note in NOTES.glob("[0-9]*.md")}
 
 
 def test_every_dependency_is_pinned():

@@ -5,7 +5,7 @@ Users and items are cut into D groups each. In every sub-step of an epoch user g
 it. The parameters of an item group travel to the rank that needs them in the next sub-step.
 
 Groups travel along the ring of ranks, and only as far as they need to. That takes `Exchange.shift` alone, and about
-half of the bytes that all ranks would send if everyone got all items after each sub-step (decision 39).
+half of the bytes that all ranks would send if everyone got all items after each sub-step (docs/decisions/0039).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 
 In explicit problems all epochs but the last take `STRONG` times λ. A strong ridge ends noise: directions of factors
 that ratings support too little shrink to zero. But it also shortens all other directions. In the last epoch these grow
-to the length that λ gives them, and one epoch is too short for noise to come back (docs/decisions, note 27).
+to the length that λ gives them, and one epoch is too short for noise to come back (docs/decisions/0027).
 
 A row without ratings gets zeros.
 """

@@ -10,7 +10,7 @@ once. It visits them in the order of one random array, the same for every block 
 takes pieces 64 b, 64 b + 1, … of a walk around the array, in strides near the golden ratio of its length. This only
 computes an index and moves no data. So the ratings in flight are spread evenly over all users, which matters with tens
 of thousands of them. Test errors of MovieLens-100K are the same within 0.001 for true arrival order, order of the
-array, the walk, and a new shuffle in every epoch (docs/decisions, note 33).
+array, the walk, and a new shuffle in every epoch (docs/decisions/0033).
 
 The device has races: updates are atomic additions in any order, computed from values that other threads may be
 changing. The host visits one rating after the other in the order above, on one thread, since more would need a

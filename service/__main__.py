@@ -18,28 +18,22 @@ from typer.exceptions import TyperException
 
 from service.base import tuning
 from service.cli import arguments, data_commands
-from service.cli.console import FAILED, Printer, complain, describe, progress
+from service.cli.console import Printer, complain, progress
 from service.cli.options import (  # fmt: skip
     Backend,
     BackendOption,
     Columns,
     Data,
-    DataSet,
     Delimiter,
-    FileToImport,
-    Format,
-    Items,
     Json,
     Key,
     Memory,
-    Patch,
     Redis,
     Scheduler,
     SkipBad,
     TlsCa,
     TlsCert,
     TlsKey,
-    Url,
 )
 from service.processes.parts import parts
 
@@ -109,53 +103,6 @@ def worker(
     from service.processes.process import run_worker
 
     return run_worker(settings, take_over=take_over)
-
-
-@app.command("import", short_help="Post a file of ratings to a service.")
-def import_(
-    file: FileToImport,
-    url: Url = "http://127.0.0.1:8000",
-    data_set: DataSet = None,
-    key: Key = None,
-    skip_bad: SkipBad = False,
-    delimiter: Delimiter = None,
-    columns: Columns = None,
-    items: Items = False,
-    patch: Patch = False,
-    format_: Format = None,
-) -> int:
-    """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
-    from service.base.limits import MAX_RATING
-    from service.cli import importer
-    from service.cli.client import Client
-    from service.cli.files import items_file, ratings_file, standard_input
-    from service.settings.data_sets import address_of
-
-    items = items or patch
-    if items and (delimiter or columns):
-        raise typer.BadParameter("expected --delimiter and --columns with a file of ratings, got --items")
-    with standard_input.opened(file, format_) as path:
-        sent: Any = (
-            items_file.read(path, skip_bad)
-            if items
-            else ratings_file.read(path, key, skip_bad, delimiter, columns, MAX_RATING)
-        )
-    name = standard_input.name_of(file)
-    describe(name, sent.columns, sent.bad)
-    with Client(address_of(url, data_set), arguments.settings({}).own_key("write_key")) as client:
-        importer.check_answers(client)
-        if items and not patch:
-            complain(importer.replaces(sent.elements), 0)
-        with progress("Importing", len(sent.elements if items else sent.values)) as bar:
-            if items:
-                receipt = importer.send_items(client, sent.elements, bar.advance, patch=patch)
-            else:
-                receipt = importer.send(client, importer.records(sent), bar.advance)
-    noun = "item" if items else "rating"
-    for position, reason in receipt.reasons:
-        complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
-    print(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")
-    return FAILED if receipt.rejected else 0
 
 
 @app.command(short_help="Train a model on a file.")

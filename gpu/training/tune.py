@@ -56,6 +56,12 @@ class Trial:
     score: float
     seconds: float
 
+    def record(self, requested: Params) -> dict[str, Any]:
+        """Its round, score and seconds, and the parameters that differ from `requested`."""
+        passes = {"n_epochs": self.params.n_epochs} if isinstance(self.params, FactorParams) else {}
+        record = {"round": self.round, **passes, "score": self.score, "seconds": self.seconds}
+        return record | changed(self.params, requested)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -120,6 +126,16 @@ def tune(
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
     best_setting = settings[0] if is_clear(losses[settings[0]], losses.get(asked)) else asked
     return Outcome(best_setting, NDCG if params.is_implicit else RMSE, tuple(trials))
+
+
+def changed(params: Params, requested: Params) -> dict[str, Any]:
+    """Parameters that differ from the requested ones, without `n_epochs`, which each round sets."""
+    values = dataclasses.asdict(params)
+    return {
+        name: values[name]
+        for name, value in dataclasses.asdict(requested).items()
+        if values[name] != value and name != "n_epochs"
+    }
 
 
 def is_clear(losses: NDArray[np.float64], others: NDArray[np.float64] | None) -> bool:

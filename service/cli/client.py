@@ -14,6 +14,7 @@ import httpx
 
 from service.base.errors import ServiceError
 from service.settings.addresses import is_loopback
+from service.settings.data_sets import check_name, path_of
 from service.settings.errors import InvalidSetting
 
 TIMEOUT_S = 60.0  # seconds to connect, and seconds to get an answer
@@ -66,20 +67,21 @@ class Client:
         proxy: of the environment, through which they go; None: they go direct, as always to this machine.
     """
 
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None = None, data_set: str | None = None) -> None:
         """Make a client; the first request opens a connection.
 
         Args:
             url: address of the service.
             key: is sent with every request.
+            data_set: name of a further data set of the service, to which all requests go; None: the default one.
 
         Raises:
-            InvalidSetting: not a URL, whose message does not repeat it, because it may have a password; or a proxy of
-                the environment that this installation cannot use.
+            InvalidSetting: not the name of a data set; or not a URL, whose message does not repeat it, because it may
+                have a password; or a proxy of the environment that this installation cannot use.
         """
         headers = {} if key is None else {"X-API-Key": key}
         try:
-            address = httpx.URL(url)
+            address = httpx.URL(url if data_set is None else url.rstrip("/") + path_of(check_name(data_set)))
         except httpx.InvalidURL:
             raise InvalidSetting("Invalid url: expected http://HOST:PORT or https://HOST:PORT") from None
         self.proxy = proxy_of(address)

@@ -1,22 +1,84 @@
-"""Commands on the data of a service and on models: `nearfield backup | restore | deploy | replay | topics`."""
+"""Commands on the data of a service and on models: `nearfield import | backup | restore | deploy | replay | topics`."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from service.cli import arguments
-from service.cli.console import Printer, progress
-from service.cli.options import URL_VARIABLE, Backend, Data, DataSet, Json, Redis
+from service.cli.console import FAILED, Printer, complain, describe, progress
+from service.cli.options import (
+    URL_VARIABLE,
+    Backend,
+    Columns,
+    Data,
+    DataSet,
+    Delimiter,
+    FileToImport,
+    Format,
+    Items,
+    Json,
+    Key,
+    Patch,
+    Redis,
+    SkipBad,
+    Url,
+)
 from service.settings.data_sets import folders_in
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
 app = typer.Typer()
+
+
+@app.command("import", short_help="Post a file of ratings to a service.")
+def import_(
+    file: FileToImport,
+    url: Url = "http://127.0.0.1:8000",
+    data_set: DataSet = None,
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
+    items: Items = False,
+    patch: Patch = False,
+    format_: Format = None,
+) -> int:
+    """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
+    from service.base.limits import MAX_RATING
+    from service.cli import importer
+    from service.cli.client import Client
+    from service.cli.files import items_file, ratings_file, standard_input
+
+    items = items or patch
+    if items and (delimiter or columns):
+        raise typer.BadParameter("expected --delimiter and --columns with a file of ratings, got --items")
+    with standard_input.opened(file, format_) as path:
+        sent: Any = (
+            items_file.read(path, skip_bad)
+            if items
+            else ratings_file.read(path, key, skip_bad, delimiter, columns, MAX_RATING)
+        )
+    name = standard_input.name_of(file)
+    describe(name, sent.columns, sent.bad)
+    with Client(url, arguments.settings({}).own_key("write_key"), data_set) as client:
+        importer.check_answers(client)
+        if items and not patch:
+            complain(importer.replaces(sent.elements), 0)
+        with progress("Importing", len(sent.elements if items else sent.values)) as bar:
+            if items:
+                receipt = importer.send_items(client, sent.elements, bar.advance, patch=patch)
+            else:
+                receipt = importer.send(client, importer.records(sent), bar.advance)
+    noun = "item" if items else "rating"
+    for position, reason in receipt.reasons:
+        complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
+    typer.echo(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")
+    return FAILED if receipt.rejected else 0
 
 
 @app.command(short_help="Copy ratings and live models to a folder or a tar file.")
@@ -71,7 +133,6 @@ def deploy(
     from service.cli import deploy as deployment
     from service.cli.audited import audited
     from service.cli.client import Client
-    from service.settings.data_sets import address_of
 
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
@@ -79,7 +140,7 @@ def deploy(
         with audited(settings, "deploy", f"model {model}"):
             version = deployment.deploy(model, settings.data, None)
     else:
-        with Client(address_of(url, data_set), settings.own_key("admin_key")) as client:
+        with Client(url, settings.own_key("admin_key"), data_set) as client:
             version = deployment.deploy(model, settings.data, client)
     Printer(as_json=False).line({"live": version})
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from service.base.errors import InvalidRequest
 from service.cli.client import Client
-from service.jobs.export_rows import log_of
-from service.jobs.forget import without_forgotten
 from service.storage import exclusion, files
 from service.storage.archiver import COMMIT_EVERY_S
 from service.storage.backups.backup_files import new_folder
@@ -18,6 +16,7 @@ from service.storage.events import StreamId
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, snapshot_files, version_names
+from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.snapshots.manifest import Manifest, check_known
 
 LIVE_TIMEOUT_S, POLL_S = 120.0, 0.2
@@ -41,7 +40,7 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
     """
     folder = folder_of(source)
     manifest = snapshot.verify(folder.parent, folder.name)
-    log = log_of(data)
+    log = RatingLog.of(data)
     _check_fit(folder, manifest, log)
     with locked(data):
         _copy(folder, data / "snapshots" / folder.name)

@@ -21,7 +21,6 @@ from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
-from service.jobs.trials import changed, line_of
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
 
@@ -156,12 +155,12 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
         data: see `Data`; must have test ratings.
         params: the algorithm and the hyperparameters to search around.
         backend: the backend to train on.
-        on_line: called with a record of each training (`line_of`), its number and the number of all.
+        on_line: called with a record of each training (`Trial.record`), its number and the number of all.
     """
     assert data.test is not None  # noqa: S101 - the command always holds pairs out; this narrows the type
 
     def on_trial(trial: search.Trial, n_done: int, n_trials: int) -> None:
-        on_line({"trial": n_done, "of": n_trials, **line_of(trial, params)})
+        on_line({"trial": n_done, "of": n_trials, **trial.record(params)})
 
     with naming(data.ids):
         result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
@@ -171,8 +170,8 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
         "algorithm": params.algorithm,
         "n_trials": len(result.trials),
         f"best_{result.metric}": scores[-1],
-        "params": changed(result.best, params),
-        "set": " ".join(f"--set {name}={value:.6g}" for name, value in changed(result.best, params).items()),
+        "params": search.changed(result.best, params),
+        "set": " ".join(f"--set {name}={value:.6g}" for name, value in search.changed(result.best, params).items()),
     }
 
 

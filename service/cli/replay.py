@@ -15,11 +15,11 @@ import gpu
 from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, rebuild
-from service.jobs.export_rows import log_of
 from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings
 from service.storage import files
 from service.storage.events import StreamId
+from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import snapshot
 
 PARTS = "items", "values", "timestamps", "positions"  # of the rows of a table
@@ -48,7 +48,7 @@ def replay(settings: Settings, source: str, to: str, backend: gpu.Backend, out: 
         InvalidRequest: the position is none, not in the log, or before the training.
         CorruptLog, CorruptSnapshot, UnknownVersion: a file cannot be used.
     """
-    log, path = log_of(settings.data), Path(source)
+    log, path = RatingLog.of(settings.data), Path(source)
     folder = path.parent if (path / snapshot.MANIFEST_FILE).exists() else settings.data / "snapshots"
     half_lives = parse_half_lives(settings.half_lives)
     version = path.name if folder == path.parent else snapshot.latest_revision(folder, source)

@@ -8,7 +8,6 @@ out, also by an entry after the position.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -173,15 +172,3 @@ _MAKERS: dict[What, Callable[[RatingLog, StreamId], Exported]] = {
     "events": _events,
     "items": _items,
 }
-
-
-def log_of(data: Path) -> RatingLog:
-    """The rating log of a data folder.
-
-    Raises:
-        FileNotFoundError: the folder has none.
-    """
-    folder = data / "ratings"
-    if not folder.is_dir():
-        raise FileNotFoundError(f"Invalid data folder {data}: expected a folder ratings in it, got none")
-    return RatingLog(folder)

@@ -16,7 +16,7 @@ import structlog
 
 from service.base.backoff import Backoff
 from service.base.threads import PartThread, helper, unheard
-from service.jobs.forget import REMAINS, Places, forget, without_forgotten
+from service.jobs.forget import REMAINS, Places, forget
 from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
 from service.jobs.lease import RENEW_EVERY_S, Lease
@@ -32,6 +32,7 @@ from service.storage.events import StreamId
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions
+from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
 

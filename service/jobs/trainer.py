@@ -37,7 +37,6 @@ from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import change_of_kind, measure, objection
 from service.jobs.trainer_messages import Progress, Team, TrainerMessage
-from service.jobs.trials import changed, line_of
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot
@@ -156,7 +155,7 @@ def train(
     if options.tune:
         start = params
         params, trials = _tuned(corpus, start, backend, progress.searched)
-        requested = requested | changed(params, start)
+        requested = requested | search.changed(params, start)
         progress.begin("fit")
 
     run_epochs = gpu.run_here if team is None else team.run
@@ -199,7 +198,7 @@ def _tuned(
             on_trial=lambda trial, n_done, n_trials: report(n_done / n_trials),
         )
     best = result.best if days is None else with_changes(result.best, half_life_days=days)
-    return best, [line_of(trial, ageless) for trial in result.trials if math.isfinite(trial.score)]
+    return best, [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
 
 
 def _leaving_room(backend: Backend, corpus: Corpus, params: gpu.Params) -> Backend:

@@ -68,14 +68,6 @@ def path_of(name: str) -> str:
     return f"{ROUTES}{name}" if name else ""
 
 
-def address_of(url: str, name: str | None) -> str:
-    """The address of a data set of the service at `url`.
-
-    Raises what `check_name` raises.
-    """
-    return url if name is None else url.rstrip("/") + path_of(check_name(name))
-
-
 def check_name(name: str) -> str:
     """The name of a further data set; `InvalidSetting` if it cannot be one."""
     if NAME.fullmatch(name) is None or name == DEFAULT:

@@ -32,7 +32,6 @@ def export(
     from service.cli.audited import audited
     from service.cli.client import Client
     from service.extras.exports import file_export
-    from service.settings.data_sets import address_of
 
     kind, chosen = file_export.check_what(what), file_export.format_of(out, format_)
     with progress(f"Exporting {kind}", None) as bar:
@@ -41,6 +40,6 @@ def export(
             with audited(settings, "export", f"{kind} to {out}"):
                 as_of = file_export.from_folder(settings.data, kind, chosen, out, bar.advance_of)
         else:
-            with Client(address_of(url, data_set), arguments.settings({}).own_key("admin_key")) as client:
+            with Client(url, arguments.settings({}).own_key("admin_key"), data_set) as client:
                 as_of = file_export.from_service(client, kind, chosen, out, bar.advance_bytes)
     Printer(as_json=False).line({"wrote": out, "what": kind, "as_of": as_of})

@@ -15,8 +15,9 @@ from typing import get_args
 from service.base import imports, tuning
 from service.base.errors import ServiceError
 from service.extras.exports.export_formats import Format, write
-from service.jobs.export_rows import What, log_of, rows_of
+from service.jobs.export_rows import What, rows_of
 from service.storage.events import StreamId
+from service.storage.log.rating_log import RatingLog
 from service.telemetry import logs
 
 # More than that of the service, which goes first. At 19 an export beside busy processes kept its client waiting
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
     imports.for_models()
     try:
-        exported = rows_of(log_of(options.data), options.what, options.upto)
+        exported = rows_of(RatingLog.of(options.data), options.what, options.upto)
         with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as file:
             write(exported, str(options.upto), options.format, file)
     except BrokenPipeError:  # the reader has gone

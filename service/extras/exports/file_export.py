@@ -8,8 +8,9 @@ from pathlib import Path
 from service.base.errors import InvalidRequest
 from service.cli.client import Client
 from service.extras.exports.export_formats import SUFFIXES, Format, write
-from service.jobs.export_rows import What, log_of, rows_of
+from service.jobs.export_rows import What, rows_of
 from service.storage import files
+from service.storage.log.rating_log import RatingLog
 
 OnBytes = Callable[[int], None]
 
@@ -69,7 +70,7 @@ def from_folder(data: Path, what: What, format_: Format, out: Path, on_rows: Cal
         CorruptLog: a segment is torn or altered.
         OSError: the file cannot be written.
     """
-    log = log_of(data)
+    log = RatingLog.of(data)
     upto = log.last_id()
     exported = rows_of(log, what, upto)
     with files.new_file(out) as file:

@@ -17,7 +17,6 @@ from service.cli.client import Client
 from service.cli.importer import check_answers
 from service.cli.options import DataSet, Url
 from service.extras.kafka.kafka_bridge import Bridge, BridgeFailed, identity_of, judge
-from service.settings.data_sets import address_of
 from service.settings.errors import InvalidSetting
 from service.settings.secret_files import secret
 
@@ -62,7 +61,7 @@ def kafka(
     own = settings(bootstrap, group)
     properties = ({} if config is None else properties_of(config, own.keys())) | own
     library = _library()
-    with Client(address_of(url, data_set), key) as client, contextlib.suppress(KeyboardInterrupt):
+    with Client(url, key, data_set) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)
         consumer = _consumer(library, properties, config)
         try:

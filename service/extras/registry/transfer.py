@@ -10,9 +10,9 @@ from service.extras.registry import mlflow_registry
 from service.extras.registry.mlflow_registry import Address, Credentials, Server
 from service.extras.stores import snapshot_transfer
 from service.extras.stores.object_store import ObjectStore, OnBytes
-from service.jobs.export_rows import log_of
-from service.jobs.forget import without_forgotten
 from service.settings.secret_files import variable_of_others
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots.forgetting import without_forgotten
 
 
 def push(model: Path, target: str, keys: Sequence[str], on_total: OnBytes, on_bytes: OnBytes) -> tuple[str, bool]:
@@ -51,7 +51,7 @@ def pull(source: str, data: Path, keys: Sequence[str], on_bytes: OnBytes) -> Pat
     with locked(data):
         version = _pulled(source, data / "snapshots", keys, on_bytes)
         if (data / "ratings").is_dir():
-            version = without_forgotten(data, log_of(data), version)
+            version = without_forgotten(data, RatingLog.of(data), version)
     return data / "snapshots" / version
 
 

@@ -42,6 +42,18 @@ class RatingLog:
         self.folder = folder
         self._files = SegmentFolder(folder)
 
+    @classmethod
+    def of(cls, data: Path) -> RatingLog:
+        """The rating log in a data folder.
+
+        Raises:
+            FileNotFoundError: the folder has none.
+        """
+        folder = data / "ratings"
+        if not folder.is_dir():
+            raise FileNotFoundError(f"Invalid data folder {data}: expected a folder ratings in it, got none")
+        return cls(folder)
+
     def segments(self) -> list[Segment]:
         """All segments in order of first id; of two with the same first id the longer comes first."""
         return self._files.segments()

@@ -149,3 +149,12 @@ def test_a_start_is_waited_for(tmp_path: Path) -> None:
         client.wait_until_ready(60)
         assert process.address() == client.address
         client.check_ready()
+
+
+def test_a_client_of_a_data_set_asks_below_its_name() -> None:
+    with Client("http://127.0.0.1:1/below/", data_set="shop") as client:
+        assert client.http.base_url.path == "/below/d/shop/"
+    with Client("http://127.0.0.1:1") as client:
+        assert client.http.base_url.path == "/"
+    with pytest.raises(InvalidSetting, match="'No Name'"):
+        Client("http://127.0.0.1:1", data_set="No Name")

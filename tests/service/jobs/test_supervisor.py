@@ -19,7 +19,6 @@ from service.cli import synthetic
 from service.jobs import lease, table
 from service.jobs import supervisor as supervisors
 from service.jobs.errors import JobRunning
-from service.jobs.forget import without_forgotten
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
@@ -33,6 +32,7 @@ from service.storage.errors import StreamUnavailable
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams.redis_server import RedisServer
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics

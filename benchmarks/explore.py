@@ -23,10 +23,10 @@ from gpu.params import params_for
 from gpu.ranking import topn
 from service.cli import offline
 from service.cli.files import ratings_file
-from service.engine.lists.exploration import Exploration, Lists, bonus, leveling
+from service.engine.lists.exploration import Exploration, bonus, leveling
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
-from service.engine.queries import Recommend
+from service.engine.queries import Items
 from service.engine.state.history import History
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots.manifest import Manifest
@@ -103,12 +103,14 @@ def orders(split: Split, algorithm: str, users: NDArray[np.int64]) -> dict[str, 
     """The first three items to explore of each user, int64 (B, 3), by order."""
     history, live_model = _trained(split.train, algorithm)
     counts, exploration = live_model.table.item_counts, Exploration()
-    lists = Lists(
-        live_model, topn.users_of(live_model.model, users), live_model.rows_of(users), None, None, None,
-        Selection(history).hidden(Recommend()), include_seen=False, min_ratings=0,
-    )  # fmt: skip
-    levels = exploration.levels(live_model, BELOW, None)
-    best = [lists._replace(eligible=[level.items] * len(users)).best(N_SHOWN) for level in levels]
+    asked = (
+        topn.users_of(live_model.model, users),
+        live_model.rows_of(users),
+        N_SHOWN,
+        Selection(history).hidden(Items()),
+    )
+    levels = [[level.items] * len(users) for level in exploration.levels(live_model, BELOW, None)]
+    best = [live_model.recommend(*asked, eligible=eligible) for eligible in levels]
     found: dict[str, list[NDArray[np.int64]]] = {"score": [], "bonus": [], "fewest": []}
     for user in range(len(users)):
         rows, scores = (np.concatenate([part[user] for part in parts]) for parts in zip(*best, strict=True))

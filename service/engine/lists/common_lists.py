@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.ranking.eligible import Eligible
 from service.base.errors import InvalidRequest
-from service.engine.lists.latest import Latest
+from service.base.limits import LATEST_S
 from service.engine.lists.popularity import Popularity
 from service.engine.lists.selection import Selection
 from service.engine.lists.top_items import TopItems
@@ -20,6 +20,7 @@ from service.engine.state.applied import Applied
 from service.engine.state.history import History
 
 NO_RATINGS = "there are no ratings yet, or only dislikes"
+SHIFT_MS = round(LATEST_S * 1000) + 1  # makes positive numbers of all times, also of those before 1970
 COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred
 
 
@@ -90,14 +91,9 @@ class CommonLists:
         """The answer to `query`."""
         return self._answer(query, self._latest, as_of)
 
-    def items_for(self, query: Recommend, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
-        """The page of the items that `query.fallback` names, without those in `left_out`."""
-        eligible = self._selection.eligible(query)
-        return self._scored(*self.best(query, query.n, query.offset, eligible, *left_out))
-
     def best(
         self, query: Recommend, n: int, offset: int, eligible: Eligible | None, *left_out: NDArray[np.integer]
-    ) -> tuple[list[int], list[float]]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Rows and scores of `n` items after `offset` that `query.fallback` names, without those in `left_out`.
 
         `eligible`: the only items, instead of those that pass the filter of `query`; None for all.
@@ -114,23 +110,21 @@ class CommonLists:
         counts: NDArray[np.int64] = self._history.strengths.table.item_counts
         return counts
 
-    def warnings(self, otherwise: str | None) -> list[str]:
+    def warnings(self, otherwise: str = "") -> list[str]:
         """A warning if no ratings count, else `otherwise`, if that is one."""
         self._count()
         if not self._popularity.n_ratings:
             return [NO_RATINGS]
-        return [] if otherwise is None else [otherwise]
+        return [otherwise] if otherwise else []
 
     def _answer(self, query: Ranked, top: TopItems, as_of: str) -> PopularItems:
         eligible = count_of(self._selection.eligible(query))
-        return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
+        return PopularItems(self._items(query, top), as_of, self.warnings(), eligible)
 
     def _items(self, query: Ranked, top: TopItems) -> list[ScoredItem]:
         left_out, eligible = self._selection.excluded(query), self._selection.eligible(query)
-        return self._scored(*self._best(query, top, query.n, query.offset, eligible, left_out))
-
-    def _scored(self, rows: list[int], scores: list[float]) -> list[ScoredItem]:
-        return list(map(ScoredItem, self._history.items.ids(rows), scores))
+        rows, scores = self._best(query, top, query.n, query.offset, eligible, left_out)
+        return list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
 
     def _best(
         self,
@@ -140,7 +134,7 @@ class CommonLists:
         offset: int,
         eligible: Eligible | None,
         *left_out: NDArray[np.integer],
-    ) -> tuple[list[int], list[float]]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         self._count()
         if top is self._latest:
             self._latest.look()
@@ -160,3 +154,32 @@ class CommonLists:
         may_be: NDArray[np.bool_] = counts > 0
         may_be[: len(self._history.catalog.listed)] |= self._history.catalog.listed
         return may_be
+
+
+class Latest(TopItems):
+    """Ranks items of the catalog, and items with ratings or events, the latest first. The score is the time."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history, self._n_changes = history, 0
+
+    def look(self) -> None:
+        """Take in new items and changes of the catalog; call it before `best`."""
+        known, catalog = len(self._firsts.values), self._history.catalog
+        self._grow(len(self._history.items))
+        if catalog.n_changes != self._n_changes:
+            self._n_changes, known = catalog.n_changes, 0
+            self._hold(None)
+        if known < len(self._firsts.values):
+            self._firsts.values[known:] = self._times_ms()[known:] + SHIFT_MS
+            self._touch(np.arange(known, len(self._firsts.values)))
+
+    def _times_ms(self) -> NDArray[np.int64]:
+        times_ms = self._history.first_seen_ms.copy()
+        published_s = self._history.catalog.published
+        is_set = np.flatnonzero(np.isfinite(published_s))
+        times_ms[is_set] = np.rint(published_s[is_set] * 1000)
+        return times_ms
+
+    def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return (self._firsts.values[rows] - SHIFT_MS) / 1000

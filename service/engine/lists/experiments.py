@@ -7,7 +7,6 @@ import collections
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -72,16 +71,16 @@ class Experiments:
         of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
         return [of_arm[arm] for arm in arms]
 
-    def sign(self, query: Recommend, answer: Any) -> None:
-        """Add experiment, arm and recommendation id to the answers to `query`, unless the model is missing."""
-        put, experiment = self._experiment(query.experiment or "")
-        for one in answer if isinstance(answer, list) else [answer]:
-            if isinstance(one, Recommendation) and one.user is not None and one.model is not None:
-                name = query.experiment or ""
-                one.experiment, one.arm = name, arm_of(experiment, one.user)
-                shown = Shown(name, put, one.arm, one.model_version or "", one.as_of)
-                one.recommendation_id = self._ids.of(shown, one.user)
-                self._answered[name, put, one.arm] += 1
+    def sign(self, query: Recommend, answer: Recommendation) -> None:
+        """Add experiment, arm and recommendation id to the answer to one of `queries_of`, unless it has no model."""
+        if answer.user is None or answer.model is None or query.model is None:
+            return
+        name = query.experiment or ""
+        put, _ = self._experiment(name)
+        answer.experiment, answer.arm = name, query.model
+        shown = Shown(name, put, query.model, answer.model_version or "", answer.as_of)
+        answer.recommendation_id = self._ids.of(shown, answer.user)
+        self._answered[name, put, query.model] += 1
 
     def check(self, query: CheckArms, as_of: str) -> ArmsChecked:
         """Check the models of arms.

@@ -54,7 +54,7 @@ class TopItems:
         shown: NDArray[np.bool_],
         candidates: NDArray[np.integer] | None = None,
         least: int = 1,
-    ) -> tuple[list[int], list[float]]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Rows and scores of the `n` best items after the first `offset`.
 
         Args:
@@ -65,7 +65,7 @@ class TopItems:
         wanted, least = offset + n, max(least, 1)
         rows = self._shown_of(wanted, shown, least) if candidates is None else self._listed_of(candidates, shown)
         rows = rows[self._firsts.values[rows] >= least][offset:wanted]
-        return rows.tolist(), self._scores(rows).tolist()
+        return rows, self._scores(rows)
 
     def _shown_of(self, wanted: int, shown: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
         """At least `wanted` of the best shown items, in order; or all that reach `least` if there are fewer."""

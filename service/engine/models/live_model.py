@@ -176,8 +176,8 @@ class LiveModel:
         offset: int = 0,
         include_seen: bool = False,
         min_ratings: int = 0,
-        exclude: Sequence[NDArray[np.int32]] | None = None,
-        candidates: Sequence[NDArray[np.int32] | None] | None = None,
+        exclude: Sequence[NDArray[np.integer]] | None = None,
+        candidates: Sequence[NDArray[np.integer] | None] | None = None,
         eligible: Sequence[Eligible | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
@@ -208,7 +208,7 @@ class LiveModel:
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values, reading), heard_by_age(self.model, rows, lambda _: reading.weights)
 
-    def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
+    def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
         return topn.estimate(self.model, users, rows, items)
 

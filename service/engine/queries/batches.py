@@ -15,6 +15,8 @@ AnswerTo = Callable[[Any, str], Answer]  # answers one query, at a position of t
 
 def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
     """`function` of each query; a query of several users occurs several times and is computed once."""
+    if len(queries) == 1:
+        return [function(queries[0])]
     distinct = {id(query): query for query in queries}
     values = {key: function(query) for key, query in distinct.items()}
     return [values[id(query)] for query in queries]
@@ -23,8 +25,3 @@ def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) 
 def count_of(eligible: Eligible | None) -> int | UnsetType:
     """The field `eligible` of an answer."""
     return UNSET if eligible is None else eligible.count
-
-
-def one_failure_fails_all(answers: list[Any]) -> Any:
-    """The first exception among the answers of one query, else the answers."""
-    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

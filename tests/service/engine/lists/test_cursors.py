@@ -46,9 +46,11 @@ class World:
 
     def __init__(self, key: bytes = KEY) -> None:
         self.history = history_of(entries())
-        self.ranking = ranking_of(self.history, *(live(self.history, model) for model in models()))
-        self.cursors = Cursors(self.history, self.ranking)
-        self.ranking.signer.key = key
+        self.use(ranking_of(self.history, *(live(self.history, model) for model in models())), key)
+
+    def use(self, ranking: Ranking, key: bytes = KEY) -> None:
+        self.ranking, self.cursors = ranking, Cursors(self.history, ranking)
+        ranking.signer.key = key
 
     def ask(self, query: Any, **changes: Any) -> Any:
         (answer,) = self.cursors.answer([msgspec.structs.replace(query, **changes)], StreamId(9, 0))
@@ -190,7 +192,7 @@ def test_a_cursor_ends_with_its_model() -> None:
     with pytest.raises(Gone, match=r"als-implicit-1 is not live any more: begin again with `cursor=`"):
         world.ask(LISTS["user"], cursor=cursor)
     assert world.ask(LISTS["popular"], cursor=popular).items
-    world.ranking.live = type(world.ranking.live)(["als-implicit"])
+    world.use(Ranking(world.history, ["als-implicit"]))
     world.ranking.live.expected = frozenset(["als-implicit"])
     with pytest.raises(NotReady):
         world.ask(LISTS["user"], cursor=cursor)
@@ -198,7 +200,7 @@ def test_a_cursor_ends_with_its_model() -> None:
 
 def test_a_model_that_becomes_the_default_does_not_take_over_a_list() -> None:
     world = World()
-    world.ranking.live = type(world.ranking.live)(["als-implicit", "culsh"])
+    world.use(Ranking(world.history, ["als-implicit", "culsh"]))
     als, culsh = (live(world.history, model) for model in models())
     world.ranking.install(culsh)
     first = world.ask(LISTS["user"], cursor="")

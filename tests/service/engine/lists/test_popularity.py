@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,11 +9,17 @@ from hypothesis import strategies as st
 
 from gpu.online.rating_table import RatingTable
 from service.engine.lists.popularity import Popularity
+from service.engine.lists.top_items import TopItems
 
 N_ITEMS = 5
 changes = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, N_ITEMS - 1), st.sampled_from([np.nan, -2.0, 1.0, 4.5])), max_size=40
 )
+
+
+def best(top: TopItems, *arguments: Any, **options: Any) -> tuple[list[int], list[float]]:
+    rows, scores = top.best(*arguments, **options)
+    return rows.tolist(), scores.tolist()
 
 
 def applied(popularity: Popularity, table: RatingTable, batch: list[tuple[int, int, float]], first: int) -> None:
@@ -29,25 +37,25 @@ def test_changes_and_a_recount_agree(batch: list[tuple[int, int, float]], cut: i
     applied(noted, table, batch[cut:], cut)
     counted.recount(table.rows, N_ITEMS)
     everything = np.ones(N_ITEMS, dtype=np.bool_)
-    assert noted.best(9, 0, everything) == counted.best(9, 0, everything)
+    assert best(noted, 9, 0, everything) == best(counted, 9, 0, everything)
 
 
 def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
     popularity, table = Popularity(), RatingTable(4, N_ITEMS)
     applied(popularity, table, [(0, 0, 1.0), (1, 0, 1.0), (0, 1, 5.0), (0, 2, 1.0), (0, 3, 5.0)], 0)
-    rows, scores = popularity.best(10, 0, np.ones(N_ITEMS, dtype=np.bool_))
+    rows, scores = best(popularity, 10, 0, np.ones(N_ITEMS, dtype=np.bool_))
     assert rows == [0, 1, 3, 2]
     assert [int(score) for score in scores] == [2, 1, 1, 1]
-    assert popularity.best(2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
+    assert best(popularity, 2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
 
 
 def test_dislikes_do_not_count_and_their_end_is_no_loss() -> None:
     popularity, table = Popularity(), RatingTable(4, N_ITEMS)
     everything = np.ones(N_ITEMS, dtype=np.bool_)
     applied(popularity, table, [(0, 0, -2.0), (1, 0, -2.0), (2, 0, -2.0), (0, 1, 1.0), (1, 2, -2.0)], 0)
-    assert popularity.best(9, 0, everything)[0] == [1]
+    assert best(popularity, 9, 0, everything)[0] == [1]
     applied(popularity, table, [(0, 0, np.nan), (1, 0, 4.5), (0, 1, -2.0), (1, 2, 0.0)], 5)
-    rows, scores = popularity.best(9, 0, everything)
+    rows, scores = best(popularity, 9, 0, everything)
     assert (rows, [int(score) for score in scores]) == ([0, 2], [1, 1])
 
 
@@ -62,9 +70,9 @@ def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, 
     everything = np.ones(8, dtype=np.bool_)
     order = [row for row in (1, 4, 7, 0, 6, 5, 2) if counts[row] >= least]
     for n in (1, 3, 9):
-        assert popularity.best(n, 0, everything, least=least)[0] == order[:n]
-        assert popularity.best(n, 2, everything, least=least)[0] == order[2 : 2 + n]
-    assert popularity.best(9, 0, everything, np.array([6, 2, 7]), least)[0] == [
+        assert best(popularity, n, 0, everything, least=least)[0] == order[:n]
+        assert best(popularity, n, 2, everything, least=least)[0] == order[2 : 2 + n]
+    assert best(popularity, 9, 0, everything, np.array([6, 2, 7]), least)[0] == [
         row for row in order if row in (2, 6, 7)
     ]
 
@@ -88,13 +96,13 @@ def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
         order = np.lexsort((np.arange(n_items), -sums, -counts))
         expected = order[shown[order] & (counts[order] > 0)]
         n, offset = 1 + step % 9, step % 5
-        rows, scores = kept.best(n, offset, shown)
+        rows, scores = best(kept, n, offset, shown)
         assert rows == expected[offset : offset + n].tolist()
         assert scores == sorted(scores, reverse=True)
         assert np.floor(scores).tolist() == counts[rows].tolist()
         candidates = rng.integers(0, n_items, 12)  # some of them twice
         among = expected[np.isin(expected, candidates)]
-        assert kept.best(n, offset, shown, candidates)[0] == among[offset : offset + n].tolist()
+        assert best(kept, n, offset, shown, candidates)[0] == among[offset : offset + n].tolist()
 
 
 def test_a_deep_page_does_not_make_later_ones_dear() -> None:
@@ -102,11 +110,11 @@ def test_a_deep_page_does_not_make_later_ones_dear() -> None:
     items = np.repeat(np.arange(n_items), 2)
     popularity.note(items, np.full(len(items), np.nan, np.float32), np.ones(len(items), np.float32), n_items)
     shown = np.ones(n_items, dtype=np.bool_)
-    assert popularity.best(5, 15_000, shown)[0] == list(range(15_000, 15_005))
+    assert best(popularity, 5, 15_000, shown)[0] == list(range(15_000, 15_005))
     assert popularity._top is not None and len(popularity._top) == 4096
-    assert popularity.best(3, 4095, shown)[0] == [4095, 4096, 4097]
+    assert best(popularity, 3, 4095, shown)[0] == [4095, 4096, 4097]
 
 
 def test_lists_without_any_rating() -> None:
-    assert Popularity().best(10, 0, np.zeros(0, dtype=np.bool_)) == ([], [])
-    assert Popularity().best(10, 0, np.ones(3, dtype=np.bool_), np.array([2])) == ([], [])  # come without a rating
+    assert best(Popularity(), 10, 0, np.zeros(0, dtype=np.bool_)) == ([], [])
+    assert best(Popularity(), 10, 0, np.ones(3, dtype=np.bool_), np.array([2])) == ([], [])  # come without a rating

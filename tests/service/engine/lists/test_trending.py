@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gpu.online.rating_table import POSITIONS_A_MS, RatingTable
 from service.engine.lists.trending import BLOCK, N_BLOCKS, Moves, Trending
+from tests.service.engine.lists.test_popularity import best
 
 H, N_USERS, N_ITEMS = 100.0, 4, 5
 Change = tuple[int, int, float | None, float, float]
@@ -30,7 +31,7 @@ def apply(table: RatingTable, change: Change, now_s: float) -> list[Moves]:
 
 
 def shown(trending: Trending) -> tuple[list[int], list[float]]:
-    return trending.best(N_ITEMS, 0, np.ones(N_ITEMS, dtype=np.bool_))
+    return best(trending, N_ITEMS, 0, np.ones(N_ITEMS, dtype=np.bool_))
 
 
 @given(changes, st.integers(1, 6))
@@ -69,8 +70,8 @@ def test_what_is_very_old_is_dropped_and_what_is_new_counts_most() -> None:
     assert shown3(trending) == []
     trending.note(Moves(np.array([0]), np.array([0.0]), np.array([-1])), 3, late_s)  # of a block that is gone
     trending.note(Moves(np.array([1]), np.array([late_s]), np.array([1])), 3, late_s)
-    assert trending.best(3, 0, np.ones(3, dtype=np.bool_)) == ([1], [1.0])
+    assert best(trending, 3, 0, np.ones(3, dtype=np.bool_)) == ([1], [1.0])
 
 
 def shown3(trending: Trending) -> list[int]:
-    return trending.best(3, 0, np.ones(3, dtype=np.bool_))[0]
+    return best(trending, 3, 0, np.ones(3, dtype=np.bool_))[0]

@@ -1,0 +1,122 @@
+"""`Planner`: the lists that queries ask for. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from gpu.ranking import topn
+from service.base.errors import InvalidRequest
+from service.engine.lists.selection import Selection
+from service.engine.models.live_model import LiveModel
+from service.engine.models.live_models import LiveModels
+from service.engine.queries import Recommend, Recommendation
+from service.engine.queries.rules import has_rules
+from service.engine.state.history import History
+
+NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has none"
+
+
+class Plan(Struct, frozen=True):
+    """One list to make. The query has its items, its rules and its page.
+
+    Attributes:
+        user: id; None: an anonymous user.
+        row: row of the user in the history; None: it has none.
+        live_model: the model that is asked; None: none is live.
+    """
+
+    query: Recommend
+    user: str | None
+    row: int | None
+    live_model: LiveModel | None
+
+
+class Group(NamedTuple):
+    """Plans whose lists one source ranks together.
+
+    Attributes:
+        places: where they are among all plans.
+        is_known: whether the model knows the users by their stored ratings.
+    """
+
+    places: list[int]
+    is_known: bool
+
+
+class Arms(Protocol):
+    """Gives users the models of experiments."""
+
+    def queries_of(self, query: Recommend) -> Sequence[Recommend]:
+        """`query` with the model of each of its users; those of one model share one object."""
+        ...
+
+    def sign(self, query: Recommend, answer: Recommendation) -> None:
+        """Name the experiment in an answer to one of these queries."""
+        ...
+
+
+class Planner:
+    """Makes plans of queries.
+
+    Attributes:
+        arms: of the experiments; None: there are none.
+    """
+
+    def __init__(self, history: History, live: LiveModels, selection: Selection) -> None:
+        self._history, self._live, self._selection = history, live, selection
+        self.arms: Arms | None = None
+
+    def plans(self, query: Recommend) -> list[Plan]:
+        """A plan for each list of `query`.
+
+        Raises:
+            InvalidRequest: it uses an unknown name, or what this service has not.
+            UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
+        """
+        queries: Sequence[Recommend] | None = None
+        if query.experiment is not None:
+            if self.arms is None:
+                raise InvalidRequest(NO_EXPERIMENTS)
+            queries = self.arms.queries_of(query)
+        self._history.documents.check(query.of_scenario)
+        self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
+        users: Sequence[str | None] = (query.user,) if query.has_one_list else query.users or ()
+        row, named = self._history.users.row, self._live.named_or_none
+        if queries is None:
+            live_model = named(query.model)
+            return [Plan(query, user, None if user is None else row(user), live_model) for user in users]
+        of_users = zip(queries, users, strict=True)
+        return [Plan(one, user, None if user is None else row(user), named(one.model)) for one, user in of_users]
+
+
+def grouped(plans: Sequence[Plan]) -> list[Group]:
+    """The groups of `plans`: of one model, of similar length, and alike in options.
+
+    Users whom their model does not know, and imagined ones, have groups of their own.
+    """
+    of_models: dict[LiveModel, list[int]] = {}
+    for at, plan in enumerate(plans):
+        if plan.row is not None and plan.live_model is not None and not plan.query.is_imagined:
+            of_models.setdefault(plan.live_model, []).append(at)
+    groups: dict[Any, list[int]] = {}
+    for live_model, places in of_models.items():
+        users = np.array([plans[at].row for at in places], dtype=np.int64)
+        are_known = live_model.are_personal(topn.rows_of(live_model.table.rows, users)).tolist()
+        for at in itertools.compress(places, are_known):
+            query = plans[at].query
+            width = query.n + query.offset  # a long list must not slow down short ones
+            key = (
+                live_model.name,
+                width.bit_length() if width <= topn.MAX_N else (query.n, query.offset),
+                (query.include_seen, query.min_ratings, query.available, query.explore > 0, has_rules(query)),
+                not query.exclude and query.candidates is None,
+            )
+            groups.setdefault(key, []).append(at)
+    known = {at for places in groups.values() for at in places}
+    found = [Group(places, is_known=True) for places in groups.values()]
+    return found + [Group([at], is_known=False) for at in range(len(plans)) if at not in known]

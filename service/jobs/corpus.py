@@ -50,7 +50,8 @@ def read_corpus(
     history.load(RatingLog(data / "ratings"), upto=watermark)
     table = history.table_of(has_strengths=is_implicit)
     ratings = table.ratings(history.users.keys, history.items.keys)
-    stays = _are_listed(ratings, history.catalog.deleted)
+    deleted = history.catalog.deleted
+    stays = ~np.pad(deleted, (0, ratings.n_items - len(deleted)))[ratings.coo()[1]]
     seconds, ratings = table.seconds()[stays], ratings if stays.all() else ratings.where(stays)
     user_ids = history.users.ids(range(len(history.users)))
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
@@ -68,13 +69,6 @@ def read_corpus(
     times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
     known = present_ids, item_ids, times
     return Corpus(part(~is_held_out), part(is_held_out), *known, history.catalog)
-
-
-def _are_listed(ratings: Ratings, deleted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of `ratings` are of items that are not `deleted`, bool (at most I,); in the order of `coo`."""
-    is_deleted = np.pad(deleted, (0, ratings.n_items - len(deleted)))
-    are_listed: NDArray[np.bool_] = ~is_deleted[ratings.coo()[1]]
-    return are_listed
 
 
 def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:

@@ -59,17 +59,12 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         yield 0.6
         places.jobs.drop_name(job_id, user)
     places.stream.clear_rejected()
-    _trim(places, position)
+    # Remove the stream up to `position` from Redis, to the last byte.
+    places.stream.trim(position)
+    if (further := places.stream.repack()) is not None:
+        archive_up_to(places.stream, places.log, further)
+        places.settle()
+        places.stream.trim(further)
     yield 0.7
     places.stream.rewrite_aof(places.redis)
     yield 1.0
-
-
-def _trim(places: Places, position: StreamId) -> None:
-    """Remove the stream up to `position` from Redis, to the last byte."""
-    places.stream.trim(position)
-    if (further := places.stream.repack()) is None:
-        return
-    archive_up_to(places.stream, places.log, further)
-    places.settle()
-    places.stream.trim(further)

@@ -48,24 +48,17 @@ class JobTrace:
         self.phase("")
         if self._tracer is None or self._trace is None:
             return
-        kind = None if error is None and outcome != "failed" else _kind(error or "")
-        span = NAMES.get(self._job["kind"], "job")
-        attributes = self._attributes() | {"nearfield.job.outcome": outcome}
-        self._tracer.add(Span(span, self._trace, self._began_ns, time.time_ns(), attributes, error=kind))
-
-    def _attributes(self) -> dict[str, Value]:
-        """What is known of a training; the query of lists may name items."""
+        kind = None
+        if error is not None or outcome == "failed":
+            kind = (error or "").partition(":")[0]
+            kind = kind if kind.isidentifier() else "failed"
         job = self._job
-        found: dict[str, Value] = {"nearfield.job.id": job["id"]}
-        if job["kind"] == "train":
-            found |= {
+        attributes: dict[str, Value] = {"nearfield.job.id": job["id"], "nearfield.job.outcome": outcome}
+        if job["kind"] == "train":  # the query of lists may name items
+            attributes |= {
                 "nearfield.model.name": name_of(job),
                 "nearfield.model.algorithm": job["algorithm"],
                 "nearfield.training.parameters": job["params"],
             }
-        return found
-
-
-def _kind(error: str) -> str:
-    kind = error.partition(":")[0]
-    return kind if kind.isidentifier() else "failed"
+        name = NAMES.get(job["kind"], "job")
+        self._tracer.add(Span(name, self._trace, self._began_ns, time.time_ns(), attributes, error=kind))

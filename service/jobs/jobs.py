@@ -181,7 +181,18 @@ class Jobs:
 
     def _shown(self, fields: Fields) -> Job:
         version = fields.get("version")
-        state, error = self._state(fields)
+        state: Any = fields["state"]
+        reason, error = fields.get("reason") or None, fields.get("error")
+        if state == "queued" and not self._table.has_worker():
+            reason = NO_WORKER
+        if version and state == "succeeded" and fields.get("promoted") == "1" and self._served is not None:
+            name, live = name_of(fields), dict[str, str]()
+            with contextlib.suppress(CorruptLiveFile):  # `HotSwap` reports it
+                live = live_versions.read(self._data)
+            # Otherwise this process serves it, or a newer version has replaced it.
+            if self._served().get(name) != version and live.get(name) == version:
+                failure = self._swap_failure(version)
+                state, error = ("activating", error) if failure is None else ("failed", failure)
         return Job(
             id=fields["id"],
             kind=fields["kind"],
@@ -197,28 +208,7 @@ class Jobs:
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
             version=None if version is None else version_names.shown(version),
             backend=fields.get("backend"),
-            reason=self._reason(fields),
+            reason=reason,
             error=error,
             created_ms=int(fields["created_ms"]),
         )
-
-    def _is_live(self, name: str, version: str) -> bool:
-        with contextlib.suppress(CorruptLiveFile):  # `HotSwap` reports it
-            return live_versions.read(self._data).get(name) == version
-        return False
-
-    def _reason(self, fields: Fields) -> str | None:
-        is_waiting = fields["state"] == "queued"
-        return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason") or None
-
-    def _state(self, fields: Fields) -> tuple[Any, str | None]:
-        """State and error to show; a promoted version that this process does not serve yet is `activating`."""
-        state, error = fields["state"], fields.get("error")
-        version = fields.get("version", "")
-        if state != "succeeded" or fields.get("promoted") != "1" or self._served is None:
-            return state, error
-        name = name_of(fields)
-        if self._served().get(name) == version or not self._is_live(name, version):
-            return state, error  # this process serves it, or a newer version has replaced it
-        failure = self._swap_failure(version)
-        return ("activating", error) if failure is None else ("failed", failure)

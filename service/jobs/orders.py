@@ -53,7 +53,10 @@ class Orders:
         kind, _, name = order.partition(" ")
         try:
             if kind == ACTIVATE:
-                self._activate(name)
+                folder = self._data / "snapshots"
+                version = snapshot.latest_revision(folder, name)
+                snapshot.verify(folder, version)
+                live_versions.activate(self._data, version_names.name_of(version), version)
             elif kind == END:
                 live_versions.end(self._data, name)
             else:
@@ -64,12 +67,6 @@ class Orders:
             _log.error("an order of a replica cannot be carried out", order=order[:200], error=str(error))
         self._table.drop_order(order)
         return True
-
-    def _activate(self, version: str) -> None:
-        folder = self._data / "snapshots"
-        version = snapshot.latest_revision(folder, version)
-        snapshot.verify(folder, version)
-        live_versions.activate(self._data, version_names.name_of(version), version)
 
     def _run(self) -> None:
         backoff = Backoff("the orders of replicas", self._stopping)

@@ -14,7 +14,7 @@ from gpu.backend import Backend
 from gpu.decay import weights_in
 from gpu.model import Model
 from gpu.ranking.weighted import heard_by_age
-from gpu.ratings import NO_MIDDLE, Rows, are_likes
+from gpu.ratings import NO_MIDDLE, are_likes
 from service.jobs.corpus import Corpus
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import live_versions, snapshot
@@ -49,18 +49,12 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
 
 def _measured(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
     """Metrics of one model; the deciding one comes first. For implicit models all held-out pairs are likes."""
-    rows = _rows_for(model, corpus)
+    rows, times = corpus.training.by_user, corpus.times
+    if times is not None:  # weights of age count if the model computes scores from them
+        rows = heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, NO_MIDDLE, backend=backend)
     return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
-
-
-def _rows_for(model: Model, corpus: Corpus) -> Rows:
-    """The training ratings by user, with the weights of age if the model computes scores from them."""
-    rows, times = corpus.training.by_user, corpus.times
-    if times is None:
-        return rows
-    return heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
 
 
 def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:

@@ -131,19 +131,15 @@ class Retraining:
         hours, every = self._settings.retrain_every_hours, self._settings.retrain_every_ratings
         if hours and time.time() - last.time_s >= hours * HOUR_S:
             return True
-        n_new = self._n_new(name, last.watermark)
+        count = self._counts.get(name)  # reads each row of the log only once
+        if count is None or count.watermark != last.watermark:
+            count = _Count(last.watermark, last.watermark, 0)
+        self._counts[name] = count = self._counted(count)
+        n_new = count.n
         if every and n_new >= every:
             return True
         share = self._settings.retrain_share
         return bool(share) and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS)
-
-    def _n_new(self, name: str, watermark: StreamId) -> int:
-        """Number of ratings after `watermark`. Reads each row of the log only once over all calls."""
-        count = self._counts.get(name)
-        if count is None or count.watermark != watermark:
-            count = _Count(watermark, watermark, 0)
-        self._counts[name] = count = self._counted(count)
-        return count.n
 
     def _n_trained_on(self, manifest: Manifest) -> int:
         """Number of training ratings; for old snapshots, the ratings in the log up to the watermark, counted once."""

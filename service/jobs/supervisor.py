@@ -9,7 +9,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import structlog
@@ -118,7 +118,9 @@ class Supervisor:
         self._trace = JobTrace(job)
         try:
             if job["kind"] not in self._kinds:
-                raise _Interrupted("failed", _unknown(job["kind"], self._kinds))
+                known, kind = ", ".join(sorted(self._kinds)), job["kind"][:64]
+                unknown = f"Invalid kind of job: expected {known}, got {kind!r}; upgrade this worker if a newer version"
+                raise _Interrupted("failed", f"{unknown} has submitted the job")
             with Lease(self._table, job["id"], self._worker):
                 outcome, fields = "succeeded", self._kinds[job["kind"]](job)
         except _Interrupted as interrupted:
@@ -174,7 +176,13 @@ class Supervisor:
     def _train(self, job: Job) -> dict[str, str]:
         self._trace.phase("wait")
         self._await_log(job)
-        with self._turn(job), self._lock(job, shared=True) as lock:
+
+        def pause() -> None:
+            self._tend(job)
+            self._stopping.wait(POLL_S)
+
+        its_turn = turn(self._settings, pause, lambda reason: self._tend(job, {"reason": reason}))
+        with its_turn, self._lock(job, shared=True) as lock:
             self._trace.phase("start")
             try:
                 with training(self._settings, job, lock, serves=self._serves, trainer=self._trainer) as process:
@@ -219,15 +227,6 @@ class Supervisor:
             else:
                 return
 
-    def _turn(self, job: Job) -> contextlib.AbstractContextManager[object]:
-        """Wait for the turn of this data set, as long as we hold the job."""
-
-        def pause() -> None:
-            self._tend(job)
-            self._stopping.wait(POLL_S)
-
-        return turn(self._settings, pause, lambda reason: self._tend(job, {"reason": reason}))
-
     def _lock(self, job: Job, *, shared: bool) -> FileLock:
         """Wait for the lock that excludes training and forgetting from each other, as long as we hold the job."""
         while (lock := exclusion.try_take(self._settings.data, shared=shared)) is None:
@@ -250,7 +249,10 @@ class Supervisor:
                 self._trace.phase(message.phase)
             elif message is not None:
                 last = message
-                self._count(message)
+                self._metrics.training_ranks.set(message.ranks)
+                self._metrics.training_wait_seconds.inc(message.wait_seconds)
+                for kind, n_bytes in message.sent.items():
+                    self._metrics.training_bytes_moved.labels(kind).inc(n_bytes)
                 self._tend(job, message.job_fields())
             elif process.has_ended:
                 break
@@ -259,12 +261,6 @@ class Supervisor:
         if last.outcome is None:
             raise RuntimeError(f"the trainer died: {process.last_words()}")
         return last
-
-    def _count(self, message: TrainerMessage) -> None:
-        self._metrics.training_ranks.set(message.ranks)
-        self._metrics.training_wait_seconds.inc(message.wait_seconds)
-        for kind, n_bytes in message.sent.items():
-            self._metrics.training_bytes_moved.labels(kind).inc(n_bytes)
 
     # --- lists of all users
 
@@ -305,13 +301,6 @@ class Supervisor:
             done = step
             self._tend(job, {"progress": f"{done:.4f}"})
         return {"progress": "1", "reason": REMAINS}
-
-
-def _unknown(kind: str, known: Iterable[str]) -> str:
-    return (
-        f"Invalid kind of job: expected {', '.join(sorted(known))}, got {kind[:64]!r}; upgrade this worker if a newer"
-        " version has submitted the job"
-    )
 
 
 def _without_none(**fields: str | None) -> dict[str, str]:

@@ -137,7 +137,8 @@ def train(
             model in the service, so that loading a model there does not fail because of the training.
     """
     requested = msgspec.json.decode(options.params)
-    params = gpu.params_for(options.algorithm, _with_values(options.algorithm, requested, options.values))
+    has_values = options.algorithm in gpu.ALGORITHMS and gpu.ALGORITHMS[options.algorithm].params.has_values
+    params = gpu.params_for(options.algorithm, ({"values": options.values} if has_values else {}) | requested)
     backend = gpu.weighing(params, gpu.choose(options.backend).load())
     team, remark = (None, "") if form is None else form(options, backend, lambda loss: send(TrainerMessage(loss=loss)))
     progress = Progress(send, f"{backend.name}: {backend.reason}{remark}", team, tunes=options.tune)
@@ -159,7 +160,7 @@ def train(
         progress.begin("fit")
 
     run_epochs = gpu.run_here if team is None else team.run
-    model = _fitted(corpus, params, _leaving_room(backend, corpus, params), progress.learned, run_epochs)
+    model = _fitted(corpus, params, backend, progress.learned, run_epochs)
     backend.release()
 
     progress.begin("measure")
@@ -201,14 +202,11 @@ def _tuned(
     return best, [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
 
 
-def _leaving_room(backend: Backend, corpus: Corpus, params: gpu.Params) -> Backend:
-    """The backend without the memory that a service needs to load the model."""
-    size = corpus.training.n_users, corpus.training.n_items
-    reserved = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
-    return replace(backend, kept_bytes=reserved)
-
-
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
+    """The trained model; training leaves the memory that a service needs to load it."""
+    size = corpus.training.n_users, corpus.training.n_items
+    kept = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
+    backend = replace(backend, kept_bytes=kept)
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
         return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run, times=corpus.times)
 
@@ -229,11 +227,6 @@ def _written(
         name=options.name,
         content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
     )
-
-
-def _with_values(algorithm: str, requested: dict[str, Any], values: Values) -> dict[str, Any]:
-    has_values = algorithm in gpu.ALGORITHMS and hasattr(gpu.ALGORITHMS[algorithm].params, "values")
-    return {"values": values} | requested if has_values else requested
 
 
 def _cancel(signal_number: int, frame: FrameType | None) -> None:

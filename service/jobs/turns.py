@@ -41,7 +41,7 @@ def turn(
     folder.mkdir(parents=True, exist_ok=True)
     has_told = False
     with FileLock.take(folder / f"{name}{_WAITING}"):
-        while (taken := _take(settings.root / data_sets.TURN, folder, name)) is None:
+        while _waits_longer(folder, name) or (taken := FileLock.try_take(settings.root / data_sets.TURN)) is None:
             if not has_told:
                 tell(WAITS)
                 has_told = True
@@ -52,13 +52,15 @@ def turn(
     return taken
 
 
-def _take(path: Path, folder: Path, name: str) -> FileLock | None:
-    """The lock of who trains; None while another data set has it, or has waited for longer."""
+def _waits_longer(folder: Path, name: str) -> bool:
+    """Whether another data set waits whose last turn was before that of `name`."""
     ours = _last_turn(folder, name)
     for other in folder.glob(f"*{_WAITING}"):
-        if other.stem != name and _last_turn(folder, other.stem) < ours and _is_held(other):
-            return None
-    return FileLock.try_take(path)
+        if other.stem != name and _last_turn(folder, other.stem) < ours:
+            if (lock := FileLock.try_take(other)) is None:
+                return True
+            lock.release()
+    return False
 
 
 def _last_turn(folder: Path, name: str) -> tuple[int, str]:
@@ -66,10 +68,3 @@ def _last_turn(folder: Path, name: str) -> tuple[int, str]:
     with contextlib.suppress(FileNotFoundError):
         return (folder / f"{name}{_TRAINED}").stat().st_mtime_ns, name
     return 0, name
-
-
-def _is_held(path: Path) -> bool:
-    lock = FileLock.try_take(path)
-    if lock is not None:
-        lock.release()
-    return lock is None

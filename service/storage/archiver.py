@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -150,8 +151,10 @@ class Archiver:
         except NewerEntry:
             self._commit()  # the entries before it
             raise
-        if self._is_due():
-            self._commit()
+        if self._has_pending:
+            is_due = self.n_pending >= COMMIT_RATINGS or self.lag_s >= COMMIT_EVERY_S
+            if is_due or self._stream.requested_commit() >= self._first:
+                self._commit()
         self._tidy()
         self._relieve()
         self._keep_rejected()  # last, because a full Redis refuses it, and trimming must go on
@@ -208,13 +211,6 @@ class Archiver:
     def _to_columns(self) -> None:
         self._pending += map(table_of, portions(self._fresh))
         self._fresh, self._n_fresh = [], 0
-
-    def _is_due(self) -> bool:
-        if not self._has_pending:
-            return False
-        if self.n_pending >= COMMIT_RATINGS or self.lag_s >= COMMIT_EVERY_S:
-            return True
-        return self._stream.requested_commit() >= self._first
 
     def _commit(self) -> None:
         if self._has_pending:
@@ -291,17 +287,12 @@ class Archiver:
                 self._commit()  # first, because it needs no Redis
                 self.flush()
         except Exception as error:
-            n_left = self._n_left()
+            n_left: int | None = None  # that are in Redis alone, if it can tell
+            with contextlib.suppress(Exception):
+                n_left = self._stream.n_after(self._rating_log.last_id())
             _log.error("stream not archived at stop; the next start archives it", entries=n_left, error=str(error))
         finally:
             self._release()
-
-    def _n_left(self) -> int | None:
-        """Entries that are in Redis alone; None if it cannot tell."""
-        try:
-            return self._stream.n_after(self._rating_log.last_id())
-        except Exception:
-            return None
 
     def _acquire(self) -> bool:
         self._lock = ArchiveLock.try_take(self._rating_log.folder)

@@ -124,13 +124,20 @@ class AuditLog:
         Raises:
             InvalidRequest: it is no cursor of this log.
         """
-        name, end = _parsed(cursor)
+        name, end = None, None
+        if cursor:
+            if (found := _CURSOR.fullmatch(cursor)) is None:
+                raise InvalidRequest(f"Invalid cursor: expected `next` of a page of the audit log, got {cursor[:64]!r}")
+            name, end = found[1], int(found[2])
         entries: list[AuditEntry] = []
         for path in reversed(self._files()):
             if name is not None and path.stem > name:
                 continue
             for start, line in _lines(path, end if path.stem == name else None, n - len(entries)):
-                entries.append(_decoded(line))
+                try:
+                    entries.append(msgspec.json.decode(line, type=AuditEntry))
+                except msgspec.MsgspecError:  # a crash has torn it, or somebody has altered it: an auditor must see it
+                    entries.append(AuditEntry(at="", action="unreadable line", outcome="failed", via="api"))
                 last = f"{path.stem}:{start}"
             if len(entries) == n:
                 return AuditPage(entries, last)
@@ -167,14 +174,6 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
-def _parsed(cursor: str | None) -> tuple[str | None, int | None]:
-    if not cursor:
-        return None, None
-    if (found := _CURSOR.fullmatch(cursor)) is None:
-        raise InvalidRequest(f"Invalid cursor: expected `next` of a page of the audit log, got {cursor[:64]!r}")
-    return found[1], int(found[2])
-
-
 def _lines(path: Path, end: int | None, n: int) -> Iterator[tuple[int, bytes]]:
     """The last `n` lines of a file before the byte `end`, the last one first, each with the byte at which it begins."""
     try:
@@ -194,10 +193,3 @@ def _lines(path: Path, end: int | None, n: int) -> Iterator[tuple[int, bytes]]:
             return
         yield begin + start, text[start:stop]
         stop = start
-
-
-def _decoded(line: bytes) -> AuditEntry:
-    try:
-        return msgspec.json.decode(line, type=AuditEntry)
-    except msgspec.MsgspecError:  # a crash has torn it, or somebody has altered it: an auditor has to see that
-        return AuditEntry(at="", action="unreadable line", outcome="failed", via="api")

@@ -125,15 +125,24 @@ def check(change: ItemChange) -> None:
         ValueError: a name, a value or a number cannot be used, or there are too many.
     """
     _check_text("item", change.item)
-    for place, named in (("tags", change.tags), ("numbers", change.numbers)):
-        _check_names(place, named or {})
-    _check_values(change.tags or {})
+    for place, named in (("tags", change.tags or {}), ("numbers", change.numbers or {})):
+        check_number_of_names(place, named)
+        for name in named:
+            _check_text(f"name in {place}", name, MAX_NAME_BYTES)
+    tags = change.tags or {}
+    check_number_of_values(n_values(tags))
+    for name, values in tags.items():
+        for value in values or ():
+            _check_text(f"tags.{name}", value)
     for name, number in (change.numbers or {}).items():
         _check_number(f"numbers.{name}", number)
     check_time("published", change.published)
     check_time("until", change.until)
     if isinstance(change.embedding, list):
-        _check_embedding(change.embedding)
+        if not 1 <= (n := len(change.embedding)) <= MAX_DIMENSIONS:
+            raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {n:,}")
+        for number in change.embedding:
+            _check_number("embedding", number)
 
 
 def check_time(name: str, seconds: float | UnsetType | None) -> None:
@@ -156,12 +165,6 @@ def check_number_of_names(place: str, named: Mapping[str, object]) -> None:
         raise ValueError(f"Invalid {place}: expected at most {MAX_NAMES} names, got {len(named):,}")
 
 
-def _check_names(place: str, named: Mapping[str, object]) -> None:
-    check_number_of_names(place, named)
-    for name in named:
-        _check_text(f"name in {place}", name, MAX_NAME_BYTES)
-
-
 def n_values(tags: Mapping[str, Sequence[str] | None]) -> int:
     """The number of values of all tags."""
     return sum(map(len, filter(None, tags.values())))
@@ -181,20 +184,6 @@ def check_number_of_values(n: int) -> None:
     """Check that one item may have as many values of tags; ValueError if not."""
     if n > MAX_VALUES:
         raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n:,}")
-
-
-def _check_values(tags: Mapping[str, Sequence[str] | None]) -> None:
-    check_number_of_values(n_values(tags))
-    for name, values in tags.items():
-        for value in values or ():
-            _check_text(f"tags.{name}", value)
-
-
-def _check_embedding(embedding: Sequence[float]) -> None:
-    if not 1 <= len(embedding) <= MAX_DIMENSIONS:
-        raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {len(embedding):,}")
-    for number in embedding:
-        _check_number("embedding", number)
 
 
 def _check_number(place: str, number: float | None) -> None:

@@ -40,8 +40,12 @@ def agree(data: Path, stream: Stream) -> bytes:
         StreamUnavailable: Redis is gone.
         OSError: the folder cannot be written or read.
     """
-    _rotate(data, stream)
-    path = data / KEY_FILE
+    path, rotate = data / KEY_FILE, data / ROTATE_FILE
+    if rotate.exists():  # the operator asks to replace the key
+        stream.signing_key(secrets.token_bytes(KEY_BYTES), replace=True)
+        path.unlink(missing_ok=True)
+        rotate.unlink(missing_ok=True)
+        _log.warning(f"the signing key is replaced, as {ROTATE_FILE} asks; {VOID}", file=str(path))
     content = _content(data)
     own = content if content is not None and len(content) == KEY_BYTES else None
     proposed = secrets.token_bytes(KEY_BYTES) if content is None else own
@@ -64,16 +68,6 @@ def agree(data: Path, stream: Stream) -> bytes:
     if key != own:
         _write(data, key)
     return key
-
-
-def _rotate(data: Path, stream: Stream) -> None:
-    """Replace the key if the operator has asked for it, by a file of this name."""
-    if not (data / ROTATE_FILE).exists():
-        return
-    stream.signing_key(secrets.token_bytes(KEY_BYTES), replace=True)
-    (data / KEY_FILE).unlink(missing_ok=True)
-    (data / ROTATE_FILE).unlink(missing_ok=True)
-    _log.warning(f"the signing key is replaced, as {ROTATE_FILE} asks; {VOID}", file=str(data / KEY_FILE))
 
 
 def read(data: Path) -> bytes:

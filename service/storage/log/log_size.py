@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
@@ -40,30 +38,24 @@ class LogSize:
         """The present size, from the ends of the segment files."""
         while True:
             with contextlib.suppress(FileNotFoundError):  # merged into another one meanwhile: list again
-                self._rows = dict(self._present())
-                return Size(len(self._rows), sum(self._rows.values()), sum(n_bytes for _, n_bytes in self._rows))
-
-    def _present(self) -> Iterator[tuple[tuple[str, int], int]]:
-        """Name, bytes and rows of each segment, without those that have been merged and are still there."""
-        cursor = ZERO
-        for segment in self._log.segments():
-            if segment.last > cursor:
-                key = segment.path.name, segment.path.stat().st_size
-                yield key, self._rows[key] if key in self._rows else _rows_of(segment.path)
-                cursor = segment.last
+                rows, cursor = dict[tuple[str, int], int](), ZERO
+                for segment in self._log.segments():
+                    if segment.last > cursor:  # else it has been merged and is still there
+                        key = segment.path.name, segment.path.stat().st_size
+                        n_rows = self._rows[key] if key in self._rows else int(pq.read_metadata(segment.path).num_rows)
+                        rows[key], cursor = n_rows, segment.last
+                self._rows = rows
+                return Size(len(rows), sum(rows.values()), sum(n_bytes for _, n_bytes in rows))
 
     def newer(self, watermarks: set[StreamId]) -> dict[StreamId, int]:
         """The rows after each watermark, in the log so far. Raises what `RatingLog.read` raises."""
-        self._counts = {after: self._counted(self._counts.get(after, _Count(after, 0))) for after in watermarks}
-        return {after: count.n for after, count in self._counts.items()}
-
-    def _counted(self, count: _Count) -> _Count:
-        for batch in self._log.read(count.position, columns=["index"]):
-            if batch.num_rows:
-                last = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
-                count = _Count(last, count.n + batch.num_rows)
-        return count
-
-
-def _rows_of(path: Path) -> int:
-    return int(pq.read_metadata(path).num_rows)
+        counts = {}
+        for after in watermarks:
+            count = self._counts.get(after, _Count(after, 0))
+            for batch in self._log.read(count.position, columns=["index"]):
+                if batch.num_rows:
+                    last = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+                    count = _Count(last, count.n + batch.num_rows)
+            counts[after] = count
+        self._counts = counts
+        return {after: count.n for after, count in counts.items()}

@@ -148,7 +148,12 @@ class RatingLog:
         self._files.seal()
         with self._maintenance(wait=False) as is_ours:
             if is_ours:
-                self._remove_covered()
+                cursor, covered = ZERO, list[Segment]()
+                for segment in self.segments():
+                    if segment.last <= cursor:
+                        covered.append(segment)
+                    cursor = max(cursor, segment.last)
+                self._files.remove(covered)
 
     def remove_temporaries(self) -> None:
         """Remove temporary files of killed writers, when no process writes."""
@@ -167,7 +172,12 @@ class RatingLog:
         with self._maintenance(wait=False) as is_ours:
             n_gone = 0
             while is_ours and (run := _mergeable(self.segments())):
-                self._merge(run)
+                last = max(segment.last for segment in run)
+                rows = _rows_of((segment.last, self._files.groups(segment, None)) for segment in run)
+                merged = self._files.write(run[0].first, last, rows, [segment.path.name for segment in run])
+                for segment in run:
+                    if segment.path != merged.path:
+                        segment.path.unlink(missing_ok=True)
                 n_gone += len(run) - 1
             return n_gone
 
@@ -192,22 +202,6 @@ class RatingLog:
                 kept = (plain(without(batch, parts, introduced)) for batch in self._files.groups(segment, None))
                 self._files.write(segment.first, segment.last, kept)
             return len(holding)
-
-    def _merge(self, run: list[Segment]) -> None:
-        last = max(segment.last for segment in run)
-        rows = ((segment.last, self._files.groups(segment, None)) for segment in run)
-        merged = self._files.write(run[0].first, last, _rows_of(rows), [segment.path.name for segment in run])
-        for segment in run:
-            if segment.path != merged.path:
-                segment.path.unlink(missing_ok=True)
-
-    def _remove_covered(self) -> None:
-        cursor, covered = ZERO, list[Segment]()
-        for segment in self.segments():
-            if segment.last <= cursor:
-                covered.append(segment)
-            cursor = max(cursor, segment.last)
-        self._files.remove(covered)
 
     @contextlib.contextmanager
     def _maintenance(self, *, wait: bool) -> Iterator[bool]:

@@ -127,18 +127,14 @@ def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
         "index": np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts),
         "kind": pa.array([entries[0].kind]).take(pa.array(np.zeros(n_rows, np.int32))),
     }
-    if any(entry.source for entry in entries):
-        columns |= _source_columns(entries, counts)
-    return filled(columns, n_rows)
-
-
-def _source_columns(entries: list[Entry], counts: list[int]) -> dict[str, Any]:
-    rows = pa.array(np.repeat(np.arange(len(entries)), counts))
     sources = [entry.source for entry in entries]
-    names = pa.array([source and source.name for source in sources], pa.string())
-    offsets = pa.array([source and source.offset for source in sources], pa.int64())
-    owners = pa.array([(source and source.owner) or None for source in sources], pa.string())
-    return {"source": names.take(rows), "offset": offsets.take(rows), "owner": owners.take(rows)}
+    if any(sources):
+        rows = pa.array(np.repeat(np.arange(len(entries)), counts))
+        names = pa.array([source and source.name for source in sources], pa.string())
+        offsets = pa.array([source and source.offset for source in sources], pa.int64())
+        owners = pa.array([(source and source.owner) or None for source in sources], pa.string())
+        columns |= {"source": names.take(rows), "offset": offsets.take(rows), "owner": owners.take(rows)}
+    return filled(columns, n_rows)
 
 
 def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
@@ -245,22 +241,21 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
         with file or files.open_regular(path) as opened:
             parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
-                table = _with_all(parquet.read_row_group(group, columns=columns, use_threads=False), columns)
+                table = parquet.read_row_group(group, columns=columns, use_threads=False)
+                for field in SCHEMA:  # nulls in place of columns that older versions did not write
+                    if field.name not in table.column_names and (columns is None or field.name in columns):
+                        table = table.append_column(field, [pa.nulls(table.num_rows, field.type)])
                 batch = table.combine_chunks().to_batches()[0]
-                _check_kinds(batch, path)
+                if "kind" in batch.schema.names:
+                    unknown = set(batch.column("kind").dictionary.to_pylist()) - KINDS
+                    if unknown:
+                        kinds = sorted(map(str, unknown))
+                        raise NewerEntry(f"{path} has entries of the kinds {kinds}: upgrade this process")
                 yield batch
     except FileNotFoundError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # the library raises all of these
         raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
-
-
-def _with_all(table: pa.Table, columns: list[str] | None) -> pa.Table:
-    """`table` with a column of nulls for each one of `columns` (None: all) that older versions did not write."""
-    for field in SCHEMA:
-        if field.name not in table.column_names and (columns is None or field.name in columns):
-            table = table.append_column(field, [pa.nulls(table.num_rows, field.type)])
-    return table
 
 
 def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:
@@ -292,10 +287,3 @@ def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Pat
     is_below, is_above = _is_below(batch, first), ~_is_below(batch, StreamId(last.ms, last.seq + 1))
     if is_below.any() or is_above.any() or not is_ordered.all():
         raise CorruptLog(f"Invalid segment {path}: expected rows from {first} to {last} in order, got others")
-
-
-def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
-    if "kind" in batch.schema.names:
-        unknown = set(batch.column("kind").dictionary.to_pylist()) - KINDS
-        if unknown:
-            raise NewerEntry(f"{path} has entries of the kinds {sorted(map(str, unknown))}: upgrade this process")

@@ -79,9 +79,15 @@ class ArrayValues:
                 place = ", ".join(map(str, (first + row, *rest)))
                 raise ValueError(f"expected {name} from {low:g} to {high:g}, got {numbers[(row, *rest)]} at [{place}]")
             if name == "item_slots":
-                self._check_distinct(part)
+                self._slots = np.append(self._slots, part[part >= 0])
+                if len(np.unique(self._slots)) < len(self._slots):
+                    wanted = "expected each item to have weights of its own"
+                    raise ValueError(f"{wanted}, got two items with the same item_slots")
             if low == 0.0 and name.endswith("factors"):
-                self._check_alive(name, part, is_last=first + len(part) == self._sizes[ARRAYS[name][0][0]])
+                largest = self._largest[name] = max(self._largest.get(name, 0.0), float(part.max()))
+                is_last = first + len(part) == self._sizes[ARRAYS[name][0][0]]
+                if is_last and largest < LEAST_NONNEGATIVE:
+                    raise ValueError(f"expected some {name} above {LEAST_NONNEGATIVE:g}, got {largest:g} at most")
 
         return check
 
@@ -99,16 +105,6 @@ class ArrayValues:
         if name.endswith("factors"):
             return (0.0, MAX_NONNEGATIVE) if self._params.is_nonnegative else (-MAX_FACTOR, MAX_FACTOR)
         return ranges.get(name, (-MAX_PARAMETER, MAX_PARAMETER))
-
-    def _check_distinct(self, part: NDArray[np.int32]) -> None:
-        self._slots = np.append(self._slots, part[part >= 0])
-        if len(np.unique(self._slots)) < len(self._slots):
-            raise ValueError("expected each item to have weights of its own, got two items with the same item_slots")
-
-    def _check_alive(self, name: str, part: NDArray[np.float32], *, is_last: bool) -> None:
-        self._largest[name] = max(self._largest.get(name, 0.0), float(part.max()))
-        if is_last and self._largest[name] < LEAST_NONNEGATIVE:
-            raise ValueError(f"expected some {name} above {LEAST_NONNEGATIVE:g}, got {self._largest[name]:g} at most")
 
     def _size_of(self, stored: Mapping[str, StoredArray], name: str) -> int:
         return stored[name].shape[-1] if name in stored else 0

@@ -131,9 +131,17 @@ def read(content: bytes) -> Manifest:
             f"this one reads up to {FORMAT}: upgrade"
         )
     manifest = msgspec.json.decode(content, type=Manifest)
-    if manifest.format < FORMAT:
-        manifest = _with_names_of_today(manifest)
-    return _of_format_1(manifest) if manifest.format == 1 else manifest
+    if manifest.format == FORMAT:
+        return manifest
+    parameters, given = (
+        {RENAMED.get(name, name): value for name, value in values.items()}
+        for values in (manifest.parameters, manifest.given)
+    )
+    calibration = manifest.calibration
+    if manifest.format == 1:
+        calibration = StoredCalibration.of(before_calibration(parameters))
+        given = _changed(manifest.algorithm, parameters, _DEFAULTS_OF_FORMAT_1.get(manifest.algorithm, {}))
+    return msgspec.structs.replace(manifest, parameters=parameters, given=given, calibration=calibration)
 
 
 def check_known(manifest: Manifest) -> None:
@@ -148,22 +156,6 @@ def check_known(manifest: Manifest) -> None:
 def changed(params: Params) -> dict[str, Any]:
     """The hyperparameters that differ from the defaults."""
     return _changed(params.algorithm, dataclasses.asdict(params), {})
-
-
-def _with_names_of_today(manifest: Manifest) -> Manifest:
-    def renamed(parameters: dict[str, Any]) -> dict[str, Any]:
-        return {RENAMED.get(name, name): value for name, value in parameters.items()}
-
-    return msgspec.structs.replace(manifest, parameters=renamed(manifest.parameters), given=renamed(manifest.given))
-
-
-def _of_format_1(manifest: Manifest) -> Manifest:
-    parameters = manifest.parameters
-    return msgspec.structs.replace(
-        manifest,
-        calibration=StoredCalibration.of(before_calibration(parameters)),
-        given=_changed(manifest.algorithm, parameters, _DEFAULTS_OF_FORMAT_1.get(manifest.algorithm, {})),
-    )
 
 
 def _changed(algorithm: str, parameters: dict[str, Any], other_defaults: dict[str, float]) -> dict[str, Any]:

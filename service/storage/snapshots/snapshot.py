@@ -106,8 +106,13 @@ def write(
             given=manifests.changed(model.params) if given is None else given,
             n_ratings=n_ratings,
         )
-        _write_manifest(temporary, manifest)
-        _commit(temporary, folder / version)
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        (temporary / MANIFEST_FILE).write_bytes(text)
+        (temporary / DIGEST_FILE).write_text(hashlib.sha256(text).hexdigest() + "\n", "ascii")
+        for path in (temporary / MANIFEST_FILE, temporary / DIGEST_FILE, temporary):
+            files.sync(path)
+        files.rename(temporary, folder / version)
+        files.sync(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -153,8 +158,10 @@ def verify(folder: Path, version: str) -> Manifest:
         if actual != expected:
             raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
     if manifest.algorithm in ALGORITHMS:
-        with _corrupt(version):
-            _check_content(path, manifest)
+        with _corrupt(version):  # what `load` would notice, without the memory for the arrays
+            params = params_for(manifest.algorithm, manifest.parameters)
+            snapshot_files.check_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
+            _ids_and_content(path, manifest, params)
     return manifest
 
 
@@ -166,7 +173,10 @@ def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapsh
     """
     manifest = verified or verify(folder, version)
     with _corrupt(version):
-        return _loaded(path_of(folder, version), manifest)
+        path, params = path_of(folder, version), params_for(manifest.algorithm, manifest.parameters)
+        arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
+        model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
+        return Snapshot(manifest, model, *_ids_and_content(path, manifest, params))
 
 
 @contextlib.contextmanager
@@ -269,20 +279,6 @@ def _written_ns(path: Path) -> int:
         return 0
 
 
-def _loaded(path: Path, manifest: Manifest) -> Snapshot:
-    params = params_for(manifest.algorithm, manifest.parameters)
-    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
-    model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
-    return Snapshot(manifest, model, *_ids_and_content(path, manifest, params))
-
-
-def _check_content(path: Path, manifest: Manifest) -> None:
-    """Check what `_loaded` would, without the memory for the arrays."""
-    params = params_for(manifest.algorithm, manifest.parameters)
-    snapshot_files.check_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
-    _ids_and_content(path, manifest, params)
-
-
 def _values_of(params: Params, manifest: Manifest) -> ArrayValues:
     n_forgotten, has_counts = revision_of(manifest.version), manifest.format > 1
     return ArrayValues(params, manifest.n_users, manifest.n_items, n_forgotten=n_forgotten, has_counts=has_counts)
@@ -308,17 +304,3 @@ def _write_parts(
         content.write(folder / CONTENT_FILE)
         names.append(CONTENT_FILE)
     return names
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-    (folder / MANIFEST_FILE).write_bytes(content)
-    (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
-    files.sync(folder / MANIFEST_FILE)
-    files.sync(folder / DIGEST_FILE)
-
-
-def _commit(temporary: Path, final: Path) -> None:
-    files.sync(temporary)
-    files.rename(temporary, final)
-    files.sync(final.parent)

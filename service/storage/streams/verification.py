@@ -58,32 +58,33 @@ class Verification:
             StreamUnavailable: Redis is gone.
         """
         with self._verifying, translated():
-            self._refuse_cluster()
+            if self._info("cluster").get("cluster_enabled"):
+                raise VolatileServer(
+                    "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service"
+                    " names several keys, which may lie on several nodes of a cluster; name a server without cluster"
+                    " mode"
+                )
             self._check_durability()
             now_ms = int(time.time() * 1000)
             run, clock_ms = text_of(self._info("server").get("run_id", "")), self._clock_ms()
             is_new = not run or run != self._run
             floor = self._floor()  # before the last id: meanwhile both may grow
             if floor > last_and_length(self._client, self._keys.ratings)[0]:
-                self._restore(floor)
+                self._change(lambda pipeline: self._restore(pipeline, floor))
                 if is_new and self._run is not None:
                     time.sleep(OTHERS_S)
-                self._raise_to(self._floor())
+                floor = self._floor()
+                self._change(lambda pipeline: self._raise_to(pipeline, floor))
             if is_new and clock_ms is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
-                self._raise_past(StreamId(now_ms + max(self._ahead_ms, 0), 0), clock_ms)
+                bound = StreamId(now_ms + max(self._ahead_ms, 0), 0)
+                if clock_ms < bound.ms:
+                    self._change(lambda pipeline: self._raise_past(pipeline, bound, clock_ms))
                 self._ahead_ms = clock_ms - now_ms
             self._run = run
 
     def _floor(self) -> StreamId:
         return max(self._archived(), self._tail.highest)
-
-    def _refuse_cluster(self) -> None:
-        if self._info("cluster").get("cluster_enabled"):
-            raise VolatileServer(
-                "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service names"
-                " several keys, which may lie on several nodes of a cluster; name a server without cluster mode"
-            )
 
     def _check_durability(self) -> None:
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
@@ -113,11 +114,11 @@ class Verification:
 
     # --- raising the last id, in one transaction, so that no other producer can append an entry in between
 
-    def _restore(self, floor: StreamId) -> None:
-        """Write the entries that the server has lost and this process still has, under their ids."""
-        self._client.transaction(lambda pipeline: self._restore_in(pipeline, floor), self._keys.ratings)
+    def _change(self, change: Callable[[Any], None]) -> None:
+        self._client.transaction(change, self._keys.ratings)
 
-    def _restore_in(self, pipeline: Any, floor: StreamId) -> None:
+    def _restore(self, pipeline: Any, floor: StreamId) -> None:
+        """Write the entries that the server has lost and this process still has, under their ids."""
         last = self._last_if_ours(pipeline, floor)
         archived, trimmed = self._archived(), position_of(pipeline.get(self._keys.trimmed), self._keys.trimmed)
         lost = self._tail.after(last)
@@ -129,44 +130,34 @@ class Verification:
         if lost:
             _log.warning("entries that redis had lost are written again", entries=len(lost), after=str(last))
 
-    def _raise_to(self, floor: StreamId) -> None:
+    def _raise_to(self, pipeline: Any, floor: StreamId) -> None:
         """Make the next id greater than `floor`: a flushed or replaced server would start below it."""
-        self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), self._keys.ratings)
-
-    def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
         last = self._last_if_ours(pipeline, floor)
         pipeline.multi()
         if last < floor:
             pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
             _log.warning("stream was behind and has been raised", last=str(last), raised_to=str(floor))
 
-    def _raise_past(self, bound: StreamId, clock_ms: int) -> None:
-        if clock_ms >= bound.ms:
-            return
-
-        def raise_in(pipeline: Any) -> None:
-            last, _ = last_and_length(pipeline, self._keys.ratings)
-            pipeline.multi()
-            if ZERO < last < bound:
-                pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(bound))
-                _log.info("clock of redis is behind; ids go on from ours", behind_ms=bound.ms - clock_ms)
-
-        self._client.transaction(raise_in, self._keys.ratings)
+    def _raise_past(self, pipeline: Any, bound: StreamId, clock_ms: int) -> None:
+        """Make the next id greater than `bound`, which the clock of the server has not reached."""
+        last, _ = last_and_length(pipeline, self._keys.ratings)
+        pipeline.multi()
+        if ZERO < last < bound:
+            pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(bound))
+            _log.info("clock of redis is behind; ids go on from ours", behind_ms=bound.ms - clock_ms)
 
     def _last_if_ours(self, pipeline: Any, floor: StreamId) -> StreamId:
         """The last id of the server. Raises `StreamReplaced` if it is below `floor` and has entries of others."""
         last, length = last_and_length(pipeline, self._keys.ratings)
-        if last < floor and length and not self._is_older_copy(pipeline):
-            key = self._keys.ratings
+        if last >= floor or not length:
+            return last
+        key = self._keys.ratings
+        # If its newest entries are known, the server lost its tail or was restored from a backup.
+        ids = value_ids(pipeline.xrevrange(key, count=COMPARED), key) - self._tail.ids()
+        if ids and not ids <= self._known(min(ids), max(ids)):
             raise StreamReplaced(
                 f"Invalid stream: expected ids above {floor}, the last one that was read, got {length:,} entries up to"
                 f" {last}, some of which this service has never read. Was Redis replaced? Keep them under another name,"
                 f" RENAME {key} {key}:kept, to go on from the log, and add them again (docs/faults.md)"
             )
         return last
-
-    def _is_older_copy(self, pipeline: Any) -> bool:
-        """Whether the newest entries are known: then the server lost its tail or was restored from a backup."""
-        newest = pipeline.xrevrange(self._keys.ratings, count=COMPARED)
-        ids = value_ids(newest, self._keys.ratings) - self._tail.ids()
-        return not ids or ids <= self._known(min(ids), max(ids))

@@ -15,6 +15,7 @@ from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
 from gpu.signals import Calibration, before_calibration
+from service.storage import files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
@@ -231,7 +232,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def full_disk(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(snapshot, "_write_manifest", full_disk)
+    monkeypatch.setattr(files, "rename", full_disk)
     with pytest.raises(OSError, match="No space"):
         written(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,6 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Path
 from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.door.auth import Keys
 from service.api.openapi.components import component, component_of, reference_to
@@ -33,7 +32,7 @@ def decoded(segment: str) -> str:
     return unquote(segment, errors="strict")
 
 
-async def _serving(request: Request) -> Serving:  # async, because a thread would cost more than the route
+def _serving(request: Request) -> Serving:
     serving: Serving = request.app.state.serving
     return serving
 
@@ -46,7 +45,7 @@ PathName = Annotated[str, BeforeValidator(decoded)]
 TheService = Annotated[Serving, Depends(_serving)]
 
 
-async def _scenarios(request: Request) -> Scenarios:
+def _scenarios(request: Request) -> Scenarios:
     scenarios: Scenarios = request.app.state.scenarios
     return scenarios
 
@@ -54,7 +53,7 @@ async def _scenarios(request: Request) -> Scenarios:
 TheScenarios = Annotated[Scenarios, Depends(_scenarios)]
 
 
-async def _keys(request: Request) -> Keys:
+def _keys(request: Request) -> Keys:
     keys: Keys = request.app.gateway.keys
     return keys
 
@@ -62,42 +61,38 @@ async def _keys(request: Request) -> Keys:
 TheKeys = Annotated[Keys, Depends(_keys)]
 
 
-async def _source(
-    request: Request,
-    name: Annotated[
-        str | None,
-        AfterValidator(lambda name: None if name is None else check_id(name)),
-        Header(
-            alias="X-Source",
-            description="Where a batch comes from that may be delivered again; with X-Offset. Each key has its own"
-            " sources. A queue that is made again needs another name, such as one with its id.",
-        ),
-    ] = None,
-    offset: Annotated[
-        int | None,
-        Header(
-            alias="X-Offset",
-            ge=0,
-            le=MAX_OFFSET,
-            description="Of its last message; a batch up to an earlier one is skipped, and one that is more than"
-            f" {MAX_GAP:,} above it is refused.",
-        ),
-    ] = None,
-) -> Source | None:
+SourceName = Annotated[
+    str | None,
+    AfterValidator(lambda name: None if name is None else check_id(name)),
+    Header(
+        alias="X-Source",
+        description="Where a batch comes from that may be delivered again; with X-Offset. Each key has its own"
+        " sources. A queue that is made again needs another name, such as one with its id.",
+    ),
+]
+SourceOffset = Annotated[
+    int | None,
+    Header(
+        alias="X-Offset",
+        ge=0,
+        le=MAX_OFFSET,
+        description="Of its last message; a batch up to an earlier one is skipped, and one that is more than"
+        f" {MAX_GAP:,} above it is refused.",
+    ),
+]
+
+
+def source_of(name: str | None, offset: int | None, keys: Keys) -> Source | None:
+    """The source that the headers of a batch name; None if they name none.
+
+    Raises:
+        InvalidRequest: one of the two headers is missing.
+    """
     if (name is None) != (offset is None):
         raise InvalidRequest("Invalid X-Source: expected X-Source and X-Offset together, got one of them")
     if name is None or offset is None:
         return None
-    keys: Keys = request.app.gateway.keys
     return Source(name, offset, keys.name_of(fairness.current.get().key))
-
-
-TheSource = Annotated[Source | None, Depends(_source)]
-
-
-def reply(content: bytes, status: int = 200) -> Response:
-    """The response with the JSON of one answer."""
-    return Response(content, status, media_type="application/json")
 
 
 def check_n(serving: Serving, n: int | None) -> None:

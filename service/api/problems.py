@@ -9,9 +9,6 @@ from typing import Any
 import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Match
 
 from gpu.errors import InvalidInput
 from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
@@ -26,15 +23,29 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")  # that a route may have
-_OF_FRAMEWORK = "There was an error parsing the body"
-UNREADABLE = "Invalid body: expected JSON in UTF-8, not nested too deep, got something else"
 BODIES = (UsersBody.__name__, AnonymousBody.__name__)  # of POST /recommend
 _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
 
-def of_error(error: ServiceError, request_id: str) -> tuple[int, bytes, Headers]:
-    """Status, body and extra headers for a `ServiceError`."""
+def of_error(error: Exception, request_id: str) -> tuple[int, bytes, Headers] | None:
+    """Status, body and extra headers for an error; None for an unforeseen one."""
+    match error:
+        case ServiceError():
+            return _of_service(error, request_id)
+        case RequestValidationError():
+            return _of_values(error, request_id)
+        case InvalidInput():  # the engine refuses a value, such as a hyperparameter out of range
+            return 422, body(422, "invalid-request", "Invalid request", str(error), request_id), []
+        case HTTPException():  # no route takes the request
+            known = _KNOWN.get(error.status_code)
+            title = known.title if known else HTTPStatus(error.status_code).phrase
+            slug = known.slug if known else title.lower().replace(" ", "-")
+            headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+            return error.status_code, body(error.status_code, slug, title, str(error.detail), request_id), headers
+    return None
+
+
+def _of_service(error: ServiceError, request_id: str) -> tuple[int, bytes, Headers]:
     headers: Headers = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
@@ -57,39 +68,8 @@ def body(status: int, slug: str, title: str, detail: str, request_id: str, **mem
     return msgspec.json.encode(ProblemDocument(TYPE_PREFIX + slug, title, status, detail, request_id, **members))
 
 
-async def on_service_error(request: Request, error: Exception) -> Response:
-    """Handler of `ServiceError`."""
-    assert isinstance(error, ServiceError)  # noqa: S101 (tells the type checker)
-    status, content, headers = of_error(error, request.state.request_id)
-    return Response(content, status, {k.decode(): v.decode() for k, v in headers}, MEDIA_TYPE)
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """Handler of errors that the framework raises, such as 404 and 405."""
-    assert isinstance(error, HTTPException)  # noqa: S101 (tells the type checker)
-    known = _KNOWN.get(error.status_code)
-    title = known.title if known else HTTPStatus(error.status_code).phrase
-    slug = known.slug if known else title.lower().replace(" ", "-")
-    detail = UNREADABLE if error.detail == _OF_FRAMEWORK else str(error.detail)
-    content = body(error.status_code, slug, title, detail, request.state.request_id)
-    headers = {"Allow": _allowed(request)} if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
-    return Response(content, error.status_code, headers, MEDIA_TYPE)
-
-
-def _allowed(request: Request) -> str:
-    """`Allow` of a 405: the framework names the methods of one route, and not HEAD, which `Gateway` turns into GET."""
-    scopes = {method: {**request.scope, "method": method} for method in METHODS}
-    found = {
-        method
-        for method, scope in scopes.items()
-        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
-    }
-    return ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))
-
-
-async def on_invalid_request(request: Request, error: Exception) -> Response:
-    """Handler of refused parameters and bodies: 400 for a body that is not JSON, else 422 with a list of faults."""
-    assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
+def _of_values(error: RequestValidationError, request_id: str) -> tuple[int, bytes, Headers]:
+    """400 for a body that is not JSON, else 422 with a list of faults."""
     found = error.errors()
     members = _members_of(found)
     if any(fault["type"] == "json_invalid" for fault in found):
@@ -99,8 +79,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in members["errors"])
     if "errors_left_out" in members:
         detail += f"; and {members['errors_left_out']:,} more"
-    content = body(status, slug, title, detail, request.state.request_id, **members)
-    return Response(content, status, media_type=MEDIA_TYPE)
+    return status, body(status, slug, title, detail, request_id, **members), []
 
 
 def _members_of(found: Sequence[Any]) -> dict[str, Any]:
@@ -114,18 +93,6 @@ def _members_of(found: Sequence[Any]) -> dict[str, Any]:
 def _place(fault: Any) -> str:
     """The path of a value, without the name of the model against which the body was checked."""
     return ".".join(str(name)[:MAX_SHOWN] for name in fault["loc"] if name not in BODIES)
-
-
-async def on_invalid_input(request: Request, error: Exception) -> Response:
-    """Handler of values that the engine refuses, such as a hyperparameter out of range."""
-    assert isinstance(error, InvalidInput)  # noqa: S101 (tells the type checker)
-    content = body(422, "invalid-request", "Invalid request", str(error), request.state.request_id)
-    return Response(content, 422, media_type=MEDIA_TYPE)
-
-
-async def on_crash(request: Request, error: Exception) -> Response:
-    """Handler of all other exceptions."""
-    return Response(of_crash(request.state.request_id), ServiceError.status, media_type=MEDIA_TYPE)
 
 
 def of_crash(request_id: str) -> bytes:

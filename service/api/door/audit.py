@@ -8,18 +8,18 @@ and no user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Literal
 from urllib.parse import unquote
 
 import msgspec
 import structlog
-from starlette.routing import BaseRoute, Match
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.door.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys
 from service.api.door.client_address import ClientAddresses
+from service.api.door.route import RouteTable
 from service.base.errors import ServiceError
 from service.settings import data_sets
 from service.settings.settings import Settings
@@ -78,7 +78,7 @@ class Audit:
         routes: of the application, to name what was refused before it was routed.
     """
 
-    def __init__(self, settings: Settings, keys: Callable[[], Keys], routes: list[BaseRoute]) -> None:
+    def __init__(self, settings: Settings, keys: Keys, routes: RouteTable) -> None:
         self.log = AuditLog(settings.data, settings.audit_max_bytes)
         self._keys, self._routes = keys, routes
         self._data_set = settings.data_set or data_sets.DEFAULT
@@ -151,23 +151,22 @@ class Audit:
         else:
             given = dict(scope["headers"]).get(b"x-api-key")
         try:
-            return self._keys().id_of(given)
+            return self._keys.id_of(given)
         except ServiceError:  # the made keys cannot be known now
             return None
 
     def _route(self, scope: Scope, path: bytes) -> tuple[str, dict[str, Any]]:
         """The name of the operation, and the parameters in the path."""
         if "route" in scope:
-            return getattr(scope["route"], "name", UNKNOWN), scope.get("path_params", {})
+            return scope["route"].name, scope["path_params"]
         if path.startswith(CONSOLE_PREFIX):
             return _PAGES.get(path.removeprefix(CONSOLE_PREFIX), UNKNOWN), {}
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        asked = {**scope, "path": path.decode("ascii", "replace"), "method": method}
-        for route in self._routes:
-            match, found = route.matches(asked)
-            if match is Match.FULL:
-                return getattr(route, "name", UNKNOWN), found.get("path_params", {})
-        return UNKNOWN, {}
+        try:
+            route, parameters = self._routes.find(method, path.decode("ascii", "replace"))
+        except HTTPException:
+            return UNKNOWN, {}
+        return route.name, parameters
 
 
 def _outcome(status: int, *, is_refused: bool) -> Literal["done", "refused", "failed"]:

@@ -3,7 +3,7 @@
 It divides the incoming bytes into requests (`RequestStream`) and passes on one request per turn of the event loop, as
 long as the protocol behind it does not pause. The others wait, and reading stops when too many bytes wait. Heads have a
 maximum size and are passed on whole. Heads, bodies, the reading of answers and idle connections have deadlines. A
-connection beyond the maximum number may only ask for health. `FastReads` answers plain reads without the protocol.
+connection beyond the maximum number may only ask for health.
 
 To the event loop the guard is a protocol, and to the protocol behind it a transport. It uses asyncio's interfaces and
 HTTP/1.1 and does not depend on the server. A plain request that arrives in one piece takes the short path through
@@ -13,48 +13,42 @@ HTTP/1.1 and does not depend on the server. A plain request that arrives in one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, cast
 
 from service.api.door.connection_table import ConnectionTable
 from service.api.door.deadline import Deadline, Due
-from service.api.door.fast_reads import PlainReads
 from service.api.door.framing import PlainRequests
-from service.api.door.guarded_transport import GuardedTransport, current
 from service.api.door.request_stream import RequestStream
 from service.api.errors import RequestTimeout
 from service.base.errors import ServiceError
+
+current: ContextVar[GuardedTransport | None] = ContextVar("connection", default=None)  # of the request being answered
 
 
 class ConnectionGuard(asyncio.Protocol):
     """One connection.
 
     Attributes:
-        peer, must_close: see `service.api.door.fast_reads.Connection`.
+        must_close: whether the connection closes after the present, or the next, answer.
 
     Args:
         protocol: the protocol of the server, which gets this guard as its transport.
         table: all connections of the event loop.
         refusal: makes the whole response for an error, with `Connection: close`.
-        reads: answers plain reads; None: the protocol answers all requests.
     """
 
     def __init__(
-        self,
-        protocol: asyncio.Protocol,
-        table: ConnectionTable,
-        refusal: Callable[[ServiceError], bytes],
-        reads: PlainReads | None = None,
+        self, protocol: asyncio.Protocol, table: ConnectionTable, refusal: Callable[[ServiceError], bytes]
     ) -> None:
-        self.protocol, self._table, self._refusal, self._reads = protocol, table, refusal, reads
-        self.peer: tuple[str, int] | None = None
+        self.protocol, self._table, self._refusal = protocol, table, refusal
         self.must_close = False
         self._limits = table.limits
         self._is_settled = False  # all input was passed on as whole requests, and more may be passed on
         self._is_ending = False  # no more bytes pass in either direction
         self._is_unanswered = False  # a request was passed on without all of its body, and no answer was written yet
         self._n_passed_on = 0  # requests that the protocol has not answered
-        self._has_read = False  # `FastReads` has not answered yet
         self._is_scheduled = False  # `_hand_on_held` will run in the next turn of the event loop
         self._is_fresh = True
         self._is_for_health = False
@@ -73,9 +67,7 @@ class ConnectionGuard(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.peer = str(peer[0]), int(peer[1])
-        self._is_for_health = not self._table.add(self, self.peer[0] if self.peer else "")
+        self._is_for_health = not self._table.add(self, str(peer[0]) if isinstance(peer, tuple) else "")
         self._above = GuardedTransport(self, self._transport)
         self.protocol.connection_made(self._above)
         self._settle()
@@ -124,7 +116,7 @@ class ConnectionGuard(asyncio.Protocol):
     def check(self, now: float) -> None:
         """End the connection if the client has missed a deadline."""
         deadline = self._deadline
-        if deadline.due is Due.REQUEST and (self._has_read or self._n_passed_on):
+        if deadline.due is Due.REQUEST and self._n_passed_on:
             return  # it is not idle
         if deadline.is_stalled(self.n_unsent, now):
             self._transport.abort()
@@ -146,51 +138,25 @@ class ConnectionGuard(asyncio.Protocol):
     def close(self) -> None:
         """Close when all is written. If the client is still sending, let it read the answer first."""
         self.must_close = True
-        if self._is_ending or self._has_read:
+        if self._is_ending:
             return
         if self._input.n_held or self._input.has_body:
             self._leave()
         else:
             self._close()
 
-    # --- called by `FastReads`
-
-    def begin_read(self) -> None:
-        """Pass on no further request until the answer to this one is written."""
-        self._has_read, self._is_settled = True, False
-
-    def end_read(self, response: bytes, *, closes: bool) -> bool:
-        """Write a whole response, and close if it `closes`; false if the client has gone."""
-        self._has_read = False
-        if self._is_ending or self._transport.is_closing():
-            return False
-        self._transport.write(response)
-        if closes:
-            self.close()
-        elif self._deadline.due is Due.REQUEST and not self._input.n_held and not self._is_blocked:
-            self._is_settled = True
-            self._deadline.renew(self._loop.time())
-        else:
-            self._settle()
-            self._hand_on_soon()
-        return True
-
     # --- called by the application
 
     def note_answer(self) -> None:
-        """See `service.api.door.guarded_transport.note_answer`."""
+        """The application has answered a request that was passed on to the protocol."""
         self._n_passed_on -= 1
         self._deadline.renew(self._loop.time()) if self._deadline.due is Due.REQUEST else self._settle()
 
     # --- input
 
     def _pass_on(self, request: bytes) -> None:
-        """Let `FastReads` answer a request, or the protocol, which gets all that is not plain."""
-        # Answers have the order of the requests, so that a read cannot overtake one that the protocol works on.
-        if self._reads is not None and not self._n_passed_on and self._reads.begin(self, request):
-            return
         self._n_passed_on += 1
-        current.set(self)
+        current.set(self._above)
         self.protocol.data_received(request)
 
     def _receive(self, data: bytes) -> None:
@@ -217,7 +183,7 @@ class ConnectionGuard(asyncio.Protocol):
 
     @property
     def _is_blocked(self) -> bool:
-        return self._has_read or self._is_held_up or self._is_writing_paused or self._is_ending
+        return self._is_held_up or self._is_writing_paused or self._is_ending
 
     def _hand_on_body(self) -> None:
         while self._input.n_held and self._input.has_body and not self._is_blocked:
@@ -329,3 +295,90 @@ class ConnectionGuard(asyncio.Protocol):
         self._above.end()
         self._input.clear()
         self._count(0)
+
+
+class GuardedTransport(asyncio.Transport):
+    """The transport that the protocol behind a guard gets.
+
+    Answers go straight to the transport below: `write` is the method of that transport, at no extra cost.
+    """
+
+    def __init__(self, guard: ConnectionGuard, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._guard, self._transport = guard, transport
+        self.write = transport.write  # type: ignore[method-assign]
+        self.is_closing = transport.is_closing  # type: ignore[method-assign]
+
+    def call_at_write(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before the next `write`, once."""
+
+        def write(data: bytes | bytearray | memoryview) -> None:
+            self.write = self._transport.write  # type: ignore[method-assign]
+            callback()
+            self.write(data)
+
+        self.write = write  # type: ignore[method-assign]
+
+    def join(self) -> None:
+        """Let the next two writes be one, the head and the body of an answer: each costs a call of the kernel."""
+        below = self.write
+
+        def first(data: bytes | bytearray | memoryview) -> None:
+            head = data
+
+            def second(data: bytes | bytearray | memoryview) -> None:
+                self.write = below  # type: ignore[method-assign]
+                self.write(b"".join((head, data)))
+
+            self.write = second  # type: ignore[method-assign]
+
+        self.write = first  # type: ignore[method-assign]
+
+    def note_answer(self) -> None:
+        """The application has answered a request that was passed on to the protocol."""
+        self._guard.note_answer()
+
+    def end(self) -> None:
+        """Drop all further writes of the protocol."""
+        self.write = _drop  # type: ignore[method-assign]
+        self.is_closing = _true  # type: ignore[method-assign]
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write all items."""
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        """See `ConnectionGuard.close`."""
+        self._guard.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Pause the input of the protocol."""
+        self._guard.hold_up(True)
+
+    def resume_reading(self) -> None:
+        """Resume the input of the protocol."""
+        self._guard.hold_up(False)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Information of the transport below."""
+        return self._transport.get_extra_info(name, default)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol behind the guard."""
+        return self._guard.protocol
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are written but not sent."""
+        return self._transport.get_write_buffer_size()
+
+
+def _drop(data: bytes | bytearray | memoryview) -> None:
+    """Ignore `data`: the connection has ended."""
+
+
+def _true() -> bool:
+    return True

@@ -1,8 +1,7 @@
-"""`Gateway`: the outermost layer of the application. It is plain ASGI, because its cost is added to every request.
+"""`Gateway`: the way of every request. It is plain ASGI, because its cost is added to every request.
 
-It uses the raw path for routing, so that a percent-encoded `/` is legal in an id. It gives each request its id, checks
-rate, key, site and body, answers frequent writes on fast routes without the layers of the framework, counts requests,
-and writes the access log. Frequent reads do not come here: `service.api.door.fast_reads` answers them.
+It gives each request its id, checks rate, key, site and body, finds the route by the raw path, lets it answer, turns
+errors into problem documents, counts requests, and writes the access log.
 """
 
 from __future__ import annotations
@@ -11,24 +10,26 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from service.api import problems
 from service.api.door import cors, request_span
 from service.api.door.auth import Keys
 from service.api.door.client_address import ClientAddresses
+from service.api.door.connection_guard import current
 from service.api.door.credentials import Credentials
 from service.api.door.rate_limit import Limits
+from service.api.door.route import Call, RouteTable
 from service.api.door.site_check import SiteCheck
 from service.api.parsers import bodies
 from service.api.parsers.bodies import JSON, Message, RequestHeaders
-from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
+from service.api.parsers.body_turns import BodyTurns
 from service.api.problems import Headers
 from service.base.errors import ServiceError
 from service.engine import fairness
@@ -44,7 +45,7 @@ NO_CONTENT = 204
 NOT_READY, HEALTH = 503, b"/health/"
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
 PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which the gateway answers
-REFUSED = "refused"  # counted as the route of requests that were refused before routing
+REFUSED, UNKNOWN = "refused", "unknown"  # counted as routes of requests that were refused, or that no route takes
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {
@@ -53,39 +54,14 @@ _READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {
 _log = structlog.get_logger(__name__)
 
 
-class FastRequest(NamedTuple):
-    """A request on a fast route.
-
-    Attributes:
-        length: Content-Length, 0 if there is none.
-        started: `time.perf_counter()` at arrival.
-    """
-
-    query: bytes
-    length: int
-    receive: Receive
-    started: float
-
-
-class FastRoute(NamedTuple):
-    """A handler that answers simple requests of one route without the framework.
-
-    Attributes:
-        route: the framework's name of the route, for the counters.
-        status: HTTP status of its answers.
-        answer: returns the body of the answer, or None to leave the request to the framework.
-    """
-
-    route: str
-    status: int
-    answer: Callable[[FastRequest], Awaitable[bytes | None]]
-
-
-FastRoutes = Mapping[tuple[str, bytes], FastRoute]
-
-
 class Gateway:
-    """Wraps the application, and finds fast routes by method and path.
+    """Answers all requests for one data set.
+
+    Args:
+        routes: of the data set.
+        settings: of the data set.
+        metrics: where requests are counted.
+        limits: of the data set, which processes of one service share.
 
     Attributes:
         keys: the keys of the service.
@@ -93,10 +69,8 @@ class Gateway:
         cors: which pages of other origins may read answers.
     """
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, limits: Limits
-    ) -> None:
-        self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
+    def __init__(self, routes: RouteTable, settings: Settings, metrics: Metrics, limits: Limits) -> None:
+        self._routes, self._metrics = routes, metrics
         self.tracer, self._data_set = traces.active(), settings.data_set
         self.keys, self._rate = Keys(settings), limits.requests
         self.credentials = Credentials(self.keys, limits.failures)
@@ -109,9 +83,6 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
@@ -121,7 +92,7 @@ class Gateway:
             scope, send = {**scope, "method": "GET", "is_head": True}, without_body(send)
         if self.cors.is_on:
             send = self.cors.adding(send, headers.get(b"origin"))
-        route = REFUSED
+        route, answering = REFUSED, _Answering(send, record)
         try:
             if self.cors.is_on and (allowed := self.cors.preflight(record.method, headers)) is not None:
                 self._limited_address(path, scope["client"], scope["headers"])
@@ -131,25 +102,29 @@ class Gateway:
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
             if trace is not None:
                 self.carry(trace)
-            fast_route = self._fast_routes.get((scope["method"], path))
-            length = bodies.length_of(headers)
-            if fast_route is not None and (length > LARGE_BYTES or not bodies.is_plain(headers)):
-                fast_route = None
-            if fast_route is not None:
-                route, status = fast_route.route, fast_route.status
-                fast_request = FastRequest(scope["query_string"], length, receive, started)
-                content = await fast_route.answer(fast_request)
-            if fast_route is None or content is None:
-                receive = await bodies.whole(receive, record.method, path, headers, self._max_body, self._turns)
-                await self._through(scope, receive, send, record)
-                return
-            await _send(send, status, content, JSON, record.request_id, [])
+            route = UNKNOWN
+            scope["path"] = record.text  # the raw path: ids are decoded after routing
+            found, scope["path_params"] = self._routes.find(scope["method"], scope["path"])
+            scope["route"], route = found, found.path
+            content = await bodies.whole(receive, record.method, path, headers, self._max_body, self._turns)
+            structlog.contextvars.bind_contextvars(request_id=record.request_id)
+            answer = await found.answer(Call(scope, receive, headers, content, record.request_id, started))
+            if isinstance(answer, bytes):
+                answering.status = found.status_code or 200
+                if record.method != "HEAD" and (connection := current.get()) is not None:
+                    connection.join()
+                await _send(send, answering.status, answer, JSON, record.request_id, [])
+            else:
+                await answer(scope, receive, answering)
         except ClientDisconnect:
-            status = CLIENT_GONE
+            answering.status = CLIENT_GONE
         except Exception as error:
-            status, content, media, extra = self.refusal(error, record)
-            await _send(send, status, content, media, record.request_id, extra)
-        self.count(record, route, status)
+            if answering.status:  # a stream that breaks off: the client must not take a part for the whole
+                _log.exception("request failed", method=record.method, path=self._of_data_set + record.text)
+            else:
+                answering.status, content, media, extra = self.refusal(error, record)
+                await _send(send, answering.status, content, media, record.request_id, extra)
+        self.count(record, route, answering.status)
 
     # --- shared by all request paths
 
@@ -207,8 +182,9 @@ class Gateway:
 
     def refusal(self, error: Exception, record: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for an error; logs unforeseen errors."""
-        if isinstance(error, ServiceError):
-            status, content, extra = problems.of_error(error, record.request_id)
+        problem = problems.of_error(error, record.request_id)
+        if problem is not None:
+            status, content, extra = problem
             return status, content, _PROBLEM, extra
         _log.error("request failed", request_id=record.request_id, path=self._of_data_set + record.text, exc_info=error)
         return ServiceError.status, problems.of_crash(record.request_id), _PROBLEM, []
@@ -221,31 +197,6 @@ class Gateway:
         headers = [*_headers(content, media, record.request_id, extra), *([] if error.closes else [problems.CLOSE])]
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
-
-    async def _through(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
-        """Answer by the framework."""
-        scope["path"] = record.text  # the raw path: ids are decoded after routing
-        scope.setdefault("state", {})["request_id"] = record.request_id
-        status = 500
-        name = (b"x-request-id", record.request_id.encode())
-
-        async def named(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], name]
-            await send(message)
-
-        structlog.contextvars.bind_contextvars(request_id=record.request_id)
-        try:
-            await self._app(scope, receive, named)
-        except ClientDisconnect:
-            status = CLIENT_GONE
-        except Exception:  # the framework has answered with 500 and raises again
-            _log.exception("request failed", method=record.method, path=self._of_data_set + record.text)
-        finally:
-            structlog.contextvars.unbind_contextvars("request_id")
-        self.count(record, getattr(scope.get("route"), "path", "unknown"), status)
 
     def count(self, record: RequestRecord, route: str, status: int) -> None:
         """Count and log one answered request."""
@@ -284,6 +235,24 @@ class Gateway:
             **traced,
             **further,
         )
+
+
+class _Answering:
+    """`send` of a response of the framework, with the request's id.
+
+    Attributes:
+        status: of the answer; 0 until it has begun.
+    """
+
+    def __init__(self, send: Send, record: RequestRecord) -> None:
+        self._send, self._record, self.status = send, record, 0
+
+    async def __call__(self, message: Message) -> None:
+        """Send one message."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], (b"x-request-id", self._record.request_id.encode())]
+        await self._send(message)
 
 
 class RequestRecord(NamedTuple):

@@ -7,13 +7,13 @@ import zlib
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from service.api.door.auth import CONSOLE_PREFIX, WRITTEN_PATHS
 from service.api.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 from service.api.parsers.body_turns import LARGE_BYTES, BodyTurns
-from service.api.parsers.elements import Body, check_values
+from service.api.parsers.elements import MAX_VALUES, Body, check_values
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
 FORM = b"application/x-www-form-urlencoded"  # of the console alone, whose forms carry tokens
@@ -72,17 +72,10 @@ def length_of(headers: RequestHeaders) -> int:
     return int(value) if value.isdigit() else 0
 
 
-def is_plain(headers: RequestHeaders) -> bool:
-    """Whether a body, if there is one, is JSON that is not packed and has no source."""
-    if b"content-encoding" in headers or not SOURCE_HEADERS.isdisjoint(headers):
-        return False
-    return headers.get(b"content-type", JSON).startswith(JSON)
-
-
 async def whole(
     receive: Receive, method: str, path: bytes, headers: RequestHeaders, max_bytes: int, turns: BodyTurns
-) -> Receive:
-    """`receive` of the whole body in one piece, unpacked, when it is the turn of this request to parse it.
+) -> bytes:
+    """The whole body, unpacked, when it is the turn of this request to parse it; empty if there is none.
 
     Raises:
         BodyTooLarge: longer than `max_bytes`, packed or unpacked; or one document of more than `MAX_VALUES`.
@@ -91,26 +84,20 @@ async def whole(
         ClientDisconnect: the client has gone before its end.
     """
     if b"content-length" not in headers and b"transfer-encoding" not in headers:
-        return receive
+        return b""
     max_bytes = _longest(path, max_bytes)
     packed = await _read(receive, max_bytes)
     content = _unpacked(packed, max_bytes) if _encoding(headers) in _PACKED else packed
-    await turns.take(len(content))
-    if _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own
+    if len(content) > LARGE_BYTES:
+        await turns.take(len(content))
+    if len(content) > MAX_VALUES and _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own
         check_values(content)
-    message: Message | None = {"type": "http.request", "body": content, "more_body": False}
-
-    async def again() -> Message:
-        nonlocal message
-        taken, message = message, None
-        return await receive() if taken is None else taken
-
-    return again
+    return content
 
 
-async def body_of(request: Request) -> Body:
-    """The whole body of a request that posts elements."""
-    return Body(await request.body(), _kind(request.headers.get("content-type", "").encode("latin-1")) == NDJSON)
+def body_of(content: bytes, headers: RequestHeaders) -> Body:
+    """The body of a request that posts elements."""
+    return Body(content, _kind(headers.get(b"content-type", b"")) == NDJSON)
 
 
 async def of_large(body: Body, read: Callable[Concatenate[Body, P], T], *given: P.args, **named: P.kwargs) -> T:

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.responses import Response
 
 from service.api import operations
-from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
+from service.api.dependencies import ItemId, PathName, TheService, UserId, answers
 from service.api.door.audit import made
+from service.api.door.route import Route
 from service.api.operations import EndedModel, Forgotten, JobList, ModelList
 from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
 from service.base.errors import InvalidRequest
@@ -20,7 +20,7 @@ from service.engine.queries.rating_queries import FindUser
 from service.jobs.jobs import Job
 from service.storage.events import Merge, encode_merge, encode_subject
 
-router = APIRouter(prefix="/admin", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 WaitQuery = Annotated[Wait, Query()]
 
@@ -35,39 +35,39 @@ WaitQuery = Annotated[Wait, Query()]
         http_409="A job is queued or running, or the name of the shadow is that of a model that answers",
     ),
 )
-async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Response:
+async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> bytes:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    return reply(made("job", await serving.operate(operations.SubmitTraining(body.judged()))), 202)
+    return made("job", await serving.operate(operations.SubmitTraining(body.judged())))
 
 
 @router.get("/jobs", responses=answers(JobList))
-async def list_jobs(query: WaitQuery, serving: TheService) -> Response:
+async def list_jobs(query: WaitQuery, serving: TheService) -> bytes:
     """All jobs, newest first."""
-    return reply(await serving.operate(operations.ListJobs(), query.position))
+    return await serving.operate(operations.ListJobs(), query.position)
 
 
 @router.get("/jobs/{job}", responses=answers(Job, http_404="Unknown job"))
-async def get_job(job: PathName, query: WaitQuery, serving: TheService) -> Response:
+async def get_job(job: PathName, query: WaitQuery, serving: TheService) -> bytes:
     """One job."""
-    return reply(await serving.operate(operations.GetJob(job), query.position))
+    return await serving.operate(operations.GetJob(job), query.position)
 
 
 @router.delete("/jobs/{job}", status_code=202, responses=answers(Job, 202, "The job will stop", http_404="Unknown job"))
-async def cancel_job(job: PathName, query: NoQuery, serving: TheService) -> Response:
+async def cancel_job(job: PathName, query: NoQuery, serving: TheService) -> bytes:
     """Stop a queued or running job. A finished job does not change."""
-    return reply(await serving.operate(operations.CancelJob(job)), 202)
+    return await serving.operate(operations.CancelJob(job))
 
 
 @router.get("/models", responses=answers(ModelList))
-async def list_models(query: WaitQuery, serving: TheService) -> Response:
+async def list_models(query: WaitQuery, serving: TheService) -> bytes:
     """All snapshots, and which of them are live."""
-    return reply(await serving.operate(operations.ListModels(), query.position))
+    return await serving.operate(operations.ListModels(), query.position)
 
 
 @router.get("/models/{model}/quality", responses=answers(QualityReport, http_404="No live model of that name"))
-async def get_quality(model: PathName, query: WaitQuery, serving: TheService) -> Response:
+async def get_quality(model: PathName, query: WaitQuery, serving: TheService) -> bytes:
     """How well a live model foretold ratings and events before it learned them, and a baseline beside it."""
-    return reply(await serving.answer(GetQuality(model=model), query.position))
+    return await serving.answer(GetQuality(model=model), query.position)
 
 
 @router.post(
@@ -75,9 +75,9 @@ async def get_quality(model: PathName, query: WaitQuery, serving: TheService) ->
     status_code=202,
     responses=answers(ModelInfo, 202, "Being loaded", http_404="Unknown version"),
 )
-async def activate_model(version: PathName, query: NoQuery, serving: TheService) -> Response:
+async def activate_model(version: PathName, query: NoQuery, serving: TheService) -> bytes:
     """Make a snapshot live under its name, without comparing it with the live one. Use it to roll back."""
-    return reply(await serving.operate(operations.ActivateModel(version)), 202)
+    return await serving.operate(operations.ActivateModel(version))
 
 
 @router.delete(
@@ -87,27 +87,27 @@ async def activate_model(version: PathName, query: NoQuery, serving: TheService)
         EndedModel, 202, "Ended", http_404="No live model of that name", http_409="An arm of an experiment"
     ),
 )
-async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> Response:
+async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> bytes:
     """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back."""
-    return reply(await serving.operate(operations.EndModel(name), query.position), 202)
+    return await serving.operate(operations.EndModel(name), query.position)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def hide_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
+async def hide_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Never recommend this item again; it still counts for learning."""
     return await _written(serving, "hide", item)
 
 
 @router.delete("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def show_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
+async def show_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Recommend this item again."""
     return await _written(serving, "show", item)
 
 
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
-async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> Response:
+async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> bytes:
     """Forget a user: at once in all answers, and on disk when the job is done."""
-    return reply(made("job", await serving.operate(operations.ForgetUser(user)), "job"), 202)
+    return made("job", await serving.operate(operations.ForgetUser(user)), "job")
 
 
 @router.post(
@@ -115,15 +115,15 @@ async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> Resp
     status_code=202,
     responses=answers(Written, 202, "Durable", http_404="Unknown user to merge"),
 )
-async def merge_user(user: UserId, body: MergeBody, query: NoQuery, serving: TheService) -> Response:
+async def merge_user(user: UserId, body: MergeBody, query: NoQuery, serving: TheService) -> bytes:
     """Make another user, such as an anonymous one, part of this user: all ratings and events, in one step."""
     if body.user == user:
         raise InvalidRequest(f"Invalid from: expected another user, got {user!r}")
     await serving.answer(FindUser(user=body.user), body.position)
     stream_id = await serving.append(encode_merge(Merge(body.user, user)))
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return msgspec.json.encode(Written(str(stream_id)))
 
 
-async def _written(serving: TheService, kind: Literal["hide", "show"], subject: str) -> Response:
+async def _written(serving: TheService, kind: Literal["hide", "show"], subject: str) -> bytes:
     stream_id = await serving.append(encode_subject(kind, subject))
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return msgspec.json.encode(Written(str(stream_id)))

@@ -7,19 +7,18 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.requests import Request
-from starlette.responses import Response
 
-from service.api.dependencies import TheService, answers, check_n, reply
+from service.api.dependencies import TheService, answers, check_n
+from service.api.door.route import Call, Route
 from service.api.schemas.audit_schemas import AuditQuery
 from service.storage.audit_log import AuditPage
 
-router = APIRouter(prefix="/admin", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin", tags=["admin"])
 
 
 @router.get("/audit", responses=answers(AuditPage))
-async def list_audit(query: Annotated[AuditQuery, Query()], request: Request, serving: TheService) -> Response:
+async def list_audit(query: Annotated[AuditQuery, Query()], request: Call, serving: TheService) -> bytes:
     """What was done with the rights of an admin, and what of it was refused, newest first."""
     check_n(serving, query.n)
     page = await asyncio.to_thread(request.app.audit.log.page, query.n, query.cursor)
-    return reply(msgspec.json.encode(page))
+    return msgspec.json.encode(page)

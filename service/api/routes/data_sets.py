@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import PathName
+from service.api.door.route import Call, Route
 from service.settings.data_sets import UnknownDataSet
 
-router = APIRouter(prefix="/d", include_in_schema=False)
+router = APIRouter(route_class=Route, prefix="/d", include_in_schema=False)
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @router.api_route("/{name}", methods=METHODS)
 @router.api_route("/{name}/{rest:path}", methods=METHODS)
-async def refuse(name: PathName, request: Request) -> Response:
+async def refuse(name: PathName, request: Call) -> Response:
     """404 that names the data set."""
     known = ", ".join(request.app.state.further) or "none"
     raise UnknownDataSet(f"Invalid path: expected /d/NAME/ with the name of a data set ({known}), got {name[:64]!r}")

@@ -9,7 +9,9 @@ from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import FileResponse, Response
 
+from service.api.door.route import Call, Route
 from service.api.openapi.document import PATH as DOCUMENT
+from service.api.openapi.document import encoded
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
@@ -18,7 +20,13 @@ _HEADERS = {"x-frame-options": "DENY", "x-content-type-options": "nosniff"}
 # Relative addresses, because the service may have a prefix behind a proxy.
 _SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=Route, include_in_schema=False)
+
+
+@router.get(DOCUMENT)
+async def get_document(request: Call) -> bytes:
+    """The OpenAPI document."""
+    return await encoded(request.app, request.app.gateway.keys)
 
 
 @router.get(PATH)

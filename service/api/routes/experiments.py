@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.responses import Response
 
-from service.api.dependencies import DocumentName, TheService, answers, reply
+from service.api.dependencies import DocumentName, TheService, answers
+from service.api.door.route import Route
 from service.api.experiment_report import ExperimentReport, report_of
 from service.api.operations import PutExperiment
 from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
@@ -21,41 +21,39 @@ from service.storage.events import encode_document
 
 MAX_EXPERIMENTS = 100
 
-router = APIRouter(prefix="/admin/experiments", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin/experiments", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 WaitQuery = Annotated[Wait, Query()]
 
 
 @router.put("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
-async def put_experiment(
-    experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService
-) -> Response:
+async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService) -> bytes:
     """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
     listed = msgspec.json.decode(await serving.answer(ListDocuments(KIND)), type=DocumentList).documents
     if len(listed) >= MAX_EXPERIMENTS and experiment not in {one.name for one in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
     arms = [Arm(arm.model, arm.share) for arm in body.arms]
     put = Experiment(arms, experiment if body.salt is None else body.salt)
-    return reply(await serving.operate(PutExperiment(experiment, put)), 202)
+    return await serving.operate(PutExperiment(experiment, put))
 
 
 @router.delete("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
-async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: TheService) -> Response:
+async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: TheService) -> bytes:
     """End an experiment, if there is one of that id; its counts are gone."""
     stream_id = await serving.append(encode_document(Document(KIND, experiment)))
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return msgspec.json.encode(Written(str(stream_id)))
 
 
 @router.get("", responses=answers(ExperimentList))
-async def list_experiments(query: WaitQuery, serving: TheService) -> Response:
+async def list_experiments(query: WaitQuery, serving: TheService) -> bytes:
     """The ids of all experiments."""
     found = msgspec.json.decode(await serving.answer(ListDocuments(KIND), query.position), type=DocumentList)
-    return reply(msgspec.json.encode(ExperimentList(found.documents, found.as_of)))
+    return msgspec.json.encode(ExperimentList(found.documents, found.as_of))
 
 
 @router.get("/{experiment}", responses=answers(ExperimentReport, http_404="Unknown experiment"))
-async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: TheService) -> Response:
+async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: TheService) -> bytes:
     """The arms, and the rates of users with events of each type, with intervals."""
     found = await serving.answer(GetExperiment(experiment), query.position)
     counts = msgspec.json.decode(found, type=ExperimentCounts)
-    return reply(msgspec.json.encode(await asyncio.to_thread(report_of, counts)))
+    return msgspec.json.encode(await asyncio.to_thread(report_of, counts))

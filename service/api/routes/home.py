@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from service.api.dependencies import TheService
+from service.api.door.route import Route
 from service.api.operations import GetReadiness
 from service.base.errors import NotReady
 
@@ -21,7 +22,7 @@ _HEADERS = {
 }
 _PAGE = Template((resources.files("service.api") / "pages" / "home.html").read_text("utf-8"))
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=Route, include_in_schema=False)
 
 
 @router.get("/")

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.requests import Request
-from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheService, answers, elements, n_listed, reply
+from service.api.dependencies import ItemId, TheService, answers, elements, n_listed
+from service.api.door.route import Call, Route
 from service.api.errors import MalformedBody
 from service.api.openapi.components import component
 from service.api.openapi.model_examples import ITEM
@@ -49,7 +48,7 @@ from service.storage.item_changes import (
 
 MAX_ITEMS = 1000  # items of one request
 
-router = APIRouter(tags=["items"])
+router = APIRouter(route_class=Route, tags=["items"])
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
 _NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
@@ -92,14 +91,13 @@ NoQuery = Annotated[NoParameters, Query()]
 
 
 @router.post("/items", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_ITEMS_BODY)
-async def post_items(request: Request, query: NoQuery, serving: TheService) -> Response:
+async def post_items(request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
-    started = time.perf_counter()
-    body, judge = await body_of(request), await _judge(serving)
+    body, judge = body_of(request.content, request.known), await _judge(serving)
     accepted, rejected = await of_large(body, read_elements, judge.put, MAX_ITEMS, "items")
     await _check_names(serving, judge)
     stream_id = await _written(serving, accepted) if accepted else None
-    return _received(serving, Intake(accepted, rejected), stream_id, started)
+    return _received(serving, Intake(accepted, rejected), stream_id, request.started)
 
 
 @router.patch(
@@ -108,17 +106,16 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     responses=answers(Accepted, 202, "Durable", http_404="Deleted item"),
     openapi_extra=_PATCHES_BODY,
 )
-async def patch_items(request: Request, query: NoQuery, serving: TheService) -> Response:
+async def patch_items(request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Change attributes of one item, or of an array of items, and leave the others: JSON merge patches.
 
     The elements are checked one by one; those of deleted items are rejected.
     """
-    started = time.perf_counter()
-    body, judge = await body_of(request), await _judge(serving)
+    body, judge = body_of(request.content, request.known), await _judge(serving)
     intake = await of_large(body, read_elements, judge.patch_named, MAX_ITEMS, "items")
     await _check_names(serving, judge)
     faults, stream_id = await _patched(serving, intake.accepted)
-    return _received(serving, without(intake, faults, body), stream_id, started)
+    return _received(serving, without(intake, faults, body), stream_id, request.started)
 
 
 @router.patch(
@@ -127,9 +124,9 @@ async def patch_items(request: Request, query: NoQuery, serving: TheService) -> 
     responses=answers(Written, 202, "Durable", http_404="Deleted item"),
     openapi_extra=_PATCH_BODY,
 )
-async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: TheService) -> Response:
+async def patch_item(item: ItemId, request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Change attributes of an item and leave the others: a JSON merge patch, in which null removes."""
-    document, judge = parsed(await request.body()), await _judge(serving)
+    document, judge = parsed(request.content), await _judge(serving)
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
@@ -137,27 +134,27 @@ async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: Th
     faults, stream_id = await _patched(serving, [change])
     if faults or stream_id is None:
         raise faults[0]
-    return reply(msgspec.json.encode(Written(stream_id)), 202)
+    return msgspec.json.encode(Written(stream_id))
 
 
 @router.delete("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
-async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
+async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Never show an item again, and do not train on its ratings, until it is put again."""
     stream_id = await _written(serving, [ItemChange(item, op="delete")])
-    return reply(msgspec.json.encode(Written(stream_id)), 202)
+    return msgspec.json.encode(Written(stream_id))
 
 
 @router.get("/items", responses=answers(ItemList), openapi_extra=PARAMETERS)
-async def list_items(query: Annotated[ItemsQuery, Query()], serving: TheService) -> Response:
+async def list_items(query: Annotated[ItemsQuery, Query()], serving: TheService) -> bytes:
     """A page of all items that are not deleted, available or not, in an order that stays when items come and go."""
     asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter)
-    return reply(await serving.answer(asked, query.position))
+    return await serving.answer(asked, query.position)
 
 
 @router.get("/items/{item}", responses=answers(ItemDetails, http_404="Unknown or deleted item"))
-async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheService) -> Response:
+async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheService) -> bytes:
     """The attributes of an item, and the number of its ratings."""
-    return reply(await serving.answer(GetItem(item), query.position))
+    return await serving.answer(GetItem(item), query.position)
 
 
 async def _judge(serving: Serving) -> ItemJudge:
@@ -212,10 +209,10 @@ async def _tag_sizes(
     return found
 
 
-def _received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> Response:
+def _received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> bytes:
     serving.metrics.items_rejected.inc(len(intake.rejected))
     took_ms = round((time.perf_counter() - started) * 1000, 3)
-    return reply(msgspec.json.encode(Accepted(len(intake.accepted), intake.rejected, stream_id, took_ms)), 202)
+    return msgspec.json.encode(Accepted(len(intake.accepted), intake.rejected, stream_id, took_ms))
 
 
 async def _written(serving: Serving, changes: list[ItemChange]) -> str:

@@ -10,9 +10,11 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.dependencies import PathName, TheKeys, TheService, answers, reply
+from service.api.dependencies import PathName, TheKeys, TheService, answers
 from service.api.door.audit import concern
 from service.api.door.auth import ADMIN_PREFIX, Keys
+from service.api.door.route import Route
+from service.api.parsers.bodies import JSON
 from service.api.schemas.common_schemas import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
 from service.api.serving import check_shared
@@ -29,7 +31,7 @@ CLOSED = (
 
 KEYS = "set NEARFIELD_API_KEY and the other keys of the settings instead, two of which may be valid at a time"
 
-router = APIRouter(prefix="/admin/keys", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin/keys", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 
 
@@ -54,23 +56,22 @@ async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: The
     made = await asyncio.to_thread(key_file.make, serving.settings.root, body.name, body.scope, data_sets, body.expires)
     keys.made.refresh()
     concern(f"key {made[0].id}")
-    answer = reply(msgspec.json.encode(MadeKey(**msgspec.structs.asdict(made[0]), key=made[1], note=note)), 201)
-    answer.headers["cache-control"] = "no-store"
-    return answer
+    answer = msgspec.json.encode(MadeKey(**msgspec.structs.asdict(made[0]), key=made[1], note=note))
+    return Response(answer, 201, {"cache-control": "no-store"}, JSON.decode())
 
 
 @router.get("", responses=answers(KeyList))
-async def list_keys(query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
+async def list_keys(query: NoQuery, serving: TheService, keys: TheKeys) -> bytes:
     """All keys that were made and not revoked, those that have expired too, without the keys themselves."""
     made = await asyncio.to_thread(key_file.read, serving.settings.root)
     listed = [key_file.listed(key, keys.made.uses.last(key.id)) for key in made or ()]
-    return reply(msgspec.json.encode(KeyList(listed)))
+    return msgspec.json.encode(KeyList(listed))
 
 
 @router.delete(
     "/{key}", responses=answers(ListedKey, http_404="Unknown key", http_409="Nobody else could manage the keys")
 )
-async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
+async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: TheKeys) -> bytes:
     """Revoke a key by its id: at once in this process, within a quarter of a second in all that share the folder."""
     check_shared(serving.settings, "the end of a key", KEYS)
     revoked = await asyncio.to_thread(
@@ -78,7 +79,7 @@ async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: T
     )
     keys.made.refresh()
     keys.made.uses.forget(key)
-    return reply(msgspec.json.encode(revoked))
+    return msgspec.json.encode(revoked)
 
 
 def _check_guarded(keys: Keys) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheService, answers, n_listed, reply
+from service.api.dependencies import ItemId, TheService, answers, n_listed
+from service.api.door.route import Route
 from service.api.operations import GetStats
 from service.api.parsers.filter_parser import PARAMETERS
 from service.api.schemas.common_schemas import Wait
@@ -16,31 +16,31 @@ from service.engine.queries.catalog_queries import ItemList, ListItems
 from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
 from service.engine.statistics import Stats
 
-router = APIRouter()
+router = APIRouter(route_class=Route)
 
 
 @router.get("/items/{item}/ratings", tags=["lookups"], responses=answers(RatingsOfItem, http_404="Unknown item"))
-async def list_item_ratings(item: ItemId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
+async def list_item_ratings(item: ItemId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of the ratings of one item, newest first; `n_ratings` is the number of all."""
     asked = ItemRatings(item=item, n=n_listed(serving, query), offset=query.offset)
-    return reply(await serving.answer(asked, query.position))
+    return await serving.answer(asked, query.position)
 
 
 @router.get("/admin/stats", tags=["admin"], responses=answers(Stats))
-async def get_stats(query: Annotated[Wait, Query()], serving: TheService) -> Response:
+async def get_stats(query: Annotated[Wait, Query()], serving: TheService) -> bytes:
     """Sizes of the service, its log, its stream and its live models."""
-    return reply(await serving.operate(GetStats(), query.position))
+    return await serving.operate(GetStats(), query.position)
 
 
 @router.get("/admin/ratings", tags=["admin"], responses=answers(RatingPage))
-async def list_ratings(query: Annotated[AllRatingsQuery, Query()], serving: TheService) -> Response:
+async def list_ratings(query: Annotated[AllRatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of all ratings, or of those below or above a value. It may be short although there are more."""
     asked = AllRatings(n=n_listed(serving, query), cursor=query.cursor, below=query.below, above=query.above)
-    return reply(await serving.answer(asked, query.position))
+    return await serving.answer(asked, query.position)
 
 
 @router.get("/admin/items", tags=["admin"], responses=answers(ItemList), openapi_extra=PARAMETERS)
-async def list_hidden_items(query: Annotated[AdminItemsQuery, Query()], serving: TheService) -> Response:
+async def list_hidden_items(query: Annotated[AdminItemsQuery, Query()], serving: TheService) -> bytes:
     """A page of all items that are not deleted, or of those that are hidden (`hidden=true`) or not."""
     asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter, hidden=query.hidden)
-    return reply(await serving.answer(asked, query.position))
+    return await serving.answer(asked, query.position)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
 from msgspec import UNSET, UnsetType
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import Receive
 
-from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, elements, reply
-from service.api.door.gateway import FastRequest
+from service.api.dependencies import (
+    ItemId,
+    SourceName,
+    SourceOffset,
+    TheKeys,
+    TheService,
+    UserId,
+    answers,
+    elements,
+    source_of,
+)
+from service.api.door.route import Call, Route
 from service.api.openapi.model_examples import ITEM, USER
 from service.api.parsers.bodies import body_of, of_large
-from service.api.parsers.elements import Body, Intake
+from service.api.parsers.elements import Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas.common_schemas import Accepted, NoParameters, Written
@@ -43,7 +50,7 @@ from service.storage.events import (
 )
 from service.storage.sources import Source
 
-router = APIRouter(tags=["ratings"])
+router = APIRouter(route_class=Route, tags=["ratings"])
 
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
 _DATES = ({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"})
@@ -105,53 +112,39 @@ _RATINGS_BODY, _EVENTS_BODY = elements("PostedRating", _RATING), elements("Poste
 
 @router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_RATINGS_BODY)
 async def post_ratings(
-    request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
-) -> Response:
+    request: Call,
+    query: Annotated[NoParameters, Query()],
+    serving: TheService,
+    keys: TheKeys,
+    name: SourceName = None,
+    offset: SourceOffset = None,
+) -> bytes:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
-    started = time.perf_counter()
-    return reply(await take_ratings(serving, await body_of(request), started, source), 202)
-
-
-@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_EVENTS_BODY)
-async def post_events(
-    request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
-) -> Response:
-    """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up."""
-    started = time.perf_counter()
-    return reply(await take_events(serving, await body_of(request), started, source), 202)
-
-
-class WriteRoute:
-    """Fast route of `POST /ratings` or `/events` for requests with a plain body; others go to the routes above."""
-
-    def __init__(self, serving: Serving, take: Callable[[Serving, Body, float], Awaitable[bytes]]) -> None:
-        """`take` is `take_ratings` or `take_events`."""
-        self._serving, self._take = serving, take
-
-    async def __call__(self, fast_request: FastRequest) -> bytes | None:
-        """The body of the answer, or None if the request is unusual."""
-        if fast_request.query or not fast_request.length:
-            return None
-        return await self._take(self._serving, Body(await _content(fast_request.receive)), fast_request.started)
-
-
-async def take_ratings(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
-    """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
-    scale = settings.rating_scale or ANY_SCALE
+    scale, source = settings.rating_scale or ANY_SCALE, source_of(name, offset, keys)
+    body = body_of(request.content, request.known)
     intake = await of_large(body, read_ratings, time.time(), scale, settings.max_ratings)
-    answer = await _written(serving, intake, partial(encode_ratings, source=source), started, source)
+    answer = await _written(serving, intake, partial(encode_ratings, source=source), request.started, source)
     metrics.ratings_accepted.inc(len(intake.accepted))
     metrics.ratings_rejected.inc(len(intake.rejected))
     return answer
 
 
-async def take_events(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
-    """Check the events, append them, and return the answer."""
+@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_EVENTS_BODY)
+async def post_events(
+    request: Call,
+    query: Annotated[NoParameters, Query()],
+    serving: TheService,
+    keys: TheKeys,
+    name: SourceName = None,
+    offset: SourceOffset = None,
+) -> bytes:
+    """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up."""
     settings, metrics = serving.settings, serving.metrics
     ids = RecommendationIds(Signer(partial(signing_key.read, settings.data)))  # reads the key only for an id
+    body, source = body_of(request.content, request.known), source_of(name, offset, keys)
     intake = await of_large(body, read_events, time.time(), settings.event_types, settings.max_ratings, ids)
-    answer = await _written(serving, intake, partial(encode_events, source=source), started, source)
+    answer = await _written(serving, intake, partial(encode_events, source=source), request.started, source)
     metrics.events_accepted.inc(len(intake.accepted))
     metrics.events_rejected.inc(len(intake.rejected))
     for event in intake.accepted:
@@ -197,25 +190,13 @@ async def _skipped(serving: Serving, source: str, stream_id: StreamId, n_element
     return n_elements
 
 
-async def _content(receive: Receive) -> bytes:
-    """The whole body; its length has been checked."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
 @router.delete("/ratings/{user}/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_rating(
     user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], serving: TheService
-) -> Response:
+) -> bytes:
     """Delete one rating. Deleting a rating that does not exist is accepted too."""
     deletion = RatingEvent(user, item, None, time.time())
     await serving.check_new_ids([deletion])  # a deletion gives new ids rows, as a rating does
     stream_id = await serving.append(encode_ratings([deletion]))
     serving.metrics.ratings_accepted.inc()
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return msgspec.json.encode(Written(str(stream_id)))

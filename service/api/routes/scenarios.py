@@ -6,10 +6,9 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.requests import Request
-from starlette.responses import Response
 
-from service.api.dependencies import DocumentName, TheService, answers, check_n, reply
+from service.api.dependencies import DocumentName, TheService, answers, check_n
+from service.api.door.route import Call, Route
 from service.api.parsers.elements import parsed
 from service.api.schemas.common_schemas import NoParameters, ScenarioList, Wait, Written
 from service.api.schemas.list_schemas import ScenarioBody
@@ -21,43 +20,43 @@ from service.storage.events import encode_document
 
 MAX_SCENARIOS = 1000
 
-router = APIRouter(prefix="/admin/scenarios", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin/scenarios", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 WaitQuery = Annotated[Wait, Query()]
 
 
 @router.put("/{name}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def put_scenario(
-    name: DocumentName, body: ScenarioBody, query: NoQuery, serving: TheService, request: Request
-) -> Response:
+    name: DocumentName, body: ScenarioBody, query: NoQuery, serving: TheService, request: Call
+) -> bytes:
     """Store a body under a name, for `scenario=` in requests for lists. It replaces an earlier one."""
     check_n(serving, check_rules(body.query()).n)
     listed = msgspec.json.decode(await serving.answer(ListDocuments("scenario")), type=DocumentList).documents
     if len(listed) >= MAX_SCENARIOS and name not in {one.name for one in listed}:
         raise InvalidRequest(f"Invalid scenario: expected at most {MAX_SCENARIOS:,}, got one more; DELETE one first")
-    text = msgspec.json.encode(parsed(await request.body())).decode()
+    text = msgspec.json.encode(parsed(request.content)).decode()
     return await _written(serving, Document("scenario", name, text))
 
 
 @router.delete("/{name}", status_code=202, responses=answers(Written, 202, "Durable"))
-async def delete_scenario(name: DocumentName, query: NoQuery, serving: TheService) -> Response:
+async def delete_scenario(name: DocumentName, query: NoQuery, serving: TheService) -> bytes:
     """Remove a scenario, if there is one of that name."""
     return await _written(serving, Document("scenario", name))
 
 
 @router.get("", responses=answers(ScenarioList))
-async def list_scenarios(query: WaitQuery, serving: TheService) -> Response:
+async def list_scenarios(query: WaitQuery, serving: TheService) -> bytes:
     """The names of all scenarios."""
     found = msgspec.json.decode(await serving.answer(ListDocuments("scenario"), query.position), type=DocumentList)
-    return reply(msgspec.json.encode(ScenarioList(found.documents, found.as_of)))
+    return msgspec.json.encode(ScenarioList(found.documents, found.as_of))
 
 
 @router.get("/{name}", responses=answers(DocumentDetails, http_404="Unknown scenario"))
-async def get_scenario(name: DocumentName, query: WaitQuery, serving: TheService) -> Response:
+async def get_scenario(name: DocumentName, query: WaitQuery, serving: TheService) -> bytes:
     """The body of a scenario."""
-    return reply(await serving.answer(GetDocument("scenario", name), query.position))
+    return await serving.answer(GetDocument("scenario", name), query.position)
 
 
-async def _written(serving: TheService, document: Document) -> Response:
+async def _written(serving: TheService, document: Document) -> bytes:
     stream_id = await serving.append(encode_document(document))
-    return reply(msgspec.json.encode(Written(str(stream_id))), 202)
+    return msgspec.json.encode(Written(str(stream_id)))

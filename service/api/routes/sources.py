@@ -9,9 +9,9 @@ import msgspec
 from fastapi import APIRouter, Query
 from msgspec import Struct
 from pydantic import AfterValidator, Field
-from starlette.responses import Response
 
-from service.api.dependencies import DocumentName, TheService, answers, n_listed, reply
+from service.api.dependencies import DocumentName, TheService, answers, n_listed
+from service.api.door.route import Route
 from service.api.schemas.common_schemas import Strict
 from service.api.schemas.listing_schemas import RatingsQuery
 from service.base.errors import Unavailable
@@ -20,7 +20,7 @@ from service.engine.queries.source_queries import FindSource, ListedSource, List
 from service.storage.events import encode_unmark
 from service.storage.sources import MAX_OWNER_BYTES, Unmark
 
-router = APIRouter(prefix="/admin/sources", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin/sources", tags=["admin"])
 
 
 class RemovalQuery(Strict):
@@ -39,16 +39,16 @@ class RemovedSource(Struct):
 
 
 @router.get("", responses=answers(SourceList))
-async def list_sources(query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
+async def list_sources(query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
     """How far each source has come; the one that advanced last comes first."""
-    return reply(await serving.answer(ListSources(n_listed(serving, query), query.offset), query.position))
+    return await serving.answer(ListSources(n_listed(serving, query), query.offset), query.position)
 
 
 @router.delete("/{source}", status_code=202, responses=answers(RemovedSource, 202, "Durable"))
-async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Query()], serving: TheService) -> Response:
+async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Query()], serving: TheService) -> bytes:
     """Forget how far a source has come, if it has: its next batch counts, whatever its offset is."""
     found = msgspec.json.decode(await serving.answer(FindSource(source, query.key)), type=SourceList)
     stream_id = await serving.append(encode_unmark(Unmark(source, query.key)))
     with contextlib.suppress(Unavailable):  # durable all the same; else a batch that comes now already finds it so
         await serving.answer(ListSources(1, 0), stream_id)
-    return reply(msgspec.json.encode(RemovedSource(str(stream_id), found.sources)), 202)
+    return msgspec.json.encode(RemovedSource(str(stream_id), found.sources))

@@ -43,7 +43,7 @@ MAX_SET = 100  # items whose neighbors are asked for together
 MAX_CURSOR = 80_000  # characters
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
 NO_FIELDS: Mapping[str, Any] = {}
-FIELDS = Recommend.__struct_fields__
+FIELDS = frozenset(Recommend.__struct_fields__)
 _DEFAULT = Recommend()
 
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
@@ -189,7 +189,7 @@ class Filters(Strict):
     @property
     def given(self) -> dict[str, Any]:
         """The fields of a query for the engine that the request names; no user, users or ratings."""
-        return fields_of({name: getattr(self, name) for name in FIELDS if name in self.model_fields_set})
+        return fields_of({name: getattr(self, name) for name in self.model_fields_set if name in FIELDS})
 
     def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
         """The query for the engine.
@@ -198,8 +198,7 @@ class Filters(Strict):
             base: fields of a scenario, which count where the request names none.
             more: the user, users or ratings.
         """
-        fields = fields_of({name: getattr(self, name) for name in FIELDS if hasattr(self, name)})
-        return Recommend(**{**fields, **base, **self.given, **more})
+        return Recommend(**{**base, **self.given, **more})
 
 
 class RecommendQuery(FilterQuery, Filters, Wait):

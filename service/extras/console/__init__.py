@@ -22,7 +22,7 @@ def _add_pages(app: Application) -> None:
 
     app.state.sessions = Sessions(app.state.serving.settings, lambda: app.gateway.keys)
     for one in (static_files, overview, models, jobs, users, items, experiments, access):
-        app.include_router(one.router)
-    app.include_router(login.entry)
-    app.include_router(login.router)
-    app.include_router(unknown)
+        app.add(one.router)
+    app.add(login.entry)
+    app.add(login.router)
+    app.add(unknown)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from service.api.dependencies import TheKeys
 from service.api.door.auth import ADMIN_PREFIX
 from service.api.door.credentials import Credentials
+from service.api.door.route import Route
 from service.api.errors import Forbidden, NotAuthorized
 from service.base.errors import TooManyRequests
 from service.engine import fairness
@@ -19,7 +20,7 @@ from service.extras.console.pages import page, to
 from service.extras.console.visit import console_router
 
 START = "overview"
-entry = APIRouter(include_in_schema=False)
+entry = APIRouter(route_class=Route, include_in_schema=False)
 router = console_router()
 
 

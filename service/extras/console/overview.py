@@ -13,8 +13,9 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import TheService, reply
+from service.api.dependencies import TheService
 from service.api.operations import GetMetrics, GetStats
+from service.api.parsers.bodies import JSON
 from service.engine.statistics import Stats
 from service.extras.console.pages import page, part
 from service.extras.console.visit import console_router
@@ -73,7 +74,7 @@ async def get_sizes(request: Request, serving: TheService) -> Response:
 async def get_counts(serving: TheService) -> Response:
     """The present counts as JSON."""
     text = (await serving.operate(GetMetrics())).decode()
-    return reply(msgspec.json.encode(await asyncio.to_thread(counts_of, text)))
+    return Response(msgspec.json.encode(await asyncio.to_thread(counts_of, text)), media_type=JSON.decode())
 
 
 def counts_of(text: str) -> Counts:

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from service.api.dependencies import PathName
+from service.api.door.route import Route
 from service.base.errors import NotFound
 
 _FOLDER = resources.files("service.extras.console") / "static"
@@ -25,7 +26,7 @@ _NAMES = (
     "uPlot.min.css",
 )
 
-router = APIRouter(prefix="/console/static", include_in_schema=False)
+router = APIRouter(route_class=Route, prefix="/console/static", include_in_schema=False)
 
 
 class _File(NamedTuple):

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl
 
 import msgspec
 from fastapi import APIRouter
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu.errors import InvalidInput
 from service.api import problems
 from service.api.door import audit
+from service.api.door.route import Call, Route
 from service.api.door.site_check import check_fetch
 from service.api.errors import Forbidden, NotAuthorized
 from service.api.schemas.common_schemas import ProblemDocument
-from service.base.errors import InvalidRequest, NotFound, ServiceError
+from service.base.errors import InvalidRequest, NotFound
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.storage.session_folder import SESSION_S
 
 LOGIN = "/console/login"
 MAX_FIELDS = 200  # of a form; the longest has fewer than 40
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-# Errors that become text; all others are answered as everywhere.
-_HANDLERS: tuple[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]], ...] = (
-    (ServiceError, problems.on_service_error),
-    (RequestValidationError, problems.on_invalid_request),
-    (InvalidInput, problems.on_invalid_input),
-    (HTTPException, problems.on_http_error),
-)
-_EXPLAINED = tuple(kind for kind, _ in _HANDLERS)
 
 
 class BadForm(Forbidden):
@@ -46,22 +33,17 @@ class BadForm(Forbidden):
     slug, title = "bad-form", "Form refused"
 
 
-class ConsoleRoute(APIRoute):
+class ConsoleRoute(Route):
     """A route of the console. Handlers find `form`, and what the templates need, in `request.state`."""
 
-    def get_route_handler(self) -> Handler:
-        """Called by the framework."""
-        handler = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            try:
-                response = await _visited(request, handler)
-            except _EXPLAINED as error:
-                response = await _explained(request, error)
-            response.headers.update(pages.HEADERS)
-            return response
-
-        return handled
+    async def answer(self, call: Call) -> bytes | Response:
+        """The page; also of an error that the API would tell in a document."""
+        try:
+            response = await _visited(call, super().answer)
+        except Exception as error:
+            response = _explained(call, error)
+        response.headers.update(pages.HEADERS)
+        return response
 
 
 def console_router() -> APIRouter:
@@ -111,7 +93,7 @@ def _sessions(request: Request) -> Sessions:
     return sessions
 
 
-async def _visited(request: Request, handler: Handler) -> Response:
+async def _visited(request: Call, handler: Callable[[Call], Awaitable[bytes | Response]]) -> Response:
     """The page, after the session and the token of a form were checked."""
     check_fetch(request.scope["raw_path"], dict(request.scope["headers"]))
     sessions = _sessions(request)
@@ -125,6 +107,7 @@ async def _visited(request: Request, handler: Handler) -> Response:
     if request.method == "POST":
         await _check_form(request)
     response = await handler(request)
+    assert isinstance(response, Response)  # noqa: S101 (pages are no JSON)
     if known is None and session is not None:
         begin(request, response, session)
     return response
@@ -158,12 +141,13 @@ async def _check_form(request: Request) -> None:
         raise BadForm("Invalid token: expected that of your session, got another; open the page again")
 
 
-async def _explained(request: Request, error: Exception) -> Response:
-    """The error as the API has it, as text in a page; for a script as the API answers."""
-    handler = next(handler for kind, handler in _HANDLERS if isinstance(error, kind))
-    answer = await handler(request, error)
-    if request.headers.get("accept", "").startswith("application/json"):
-        return answer
-    document = msgspec.json.decode(bytes(answer.body), type=ProblemDocument)
-    template = "problem.html" if "hx-request" in request.headers else "error.html"
-    return pages.page(request, template, document.status, problem=document)
+def _explained(call: Call, error: Exception) -> Response:
+    """The error as the API has it, as text in a page; for a script as the API answers. Raises an unforeseen one."""
+    problem = problems.of_error(error, call.request_id)
+    if problem is None:
+        raise error
+    status, content, headers = problem
+    if call.headers.get("accept", "").startswith("application/json"):
+        return Response(content, status, {k.decode(): v.decode() for k, v in headers}, problems.MEDIA_TYPE)
+    template = "problem.html" if "hx-request" in call.headers else "error.html"
+    return pages.page(call, template, status, problem=msgspec.json.decode(content, type=ProblemDocument))

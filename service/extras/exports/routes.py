@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Query
 from pydantic import Field
-from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
+from service.api.dependencies import PathName, TheService, answers, check_n, problem
 from service.api.door.audit import concern, made
+from service.api.door.route import Call, Route
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.schemas.common_schemas import NoParameters, Strict, Wait
 from service.api.schemas.list_schemas import Count, ModelName
@@ -27,7 +27,7 @@ from service.jobs.export_rows import What
 from service.jobs.jobs import Job
 from service.storage import list_files
 
-router = APIRouter(prefix="/admin", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin", tags=["admin"])
 AS_OF = "X-As-Of"
 
 _HEADERS = {AS_OF: {"description": "The last stream id that the export includes.", "schema": {"type": "string"}}}
@@ -60,7 +60,7 @@ class ListsBody(Strict):
 
 
 @router.get("/export", response_class=Response, responses=_ANSWERS)
-async def export(query: Annotated[ExportQuery, Query()], request: Request, serving: TheService) -> Response:
+async def export(query: Annotated[ExportQuery, Query()], request: Call, serving: TheService) -> Response:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back."""
     concern(f"{query.what} as {query.format}")
     done = msgspec.json.decode(await serving.operate(ArchiveAll(), query.position), type=Archived)
@@ -75,20 +75,20 @@ async def export(query: Annotated[ExportQuery, Query()], request: Request, servi
 @router.post(
     "/lists", status_code=202, responses=answers(Job, 202, "Queued", http_404="No live model, or none of that name")
 )
-async def make_lists(body: ListsBody, query: NoQuery, request: Request, serving: TheService) -> Response:
+async def make_lists(body: ListsBody, query: NoQuery, request: Call, serving: TheService) -> bytes:
     """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
     check_n(serving, body.n)
     if body.filter is not None:
         await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
     given = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
-    return reply(made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, given))), 202)
+    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, given)))
 
 
 @router.get("/exports", responses=answers(ListFiles))
-async def list_exports(query: NoQuery, serving: TheService) -> Response:
+async def list_exports(query: NoQuery, serving: TheService) -> bytes:
     """The files of lists, newest first."""
     found = await asyncio.to_thread(list_files.listed, serving.settings.data)
-    return reply(msgspec.json.encode(ListFiles(found)))
+    return msgspec.json.encode(ListFiles(found))
 
 
 @router.get("/exports/{job}", response_class=Response, responses=_FILE_ANSWERS)

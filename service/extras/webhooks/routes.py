@@ -8,8 +8,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from service.api.dependencies import PathName, TheService, answers, reply
+from service.api.dependencies import PathName, TheService, answers
 from service.api.door.audit import made
+from service.api.door.route import Route
+from service.api.parsers.bodies import JSON
 from service.api.parsers.few_faults import few_faults
 from service.api.schemas.common_schemas import NoParameters, Strict
 from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
@@ -19,7 +21,7 @@ from service.extras.webhooks.webhooks import MadeWebhook, WebhookList
 
 ALL_EVENTS: list[EndOfJob] = list(get_args(EndOfJob))
 
-router = APIRouter(prefix="/admin/webhooks", tags=["admin"])
+router = APIRouter(route_class=Route, prefix="/admin/webhooks", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 
 
@@ -47,18 +49,17 @@ class WebhookBody(Strict):
 async def make_webhook(body: WebhookBody, query: NoQuery, serving: TheService) -> Response:
     """Send a signed request to a URL whenever a job ends, and again until it is accepted."""
     events = list(dict.fromkeys(body.events))
-    answer = reply(made("webhook", await serving.operate(MakeWebhook(body.url, events))), 201)
-    answer.headers["cache-control"] = "no-store"
-    return answer
+    answer = made("webhook", await serving.operate(MakeWebhook(body.url, events)))
+    return Response(answer, 201, {"cache-control": "no-store"}, JSON.decode())
 
 
 @router.get("", responses=answers(WebhookList))
-async def list_webhooks(query: NoQuery, serving: TheService) -> Response:
+async def list_webhooks(query: NoQuery, serving: TheService) -> bytes:
     """All webhooks without their secrets, and what became of their deliveries."""
-    return reply(await serving.operate(ListWebhooks()))
+    return await serving.operate(ListWebhooks())
 
 
 @router.delete("/{webhook}", responses=answers(Webhook, http_404="Unknown webhook"))
-async def remove_webhook(webhook: PathName, query: NoQuery, serving: TheService) -> Response:
+async def remove_webhook(webhook: PathName, query: NoQuery, serving: TheService) -> bytes:
     """Remove a webhook; what is still to be delivered to it is dropped."""
-    return reply(await serving.operate(RemoveWebhook(webhook)))
+    return await serving.operate(RemoveWebhook(webhook))

@@ -14,8 +14,7 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from service.api.door.gateway import FastRequest
-from service.api.openapi.document import fast_route
+from service.api.openapi.document import encoded
 from service.settings.settings import Settings
 from tests.service.local import unconnected
 from tests.service.process import Service
@@ -184,14 +183,9 @@ def test_the_document_is_made_once_and_meanwhile_others_are_answered(tmp_path, m
         return {}
 
     monkeypatch.setattr(app, "openapi", made)
-    route = fast_route(app, lambda: app.gateway.keys)
-
-    async def nothing():
-        return {}
 
     async def both():
-        request = FastRequest(b"", 0, nothing, 0.0)
-        return await asyncio.gather(route.answer(request), route.answer(request))
+        return await asyncio.gather(*(encoded(app, app.gateway.keys) for _ in range(2)))
 
     assert asyncio.run(both()) == [b"{}", b"{}"]
     assert len(names) == 1

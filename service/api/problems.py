@@ -53,14 +53,10 @@ def _of_service(error: ServiceError, request_id: str) -> tuple[int, bytes, Heade
         headers.append((b"www-authenticate", b"X-API-Key"))
     if error.closes:
         headers.append(CLOSE)
-    content = body(error.status, error.slug, error.title, str(error), request_id, **_members(error))
-    return error.status, content, headers
-
-
-def _members(error: ServiceError) -> dict[str, Any]:
+    members: dict[str, Any] = {"job": error.job_id} if isinstance(error, JobRunning) else {}
     if isinstance(error, NotReady) and error.fraction is not None:
-        return {"reason": str(error), "fraction": error.fraction}
-    return {"job": error.job_id} if isinstance(error, JobRunning) else {}
+        members = {"reason": str(error), "fraction": error.fraction}
+    return error.status, body(error.status, error.slug, error.title, str(error), request_id, **members), headers
 
 
 def body(status: int, slug: str, title: str, detail: str, request_id: str, **members: Any) -> bytes:

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from service.api import problems
-from service.api.door import cors, request_span
+from service.api.door import cors
 from service.api.door.auth import Keys
 from service.api.door.client_address import ClientAddresses
 from service.api.door.connection_guard import current
@@ -39,6 +39,8 @@ from service.settings.settings import Settings
 from service.telemetry import traces
 from service.telemetry.logs import LineBudget
 from service.telemetry.metrics import Metrics
+from service.telemetry.request_metrics import METHODS
+from service.telemetry.span import Value
 from service.telemetry.trace_context import Trace
 
 NO_CONTENT = 204
@@ -96,7 +98,9 @@ class Gateway:
         try:
             if self.cors.is_on and (allowed := self.cors.preflight(record.method, headers)) is not None:
                 self._limited_address(path, scope["client"], scope["headers"])
-                await _send_nothing(send, [(b"x-request-id", record.request_id.encode()), *allowed])
+                headers_of_nothing = [(b"x-request-id", record.request_id.encode()), *allowed]
+                await send({"type": "http.response.start", "status": NO_CONTENT, "headers": headers_of_nothing})
+                await send({"type": "http.response.body", "body": b""})
                 self.count(record, PREFLIGHT, NO_CONTENT)
                 return
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
@@ -210,7 +214,16 @@ class Gateway:
     def _trace(self, record: RequestRecord, trace: Trace, route: str, status: int, seconds: float) -> None:
         self._metrics.requests.show(record.method, route, status, seconds, trace.hex_id)
         if self.tracer is not None:
-            request_span.record(self.tracer, trace, record.method, route, status, seconds, self._data_set)
+            # No path, query, header or body, which may name people; nor a method that a client has invented.
+            name = method = METHODS.get(record.method, "_OTHER")
+            attributes: dict[str, Value] = {"http.request.method": method, "http.response.status_code": status}
+            if route.startswith("/"):
+                attributes["http.route"] = route
+                name = f"{method} {route}"
+            if self._data_set:
+                attributes["nearfield.data_set"] = self._data_set
+            error = str(status) if status >= 500 else None
+            self.tracer.record(name, trace, seconds, attributes, error=error, is_request=True)
 
     def _log(self, record: RequestRecord, status: int, seconds: float) -> None:
         further: dict[str, int] = {}
@@ -286,11 +299,6 @@ async def _send(send: Send, status: int, content: bytes, media: bytes, request_i
     headers = _headers(content, media, request_id, extra)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
-
-
-async def _send_nothing(send: Send, headers: Headers) -> None:
-    await send({"type": "http.response.start", "status": NO_CONTENT, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _headers(content: bytes, media: bytes, request_id: str, extra: Headers) -> Headers:

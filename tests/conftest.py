@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,30 @@ tuning.limit_blas()
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("nearfield", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nearfield")
+
+
+ROOT = Path(__file__).parents[1]
+# Modules that take half a minute or more. They begin first, else one process goes on alone with the last of them.
+LONGEST = (
+    "tests/service/api/test_growth.py",
+    "tests/faults/test_failovers.py",
+    "tests/test_code_blocks.py",
+    "tests/benchmarks/test_http.py",
+    "tests/gpu/device/test_kernels.py",
+    "tests/faults/test_kills.py",
+    "tests/service/base/test_imports.py",
+    "tests/service/engine/test_compilation.py",
+    "tests/faults/test_hanging_redis.py",
+    "tests/faults/test_stateful.py",
+    "tests/service/test_own_folders.py",
+    "tests/service/jobs/test_supervisor.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest modules first; all others stay in their order."""
+    places = {ROOT / module: place for place, module in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.__main__ import app as measurements
 from docs.generate import GENERATED, filled
 from service.telemetry.metrics import Metrics
+from tests.conftest import LONGEST
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("gpu", "service", "benchmarks", "loadtest", "clients")
@@ -27,6 +28,10 @@ LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 600
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}
 
 READS_THE_ENVIRONMENT = ("service/settings/settings.py", "service/storage/files.py")  # the latter its fault points
+
+
+def test_modules_of_tests_that_begin_first_exist():
+    assert [module for module in LONGEST if not (ROOT / module).is_file()] == []
 
 
 def test_every_rename_and_fsync_is_a_fault_point():

@@ -22,6 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from service.settings.settings import Settings
+from tests.faults import results
 from tests.service.local import Local, serving, unconnected
 
 MAX_BYTES = (1 << 20) - (16 << 10)  # of a grown value: the whole body has at most a MiB
@@ -85,6 +86,7 @@ def filled(one: Callable[[int], str], join: str = ",", ends: str = "[]", most: i
     return functools.cache(text)
 
 
+TYPES = {"[": "array", "{": "object", '"': "string"}  # by the first character of a value; others are numbers
 LETTERS = {"text": "x", "digits": "1", "escapes": "%C3%A9"}  # of which a parameter consists
 # What any value is tried to be, as JSON.
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -138,9 +140,21 @@ class Document:
                 yield Grown(method, path, f"body: {shape} as {kind}", MAX_BYTES, _in_body(grow, kind))
         for schema in self._objects(content["application/json"]["schema"]):
             whole = {name: self.example(schema["properties"][name]) for name in schema.get("required", [])}
+            tried = set[frozenset[str]]()
             for name, of_name in schema["properties"].items():
-                for shape, grow in (SHAPES | dict(self._typed(of_name))).items():
+                types = frozenset(kind for one in self._each(of_name) for kind in _types(one))
+                for shape, grow in (self._shapes(types, tried) | dict(self._typed(of_name))).items():
                     yield Grown(method, path, f"{name}: {shape}", MAX_BYTES, _in_body(_with(whole, name, grow)))
+                tried.add(types)
+
+    def _shapes(self, types: frozenset[str], tried: set[frozenset[str]]) -> dict[str, Callable[[int], str]]:
+        """What a field of these types is tried to be.
+
+        Values of another type are refused where they begin: in the short run one field of each kind gets them.
+        """
+        if results.IS_LONG or types not in tried or "any" in types:
+            return SHAPES
+        return {shape: grow for shape, grow in SHAPES.items() if TYPES.get(grow(2)[0], "number") in types}
 
     def _typed(self, schema: Any) -> Iterator[tuple[str, Callable[[int], str]]]:
         """Lists of elements of the kind that a list has, distinct and equal; and lists of the most elements."""
@@ -199,6 +213,12 @@ class Document:
 
 with tempfile.TemporaryDirectory() as _folder:
     DOCUMENT = unconnected(Settings(data=Path(_folder))).openapi()
+
+
+def _types(schema: Any) -> list[str]:
+    """The types of JSON that a schema without alternatives allows; an integer is a number."""
+    given = schema.get("type", "any")
+    return [{"integer": "number"}.get(one, one) for one in (given if isinstance(given, list) else [given])]
 
 
 def _numbered(text: str) -> Callable[[int], str]:

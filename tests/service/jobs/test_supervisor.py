@@ -411,7 +411,8 @@ def test_forgetting_waits_for_a_trainer_without_a_job(
     left.mkdir()
     supervise(settings)
     job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
-    time.sleep(2)
+    eventually(lambda: jobs.get(job.id).state == "running")
+    time.sleep(0.5)  # it would not take that long without the lock
     assert jobs.get(job.id).state == "running"
     assert left.exists()
     lock.release()
@@ -580,7 +581,8 @@ def test_without_redis_a_worker_says_it_once_and_comes_back(tmp_path: Path, sett
     with capture_logs() as lines:
         supervisor = Supervisor(settings, table, stream, log, Metrics())
         supervisor.start()
-        time.sleep(2)
+        eventually(lambda: lines)
+        time.sleep(1.5)  # in which it tries again
         said = [line["event"] for line in lines]
         server.start()
         eventually(table.has_worker)

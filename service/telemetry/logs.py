@@ -85,7 +85,8 @@ def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
         level, form: as in the settings.
         process: name of this process in each line, if the service has several.
     """
-    lines = io.TextIOWrapper(_Stderr(), "utf-8", "backslashreplace", write_through=True)
+    stderr: Any = _Stderr()
+    lines = io.TextIOWrapper(stderr, "utf-8", "backslashreplace", write_through=True)
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,

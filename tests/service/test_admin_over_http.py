@@ -46,8 +46,8 @@ def clients(service: Service) -> Iterator[list[httpx.Client]]:
 @pytest.fixture(autouse=True)
 def admins_are_admitted(clients: list[httpx.Client]) -> None:
     """Wait until both fronts have taken the admin key: after wrong keys an address may try one a second."""
-    for path in ("/popular", "/d/films/popular"):
-        eventually(lambda path=path: statuses(clients, ADMIN_KEY, path) == {200})
+    paths = "/popular", "/d/films/popular"
+    eventually(lambda: all(statuses(clients, ADMIN_KEY, path) == {200} for path in paths))
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ with tempfile.TemporaryDirectory() as _folder:
 def _types(schema: Any) -> list[str]:
     """The types of JSON that a schema without alternatives allows; an integer is a number."""
     given = schema.get("type", "any")
-    return [{"integer": "number"}.get(one, one) for one in (given if isinstance(given, list) else [given])]
+    return ["number" if one == "integer" else str(one) for one in (given if isinstance(given, list) else [given])]
 
 
 def _numbered(text: str) -> Callable[[int], str]:

@@ -55,33 +55,34 @@ class Shown(NamedTuple):
 
 def main() -> int:
     """Run the steps, then keep serving until Ctrl-C."""
-    options = _options()
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--ratings", type=Path, help="a file of ratings instead of the synthetic catalog")
+    parser.add_argument("--port", type=int, default=0, help="port to serve on; default: 8000 if it is free, else any")
+    options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         with _service(options.port) as (service, client):
-            _show(client, options.ratings)
-            _closing_words(client.address)
+            path, is_synthetic = options.ratings, options.ratings is None
+            if is_synthetic:
+                path = DATA / "synthetic.csv"
+                synthetic.write(path, synthetic.planted())
+            file = ratings_file.read(path)
+            _import(client, file, is_synthetic=is_synthetic)
+            _train(client, SMALL_MODEL if is_synthetic else {})
+            _recommend_to_a_known_user(client, file, is_synthetic=is_synthetic)
+            _learn_at_once(client, max(file.values))
+            list_url = f"{client.address}/recommend/{NEWCOMER}"
+            out.print(f"\nThe service runs on [bold]{client.address}[/] until you press Ctrl-C. Try:")
+            out.print(f"   curl '{list_url}?n={N_SHOWN}&explain=true'", soft_wrap=True)
+            out.print(f"and, for curves in {client.address}/console:", soft_wrap=True)
+            out.print(f"   while sleep 0.1; do curl -so /dev/null '{list_url}'; done", soft_wrap=True)
             return service.child.wait()
     except KeyboardInterrupt:
         out.print("\nStopped.")
         return 0
     except (ServiceError, OSError) as error:
         return complain(str(error), FAILED)
-
-
-def _show(client: Client, path: Path | None) -> None:
-    file = ratings_file.read(path or _synthetic_file())
-    _import(client, file, is_synthetic=path is None)
-    _train(client, SMALL_MODEL if path is None else {})
-    _recommend_to_a_known_user(client, file, is_synthetic=path is None)
-    _learn_at_once(client, max(file.values))
-
-
-def _synthetic_file() -> Path:
-    path = DATA / "synthetic.csv"
-    synthetic.write(path, synthetic.planted())
-    return path
 
 
 @contextlib.contextmanager
@@ -203,13 +204,6 @@ def _print_lists(*lists: Shown) -> None:
     out.print(table)
 
 
-def _closing_words(url: str) -> None:
-    out.print(f"\nThe service runs on [bold]{url}[/] until you press Ctrl-C. Try:")
-    out.print(f"   curl '{url}/recommend/{NEWCOMER}?n={N_SHOWN}&explain=true'", soft_wrap=True)
-    out.print(f"and, for curves in {url}/console:", soft_wrap=True)
-    out.print(f"   while sleep 0.1; do curl -so /dev/null '{url}/recommend/{NEWCOMER}'; done", soft_wrap=True)
-
-
 def _step(number: int, text: str) -> None:
     out.print(f"\n[bold]{number}[/]  {text}", soft_wrap=True)
 
@@ -221,13 +215,6 @@ def _free_port() -> int:
             free: int = listener.getsockname()[1]
             return free
     raise DemoFailed("no port is free on 127.0.0.1")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--ratings", type=Path, help="a file of ratings instead of the synthetic catalog")
-    parser.add_argument("--port", type=int, default=0, help="port to serve on; default: 8000 if it is free, else any")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -144,7 +144,10 @@ def train(
         **({} if team is None else {"ranks": team.n_ranks, "restarts": team.n_restarts}),
     }
     if out is not None:
-        closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
+        metrics = closing_line.metrics_of(lines[-1])
+        manifest = snapshot.write(out, model, *data.ids(), metrics=metrics, watermark=str(ZERO))
+        _write_ratings(out / f"{manifest.version}.parquet", data.train, *data.ids())
+        closing["snapshot"] = str(out / manifest.version)
     return closing
 
 
@@ -253,14 +256,6 @@ def numbered(
 def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
     shape = (len(users), len(items))
     return gpu.Ratings.from_coo(rows.users, rows.items, rows.values, shape, users.keys, items.keys)
-
-
-def _saved(out: Path, model: gpu.Model, data: Data, last_line: dict[str, Any]) -> Path:
-    metrics = closing_line.metrics_of(last_line)
-    user_ids, item_ids = _ids(data.users), _ids(data.items)
-    manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
-    _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)
-    return out / manifest.version
 
 
 def _ids(table: IdTable) -> list[str]:

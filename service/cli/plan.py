@@ -12,7 +12,7 @@ from typing import Any
 import gpu
 from gpu.device import memory_of_devices
 from gpu.planner import Partitions, Plan, paper_partitions, plan
-from gpu.planner_costs import Bytes, Gpu, Half, Milliseconds, Shape
+from gpu.planner_costs import Bytes, Gpu, Milliseconds, Shape
 from gpu.training.als_plan import GB, MEMORY_GB, obstacle, shape_of
 
 PLACES = {
@@ -40,7 +40,11 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
     assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
     shape, gpus = shape_of(ratings, params), gpus_of(n_gpus, gb)
     found = plan(shape, gpus, n_epochs=params.n_epochs)
-    by_paper: dict[str, Partitions | None] = {half.side: _by_paper(half, shape, gpus) for half in shape.halves}
+    smallest = min(one.usable_bytes for one in gpus)
+    by_paper: dict[str, Partitions | None] = {
+        half.side: paper_partitions(half.n_solved, half.n_fixed, shape.n_ratings, shape.n_factors, smallest)
+        for half in shape.halves
+    }
     numbers = {"ms": found.ms, **asdict(found)}
     record = {
         "algorithm": params.algorithm,
@@ -63,14 +67,10 @@ def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
     return [Gpu(size) for size in (here + [smallest] * count)[:count]]
 
 
-def _by_paper(half: Half, shape: Shape, gpus: list[Gpu]) -> Partitions | None:
-    smallest = min(one.usable_bytes for one in gpus)
-    return paper_partitions(half.n_solved, half.n_fixed, shape.n_ratings, shape.n_factors, smallest)
-
-
 def _text(found: Plan, shape: Shape, by_paper: dict[str, Partitions | None]) -> str:
     halves = (found.items, found.users)
     fullest = max(range(len(found.gpus)), key=lambda at: found.gpu_bytes[at])
+    by_eq_8 = [by_paper[half.side] for half in halves]
     size = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
     shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(found.gpus, found.shares, strict=True))
     lines = [
@@ -79,7 +79,7 @@ def _text(found: Plan, shape: Shape, by_paper: dict[str, Partitions | None]) -> 
         _row("", [f"{half.side} half" for half in halves]),
         _row("mode", [half.mode for half in halves]),
         _row("GPUs and batches, p and q", [f"{half.p}, {half.q}" for half in halves]),
-        _row("p and q by eq. 8 of cuMF", [_pair(by_paper[half.side]) for half in halves]),
+        _row("p and q by eq. 8 of cuMF", [f"{one.p}, {one.q}" if one else "none" for one in by_eq_8]),
         *_amounts(f"GB of GPU {found.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
         *_amounts("ms", [half.ms for half in halves], 1),
         found.reason,
@@ -94,10 +94,6 @@ def _amounts(unit: str, halves: Sequence[Bytes | Milliseconds], one: float) -> l
         _row(f"{unit}: {name.replace('_', ' ')}", [f"{getattr(half, name) / one:,.3f}" for half in halves])
         for name in names
     ]
-
-
-def _pair(parts: Partitions | None) -> str:
-    return "none" if parts is None else f"{parts.p}, {parts.q}"
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

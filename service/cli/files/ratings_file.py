@@ -191,7 +191,8 @@ def _distinct(
         values, times, bad: see `RatingsFile`.
         words: what was understood so far.
     """
-    words += _range_of(values) + range_of(times) + "".join(_doubt(*column) for column in columns)
+    words += f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
+    words += range_of(times) + "".join(_doubt(*column) for column in columns)
     if len(values):
         user, item = (ids[int(codes[0])] for ids, codes in columns)
         words += f"; the first: user {user}, item {item}, rating {values[0]:g}"
@@ -214,10 +215,6 @@ def _doubt(ids: pa.StringArray, codes: NDArray[np.int32]) -> str:
         return ""
     n = int(np.count_nonzero(doubtful.to_numpy(zero_copy_only=False)[codes]))
     return f"; {n:,} ids are words for a missing value, such as {ids.filter(doubtful)[0]}"
-
-
-def _range_of(values: NDArray[np.float32]) -> str:
-    return f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
 
 
 def _whole(column: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int32]]:

@@ -44,7 +44,14 @@ def read_json(path: Path, data: bytes, how: How) -> TextRatings:
             found = _object(line)
             if not found.keys() <= known:
                 _check_further(found, fields, how.choice)
-            rows.append(_row(found, fields, how.limits))
+            rows.append(
+                tuple(
+                    _id(name, found.get(field))
+                    if name in NAMES[:2]
+                    else _number(name, found.get(field), how.limits[name])
+                    for name, field in fields.items()
+                )
+            )
         except ValueError as error:
             bad.append(BadLine(number, str(error)))
     check_bad(path, bad, len(lines), how.skip_bad)
@@ -71,13 +78,6 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
     return found
-
-
-def _row(found: dict[str, Any], fields: _Fields, limits: dict[str, float]) -> tuple[Any, ...]:
-    return tuple(
-        _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field), limits[name])
-        for name, field in fields.items()
-    )
 
 
 def _check_further(found: dict[str, Any], fields: _Fields, choice: Choice | None) -> None:

@@ -181,9 +181,8 @@ def _check_key(path: Path, key: str | None, names: set[str]) -> None:
 def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> tuple[str, Any]:
     """Name and value of the variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
     matrices = {name: value for name, value in variables.items() if _is_matrix(value)}
-    wanted = key or (
-        DEFAULT_KEY if DEFAULT_KEY in matrices else max(matrices, key=lambda n: _size(matrices[n]), default=None)
-    )
+    largest = max(matrices, key=lambda name: np.prod(matrices[name].shape), default=None)
+    wanted = key or (DEFAULT_KEY if DEFAULT_KEY in matrices else largest)
     if wanted not in matrices:
         found = ", ".join(f"{name} {_kind(value)}" for name, value in sorted(variables.items()) if name[:2] != "__")
         wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
@@ -197,7 +196,3 @@ def _is_matrix(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") else type(value).__name__
-
-
-def _size(matrix: Any) -> int:
-    return int(np.prod(matrix.shape))

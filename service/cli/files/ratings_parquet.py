@@ -121,9 +121,6 @@ def _check_columns(path: Path, table: pa.Table, how: How) -> None:
             value = column[int(unusable[0])].as_py()
             is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
             wanted = expected.get(name, f"1 to {MAX_ID_BYTES} bytes")
-            reason = wrong_time(value) if is_time else f"expected {wanted}, got {_shown(value)}"
+            shown = "nothing" if value is None else repr(str(value)[:80])
+            reason = wrong_time(value) if is_time else f"expected {wanted}, got {shown}"
             raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is None else repr(str(value)[:80])

@@ -64,7 +64,9 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
     """
     form, data = recognized(path, data, how.delimiter, how.choice)
     n_lines = _n_lines(data)
-    words = f"{described(form.columns, form.header, form.n_columns)}; {_in_words(form, n_lines)}"
+    header = "no header" if form.header is None else f"a header in line {form.n_header_lines}"
+    words = f"{described(form.columns, form.header, form.n_columns)}; text in UTF-8 with {form.separator}, {header},"
+    words += f" {n_lines:,} lines"
     is_whole = False
     try:
         table, spaces = _without_spaces(_parsed(data, form))
@@ -74,7 +76,11 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
     except ValueError:  # pa.ArrowInvalid is one
         pass  # the code below finds the line
     lines = data.splitlines()
-    bad = _bad_lines(lines, form, how)
+    bad = [
+        BadLine(number, reason)
+        for number, line in enumerate(lines, start=1)
+        if number > form.n_header_lines and line and (reason := _fault(line, form, how))
+    ]
     if not bad and is_whole:
         return TextRatings(table, [], words + spaces)
     if not bad:
@@ -104,11 +110,6 @@ def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, 
             f"Invalid {path}: expected a file of ratings, got {n_other:,} bad lines of {n_lines:,}, too many to leave"
             f" out: it has another format. Line {bad[0].number}: {bad[0].reason}"
         )
-
-
-def _in_words(form: Format, n_lines: int) -> str:
-    header = "no header" if form.header is None else f"a header in line {form.n_header_lines}"
-    return f"text in UTF-8 with {form.separator}, {header}, {n_lines:,} lines"
 
 
 def _n_lines(data: bytes) -> int:
@@ -205,14 +206,6 @@ def _has_name(texts: pa.StringArray, form: Format, name: str) -> bool:
     return any(map(is_alias, words.to_pylist()))
 
 
-def _bad_lines(lines: list[bytes], form: Format, how: How) -> list[BadLine]:
-    return [
-        BadLine(number, reason)
-        for number, line in enumerate(lines, start=1)
-        if number > form.n_header_lines and line and (reason := _fault(line, form, how))
-    ]
-
-
 def _fault(line: bytes, form: Format, how: How) -> str | None:
     """The fault of a line, or None."""
     if reason := utf8_fault(line):
@@ -220,7 +213,8 @@ def _fault(line: bytes, form: Format, how: How) -> str | None:
     try:
         fields = form.fields(line.decode())
     except csv.Error as error:
-        return _of_csv(error)
+        reason = str(error)
+        return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
     if _is_header_within(fields, form):
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
@@ -274,7 +268,7 @@ def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form:
 def _number_fault(name: str, text: str, largest: float) -> str | None:
     if name == "timestamp":
         return _time_fault(text)
-    if not _is_number(text):
+    if NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
         return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
     if abs(float(text)) > largest:
         return f"expected at most {largest:.2g} as {name}, got {text[:_EXCERPT]!r}"
@@ -287,15 +281,6 @@ def _time_fault(text: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def _of_csv(error: csv.Error) -> str:
-    reason = str(error)
-    return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
-
-
-def _is_number(text: str) -> bool:
-    return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
 def is_utf8(data: bytes) -> bool:

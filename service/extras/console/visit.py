@@ -77,15 +77,11 @@ async def end(request: Request, response: Response) -> None:
 
 
 def _set(request: Request, response: Response, name: str, value: str, max_age_s: int) -> None:
-    secure = _is_https(request)
-    response.set_cookie(name, value, max_age_s, path=None, secure=secure, httponly=True, samesite="strict")
-
-
-def _is_https(request: Request) -> bool:
-    """Whether the browser uses HTTPS, perhaps up to a proxy. A client that lies about it harms itself alone."""
+    # Whether the browser uses HTTPS, perhaps up to a proxy. A client that lies about it harms itself alone.
     headers = request.headers
     forwarded = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
-    return "https" in (request.url.scheme, forwarded) or headers.get("origin", "").startswith("https://")
+    secure = "https" in (request.url.scheme, forwarded) or headers.get("origin", "").startswith("https://")
+    response.set_cookie(name, value, max_age_s, path=None, secure=secure, httponly=True, samesite="strict")
 
 
 def _sessions(request: Request) -> Sessions:

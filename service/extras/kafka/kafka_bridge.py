@@ -14,7 +14,7 @@ import hashlib
 import importlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -196,7 +196,10 @@ class Bridge:
                     self._carry(partition, part, identity, is_again=is_again)
                 return
             answer = {"accepted": 0, "rejected": [{"line": 1, "error": str(error)}]}
-        self._tell_refused(source, batch, answer["rejected"])
+        self._n_refused += len(answer["rejected"])
+        for bad in answer["rejected"][:N_REASONS]:
+            offset = batch[bad["line"] - 1].offset()
+            _log.warning("message refused", source=source, offset=offset, reason=bad["error"])
         self._commit(partition, plan.last + 1, "")
         skipped = answer.get("skipped") or 0
         if skipped and not is_again and partition not in self._skipping:
@@ -220,12 +223,6 @@ class Bridge:
             if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise _TooLong(error.problem) from None
             raise
-
-    def _tell_refused(self, source: str, batch: list[Message], rejected: Sequence[dict[str, Any]]) -> None:
-        self._n_refused += len(rejected)
-        for bad in rejected[:N_REASONS]:
-            offset = batch[bad["line"] - 1].offset()
-            _log.warning("message refused", source=source, offset=offset, reason=bad["error"])
 
     def _commit(self, partition: Partition, offset: int, metadata: str) -> None:
         taken = self._partition(*partition, offset, metadata)

@@ -21,7 +21,7 @@ import msgspec
 from gpu.backend import Backend
 from service.extras.ranks import array_folder, checkpoints, partition_store
 from service.extras.ranks.errors import RankRefused
-from service.extras.ranks.launcher import Ended, Launcher, Rank
+from service.extras.ranks.launcher import Launcher, Rank
 from service.extras.ranks.rank_messages import (
     Challenge,
     Connection,
@@ -183,7 +183,10 @@ class Attempt:
                 messages = None
             if messages is None:
                 self._selector.unregister(peer.connection.socket)
-                self._closed(peer)
+                if peer.rank is not None:
+                    self._connected.discard(peer.rank)
+                    if peer.rank not in self._finished | self._failed:
+                        self._lose(peer.rank, _Loss(BY_CONNECTION, "closed its connection"))
 
     def _accept(self, listener: socket.socket) -> None:
         accepted, _ = listener.accept()
@@ -199,13 +202,6 @@ class Attempt:
     def _send(self, peer: _Peer, message: Message) -> None:
         with contextlib.suppress(OSError):  # it is gone; its connection or its process shows it
             peer.connection.send(message)
-
-    def _closed(self, peer: _Peer) -> None:
-        if peer.rank is None:
-            return
-        self._connected.discard(peer.rank)
-        if peer.rank not in self._finished | self._failed:
-            self._lose(peer.rank, _Loss(BY_CONNECTION, "closed its connection"))
 
     def _handle(self, peer: _Peer, message: Message) -> None:
         if peer.rank is None:
@@ -290,7 +286,12 @@ class Attempt:
         for rank, process in enumerate(self.processes):
             ended = None if rank in self._finished | self._failed else process.ended()
             if ended is not None and (ended.is_stopped or rank not in self._connected):
-                self._lose(rank, self._loss_of(rank, ended))
+                if ended.code < 0:  # a signal comes first, whatever others report
+                    reason = ended.words if ended.is_stopped else f"ended by {ended.words}"
+                    loss = _Loss(BY_SIGNAL, reason, is_memory=ended.is_memory)
+                else:
+                    loss = _Loss(BY_ITSELF, f"ended with {ended.words}", is_start=rank not in self._addresses)
+                self._lose(rank, loss)
         now_s = time.monotonic()
         if self._transfers.failure is not None:
             raise self._transfers.failure
@@ -303,13 +304,6 @@ class Attempt:
                 raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
         elif (complaint := self._watch.complaint(now_s)) is not None:
             raise AttemptLost(complaint)
-
-    def _loss_of(self, rank: int, ended: Ended) -> _Loss:
-        """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
-        if ended.code < 0:
-            reason = ended.words if ended.is_stopped else f"ended by {ended.words}"
-            return _Loss(BY_SIGNAL, reason, is_memory=ended.is_memory)
-        return _Loss(BY_ITSELF, f"ended with {ended.words}", is_start=rank not in self._addresses)
 
 
 def _shown(found: dict[str, str]) -> str:

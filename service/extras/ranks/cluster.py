@@ -219,7 +219,9 @@ def hold(content: tuple[Any, ...]) -> tuple[Any, ...]:
     try:
         process = RankProcess(task.rank, task.coordinator, task.key, own, folder)
         try:
-            while (ended := process.ended()) is None and _is_wanted(task, worker):
+            while (ended := process.ended()) is None:
+                if task.name in _stopped or worker.status.name in CLOSING:
+                    break
                 time.sleep(POLL_S)
         finally:
             process.end()
@@ -229,10 +231,6 @@ def hold(content: tuple[Any, ...]) -> tuple[Any, ...]:
     finally:
         _stopped.discard(task.name)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_wanted(task: _Task, worker: Any) -> bool:
-    return task.name not in _stopped and worker.status.name not in CLOSING
 
 
 def stop(name: str) -> None:

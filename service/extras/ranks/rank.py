@@ -194,7 +194,10 @@ def _train(rank: _Rank, start: Start) -> None:
     work, deliver = _work_of(rank, start)
     chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
     backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
-    exchange = _joined(backend, rank, start)
+    exchange: Exchange = ALONE
+    if len(start.addresses) > 1:
+        links = ring.connect(rank.number, start.addresses, rank.listener, rank.key, RING_TIMEOUT_S, start.weights)
+        exchange = backend.exchange(links, can_store=trusts_links())
     rank.connection.send(Joined())
     data = partition_store.read(work)
     trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)
@@ -239,14 +242,6 @@ def _has(folder: Path, digest: str) -> bool:
 
 def _stay(folder: Path) -> None:
     """A folder that is in place already."""
-
-
-def _joined(backend: gpu.Backend, rank: _Rank, start: Start) -> Exchange:
-    """The exchange with the other ranks, if there are any."""
-    if len(start.addresses) == 1:
-        return ALONE
-    own = rank.number, start.addresses, rank.listener, rank.key
-    return backend.exchange(ring.connect(*own, RING_TIMEOUT_S, start.weights), can_store=trusts_links())
 
 
 if __name__ == "__main__":

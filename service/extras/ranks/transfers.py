@@ -80,27 +80,21 @@ class Transfers:
                     raise ConnectionError(
                         f"Invalid folder: expected ratings, model or checkpoint-N, got {wanted.folder!r}"
                     )
+                folder = self._work / wanted.folder
                 if isinstance(wanted, Fetch):
-                    self._give(connection, wanted)
+                    sizes = folder_copy.sizes(folder)
+                    connection.send(Sizes(sizes))
+                    _expect(connection, Accepted)
+                    folder_copy.send(folder, sizes, connection.socket, self._moved)
                 else:
-                    self._take(connection, wanted)
+                    connection.send(Accepted())
+                    folder_copy.receive(folder, wanted.sizes, connection.socket, self._moved)
+                    checkpoints.prune(self._work)
+                    connection.send(Accepted())
             except ServiceError as error:  # the rank may still send, and would not hear of it
                 self.failure = error
             except OSError as error:
                 connection.send(Failed.of(error))
-
-    def _give(self, connection: Connection, wanted: Fetch) -> None:
-        folder = self._work / wanted.folder
-        sizes = folder_copy.sizes(folder)
-        connection.send(Sizes(sizes))
-        _expect(connection, Accepted)
-        folder_copy.send(folder, sizes, connection.socket, self._moved)
-
-    def _take(self, connection: Connection, wanted: Deliver) -> None:
-        connection.send(Accepted())
-        folder_copy.receive(self._work / wanted.folder, wanted.sizes, connection.socket, self._moved)
-        checkpoints.prune(self._work)
-        connection.send(Accepted())
 
     def _moved(self, n_bytes: int) -> None:
         self.n_bytes += n_bytes  # two threads may lose a count: the coordinator looks for changes only

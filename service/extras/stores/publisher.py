@@ -191,21 +191,16 @@ class Publisher:
             StoreRefused, StoreUnavailable: see `ObjectStore`.
         """
         begun_s = time.monotonic()
-        state = self._state()
-        if state is None:  # a segment is being rewritten
+        listed = self._rating_log.listed()
+        if any(len(sums) != 1 for sums in listed.values()):  # a segment is being rewritten
             return
+        versions = sorted(snapshot.versions(self._data / "snapshots"))
+        state = _State({name: one for name, (one,) in listed.items()}, live_versions.read_all(self._data), versions)
         if state != self._sent_state or begun_s - self._looked_s > LOOK_EVERY_S:
             self._look()
             self._send(state)
             self._sent_state, self._looked_s = state, begun_s
         self._settled_s = begun_s
-
-    def _state(self) -> _State | None:
-        listed = self._rating_log.listed()
-        if any(len(sums) != 1 for sums in listed.values()):
-            return None
-        versions = sorted(snapshot.versions(self._data / "snapshots"))
-        return _State({name: one for name, (one,) in listed.items()}, live_versions.read_all(self._data), versions)
 
     def _look(self) -> None:
         """Find out what the store has, if its head is not the one that was written last."""

@@ -57,7 +57,11 @@ class StoreCopy:
                 f"Invalid {self._store.url}: expected a rating log up to {self._log.last_id()}, as in {self._data}, got"
                 f" one up to {head.position}; if the store is the right one, empty the folder: it is filled again"
             )
-        self._take_segments(head, reads=reads)
+        listed, files = self._log.listed(), self._log.copying
+        for name in head.in_order:
+            expected = head.segments[name]
+            if listed.get(name) != [expected] or not files.holds(name, expected, reads=reads):
+                self._take_segment(name, expected)
         self._take_snapshots(head.live.values())
         live_versions.replace(self._data, head.live_versions)
         self._log.copying.keep_only(head.segments)
@@ -69,13 +73,6 @@ class StoreCopy:
     @property
     def _folder(self) -> Path:
         return self._data / "snapshots"
-
-    def _take_segments(self, head: Head, *, reads: bool) -> None:
-        listed, files = self._log.listed(), self._log.copying
-        for name in head.in_order:
-            expected = head.segments[name]
-            if listed.get(name) != [expected] or not files.holds(name, expected, reads=reads):
-                self._take_segment(name, expected)
 
     def _take_segment(self, name: str, expected: Sum) -> None:
         source = object_of(expected)

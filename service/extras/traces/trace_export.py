@@ -20,7 +20,6 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from service.base import threads
 from service.settings.errors import InvalidSetting
 from service.telemetry.span import Span
-from service.telemetry.trace_context import Trace
 
 SERVICE = "nearfield"  # unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has another name
 QUEUE, MAX_QUEUE = "OTEL_BSP_MAX_QUEUE_SIZE", 2048  # spans that may wait, as in the specification
@@ -96,7 +95,7 @@ class SpanExport:
             parent=_context(trace.trace_id, trace.parent_id) if trace.parent_id else None,
             resource=self._resource,
             attributes=attributes,
-            links=[Link(_linked(one)) for one in span.links],
+            links=[Link(_context(one.trace_id, one.span_id)) for one in span.links],
             kind=SpanKind.SERVER if span.is_request else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR),
             start_time=span.began_ns,
@@ -127,10 +126,6 @@ class _Sender(SpanExporter):
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
-
-
-def _linked(trace: Trace) -> SpanContext:
-    return _context(trace.trace_id, trace.span_id)
 
 
 def _number(variables: Mapping[str, str], name: str, default: int) -> int:

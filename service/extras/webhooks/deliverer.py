@@ -97,13 +97,10 @@ class Deliverer:
                 if (work := self._work_of(found, webhooks)) is not None:
                     return work
             else:
-                self._share(found, webhooks)
+                job = self._job(found)
+                event = "" if job is None else f"{job.kind}.{job.state}"
+                self._deliveries.share(found, [webhook.id for webhook in webhooks if event in webhook.events])
         return None
-
-    def _share(self, job_id: str, webhooks: list[StoredWebhook]) -> None:
-        job = self._job(job_id)
-        event = "" if job is None else f"{job.kind}.{job.state}"
-        self._deliveries.share(job_id, [webhook.id for webhook in webhooks if event in webhook.events])
 
     def _work_of(self, claimed: Claimed, webhooks: list[StoredWebhook]) -> _Work | None:
         """What to send; None if the webhook has been removed, or the job is not listed any more."""

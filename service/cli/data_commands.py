@@ -173,8 +173,7 @@ def topics(
 ) -> None:
     """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
     from service.cli import offline
-    from service.cli.topics import topics as topics_of
 
     printer = Printer(json)
-    for topic in topics_of(offline.saved_model(model), top):
+    for topic in offline.topics(offline.saved_model(model), top):
         printer.line(topic)

@@ -1,4 +1,4 @@
-"""Trains, tunes and measures on files, without a service, for `nearfield train`, `tune` and `evaluate`.
+"""Trains, tunes and measures on files, without a service: `nearfield train`, `tune`, `evaluate` and `topics`.
 
 `train` writes a snapshot to `OUT/<version>/` and its training ratings to `OUT/<version>.parquet`. `evaluate` needs
 these ratings for the neighbor terms of a prediction, and to leave rated items out of rankings.
@@ -6,7 +6,7 @@ these ratings for the neighbor terms of a prediction, and to leave rated items o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput, naming
+from gpu.params import NmfParams
 from gpu.training import tune as search
 from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
@@ -23,6 +24,9 @@ from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
+from service.storage.snapshots.snapshot import Snapshot
+
+SHARE = 1e-6  # of the largest entry of a factor; smaller entries are the ε of the training, which stands for 0
 
 if TYPE_CHECKING:
     from service.jobs.trainer_messages import Team
@@ -325,3 +329,31 @@ def _of_users(model: gpu.Model, users: NDArray[np.int32]) -> gpu.Model:
         name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
     }
     return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
+
+
+def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:
+    """The strongest `n` items and users of each factor, strongest factor first.
+
+    Each is `{"topic", "weight", "items", "users"}`: the number of the factor from 0, the length of its row of H (its
+    column of W has length 1), and ids in order of descending entries, without those whose entry is 0.
+
+    Raises:
+        InvalidInput: the model is not an NMF model; only those have non-negative factors that can be read as topics.
+    """
+    model = snapshot.model
+    if not isinstance(model.params, NmfParams):
+        raise InvalidInput(f"Invalid model: expected one trained by nmf, got {model.params.algorithm}")
+    weights = np.linalg.norm(model.item_factors, axis=0)
+    for k in np.argsort(-weights, kind="stable").tolist():
+        yield {
+            "topic": k,
+            "weight": float(weights[k]),
+            "items": _strongest(model.item_factors[:, k], snapshot.item_ids, n),
+            "users": _strongest(model.user_factors[:, k], snapshot.user_ids, n),
+        }
+
+
+def _strongest(factor: NDArray[np.float32], ids: Sequence[str], n: int) -> list[str]:
+    best = np.argsort(-factor, kind="stable")[:n]
+    is_there = factor[best] > SHARE * factor.max(initial=0.0)
+    return [ids[row] for row in best[is_there].tolist()]

@@ -15,11 +15,11 @@ import msgspec
 import structlog
 
 from service.base.backoff import Backoff
+from service.base.errors import Unavailable
 from service.base.threads import PartThread, helper, unheard
 from service.jobs.forget import REMAINS, Places, forget
 from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
-from service.jobs.lease import RENEW_EVERY_S, Lease
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage, decision
@@ -35,6 +35,8 @@ from service.storage.snapshots import live_versions
 from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
+
+RENEW_EVERY_S = 1.0  # seconds between two renewals; a lease lasts ten
 
 HOUR_S = 3600.0
 POLL_S = 0.2  # seconds between two looks at a trainer
@@ -318,3 +320,33 @@ def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseExcep
         progress.put(1.0)
     except BaseException as error:
         progress.put(error)
+
+
+class Lease:
+    """Renews the lease of one job in a thread of its own, as a context manager.
+
+    The worker may wait for a slow disk or a processor for longer than a lease lasts, and the job would fail, although
+    it goes on. The worker itself notices when it has lost the job.
+    """
+
+    def __init__(self, table: JobTable, job_id: str, worker: str) -> None:
+        """Prepare; the thread starts with the block."""
+        self._table, self._job_id, self._worker = table, job_id, worker
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Lease:
+        """Start to renew."""
+        self._thread = helper("lease", self._run)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Stop."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(RENEW_EVERY_S):
+            try:
+                self._table.renew(self._job_id, self._worker)
+            except Unavailable:  # Redis may come back before the lease ends
+                continue

@@ -16,8 +16,8 @@ import redis
 from structlog.testing import capture_logs
 
 from service.cli import synthetic
-from service.jobs import lease, table
 from service.jobs import supervisor as supervisors
+from service.jobs import table
 from service.jobs.errors import JobRunning
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
@@ -301,7 +301,7 @@ def test_a_supervisor_that_waits_for_longer_than_a_lease_keeps_its_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a machine without a free processor, or with a slow disk."""
-    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setattr(supervisors, "RENEW_EVERY_S", 0.1)
     monkeypatch.setattr(table, "LEASE_MS", 1_000)
 
     def slow(*arguments: Any) -> str:

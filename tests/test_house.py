@@ -16,9 +16,9 @@ BOUNDS = {
         "arrows": 42,
         "extra_arrows": 40,
         "in_circles": 0,
-        "small": 25,
-        "private": 0.387,
-        "once": 200,
+        "small": 22,
+        "private": 0.366,
+        "once": 127,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

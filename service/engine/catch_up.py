@@ -64,15 +64,13 @@ class CatchUp:
         for model in self._ranking.models():
             self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)
         self.is_behind = not all(has_caught_up)
-        self._earn(began_s, time.monotonic())
-        return not self.is_behind
-
-    def _earn(self, began_s: float, now_s: float) -> None:
-        """Note work from `began_s` to `now_s`; rest if it has earned a whole rest and changes came since it began."""
+        # Work earns rest. Rest if it has earned a whole one, and changes came since it began.
+        now_s = time.monotonic()
         most_s = now_s + REST_S
         self._earned_s = min(max(self._earned_s, began_s) + (now_s - began_s) / SHARE, most_s)
         if self._has_changed and self._earned_s == most_s:
             self._rests_until_s = most_s
+        return not self.is_behind
 
     def _end(self, done: Future[Any]) -> None:
         self._is_under_way = False

@@ -100,7 +100,9 @@ class Engine:
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
         self._thread = PartThread("engine", self._run, unheard)  # `_run` reports its failure itself, on the event loop
-        self._observe_queues()
+        queues: list[Sized] = [self._pending_queries, self._pending_events, self._background]
+        for name, queue in zip(("queries", "events", "background"), queues, strict=True):
+            self._metrics.queue_length.labels(name).set_function(queue.__len__)
         self.traces = BatchTraces(self._metrics)
 
     # --- from the event loop
@@ -253,12 +255,14 @@ class Engine:
     def _step(self) -> None:
         """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
         self._catch_up.resume()
-        pending_queries = self._pending_queries.take(sleep=not (self._has_events() or self._background))
+        is_busy = self._learning or self._pending_events or self._background
+        pending_queries = self._pending_queries.take(sleep=not is_busy)
         self._answer(pending_queries)
         now = time.monotonic()
         is_idle = not pending_queries and not self._pending_queries  # else a slice would follow each batch
         patience_s = LEARNING_WAIT_S * min(len(self._pending_queries) / CROWD, 1.0)
-        if self._has_events() and now - self._learning_since() >= patience_s:
+        since_s = self._learning[0].since if self._learning else self._pending_events.since
+        if now - since_s >= patience_s:
             self._learn_slice(is_idle=is_idle)
         elif self._background and (is_idle or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
@@ -276,12 +280,6 @@ class Engine:
         self.traces.ranked(pending_queries, now)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready
-
-    def _has_events(self) -> bool:
-        return bool(self._learning or self._pending_events)
-
-    def _learning_since(self) -> float:
-        return self._learning[0].since if self._learning else self._pending_events.since
 
     def _learn_slice(self, *, is_idle: bool) -> None:
         """Apply the next batch, or go on settling those before; `as_of` moves when every live model has them.
@@ -323,8 +321,3 @@ class Engine:
         self.traces.learned(pending_events)
         if self._waiters:
             self._pending_queries.call_on_loop(self._waiters.release)
-
-    def _observe_queues(self) -> None:
-        queues: list[Sized] = [self._pending_queries, self._pending_events, self._background]
-        for name, queue in zip(("queries", "events", "background"), queues, strict=True):
-            self._metrics.queue_length.labels(name).set_function(queue.__len__)

@@ -71,7 +71,8 @@ class LoadFailures:
     def try_again(self, version: str) -> None:
         """Forget why `version` could not be loaded, and the processes that ended meanwhile."""
         self._reasons.pop(version, None)
-        self._remove_ends(version)
+        for path in self._ends(version):
+            path.unlink(missing_ok=True)
 
     def end(self) -> None:
         """Take back the marks of this process, which ends in order, perhaps while it loads a version."""
@@ -112,10 +113,6 @@ class LoadFailures:
     def _ends(self, version: str) -> list[Path]:
         """The marks of processes that ended while they loaded `version`."""
         return [path for path in self._folder.glob(f"{version}~*") if _is_free(path)]
-
-    def _remove_ends(self, version: str) -> None:
-        for path in self._ends(version):
-            path.unlink(missing_ok=True)
 
 
 def _is_free(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from collections.abc import Callable, Sequence
@@ -50,9 +51,8 @@ class PendingEvents:
 
     @property
     def since(self) -> float:
-        """When the oldest batch was queued. Only for the thread that takes, and only if the queue is not empty."""
-        oldest: EventBatch = self._waiting.queue[0]
-        return oldest.since
+        """Monotonic seconds at which the oldest batch was queued; infinity if none waits. For the thread that takes."""
+        return self._waiting.queue[0].since if self._waiting.queue else math.inf
 
     def put(self, entries: Sequence[Entry], is_stopping: Callable[[], bool]) -> None:
         """Queue entries, at least one, as columns; waits while the queue is full.
@@ -74,7 +74,7 @@ class PendingEvents:
 
         A late engine refits a user who is in several batches once.
         """
-        is_late = len(self) > 0 and time.monotonic() - self.since >= LATE_S
+        is_late = time.monotonic() - self.since >= LATE_S
         return is_late and len(batches) < MAX_WAITING
 
     def take(self) -> list[EventBatch]:

@@ -64,8 +64,16 @@ class IdTable:
         shards = self._shards
         rows = [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
         if None in rows:
-            rows = [self._added(identifiers[n]) if row is None else row for n, row in enumerate(rows)]
-            self._add_keys()
+            for n, identifier in enumerate(identifiers):
+                if rows[n] is None:
+                    row = rows[n] = shards[hash(identifier) % N_SHARDS].setdefault(identifier, len(self._ids))
+                    if row == len(self._ids):  # its first occurrence
+                        self._ids.append(identifier)
+            first, end = self._n_keys, len(self._ids)
+            if end > len(self._keys.values):
+                self._keys.grow(end + ROOM)
+            self._keys.values[first:end] = np.fromiter(map(key_of, self._ids[first:]), np.uint64, end - first)
+            self._n_keys = end
         return np.array(rows, dtype=np.int32)
 
     def id(self, row: int) -> str:
@@ -83,17 +91,3 @@ class IdTable:
             self._ids[row] = RETIRED
             self.n_forgotten += 1
         return row
-
-    def _added(self, identifier: str) -> int:
-        """The row of an id, a new one at its first occurrence; `_add_keys` must follow."""
-        row = self._shards[hash(identifier) % N_SHARDS].setdefault(identifier, len(self._ids))
-        if row == len(self._ids):
-            self._ids.append(identifier)
-        return row
-
-    def _add_keys(self) -> None:
-        first, end = self._n_keys, len(self._ids)
-        if end > len(self._keys.values):
-            self._keys.grow(end + ROOM)
-        self._keys.values[first:end] = np.fromiter(map(key_of, self._ids[first:]), np.uint64, end - first)
-        self._n_keys = end

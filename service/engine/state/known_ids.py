@@ -36,7 +36,10 @@ class KnownIds:
         if self._n_forgotten != self._ids.n_forgotten:
             self._clear()
         codes, ids = _compacted(column)
-        texts, found = _texts_of(ids), np.full(len(ids), FREE, dtype=np.int32)
+        _, offsets, text = ids.buffers()  # views, which live as long as the array
+        starts = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+        texts = Texts(starts, np.frombuffer(text or b"", dtype=np.uint8))
+        found = np.full(len(ids), FREE, dtype=np.int32)
         new = self._kernels.find(codes, texts, self._entries(), found)
         if len(new):
             found[new] = self._ids.rows_or_new(ids.take(pa.array(new)).to_pylist())
@@ -72,10 +75,3 @@ def _compacted(column: pa.DictionaryArray) -> tuple[NDArray[np.int32], pa.String
         return codes, ids
     used, codes_of_used = np.unique(codes, return_inverse=True)
     return codes_of_used.astype(np.int32), ids.take(pa.array(used))
-
-
-def _texts_of(ids: pa.StringArray) -> Texts:
-    """The bytes of at least one id; views, which live as long as the array."""
-    _, offsets, text = ids.buffers()
-    starts = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
-    return Texts(starts, np.frombuffer(text or b"", dtype=np.uint8))

@@ -23,7 +23,8 @@ def windows(batches: Iterable[pa.RecordBatch], end: StreamId) -> Iterator[pa.Rec
     held: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
-        held.append(_up_to(batch, end))
+        ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
+        held.append(batch.slice(0, int(np.count_nonzero((ms < end.ms) | ((ms == end.ms) & (seq <= end.seq))))))
         n_rows += held[-1].num_rows
         is_last = held[-1].num_rows < batch.num_rows
         if n_rows >= WINDOW_ROWS or is_last:
@@ -69,9 +70,3 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return []
     joined: list[pa.RecordBatch] = table.unify_dictionaries().combine_chunks().to_batches()
     return joined
-
-
-def _up_to(batch: pa.RecordBatch, end: StreamId) -> pa.RecordBatch:
-    ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
-    n_rows = int(np.count_nonzero((ms < end.ms) | ((ms == end.ms) & (seq <= end.seq))))
-    return batch.slice(0, n_rows)

@@ -110,16 +110,16 @@ def runs_of(entries: Sequence[Entry]) -> list[RatingRun]:
 def joined(runs: Sequence[RatingRun]) -> list[RatingRun]:
     """`runs` in as few as possible: to apply one rating takes as long as to apply fifty."""
     ends = [n for n, run in enumerate(runs, 1) if run.closing is not None or n == len(runs)]
-    return [_joined(runs[first:end]) for first, end in itertools.pairwise([0, *ends])]
+    found = []
+    for first, end in itertools.pairwise([0, *ends]):
+        run = runs[first]
+        if end - first > 1:
+            columns = list(zip(*runs[first:end], strict=True))
+            entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
+            run = RatingRun(entries, users, items, types, *map(np.concatenate, columns[4:]))
+        found.append(run)
+    return found
 
 
 def _closes(entry: Entry) -> bool:
     return entry.kind not in ("rating", "event", "noop")
-
-
-def _joined(runs: Sequence[RatingRun]) -> RatingRun:
-    if len(runs) == 1:
-        return runs[0]
-    columns = list(zip(*runs, strict=True))
-    entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
-    return RatingRun(entries, users, items, types, *map(np.concatenate, columns[4:]))

@@ -71,7 +71,13 @@ class Sources:
         firsts = pa.array(rows[first])
         columns = (batch.column(name).take(firsts).to_pylist() for name in ("source", "offset", "owner"))
         entries = zip(ms[first].tolist(), seq[first].tolist(), *columns, strict=True)
-        are_new = [self._takes_row(StreamId(m, s), name, offset, owner) for m, s, name, offset, owner in entries]
+        are_new = []
+        for entry_ms, entry_seq, name, offset, owner in entries:
+            if offset is None:
+                self.unmark(Unmark(name, owner))
+                are_new.append(False)
+            else:
+                are_new.append(self._takes(StreamId(entry_ms, entry_seq), Source(name, offset, owner or "")))
         keep = np.ones(batch.num_rows, dtype=np.bool_)
         keep[rows] = np.repeat(are_new, np.diff(np.append(first, len(rows))))
         return batch if all(are_new) else batch.filter(pa.array(keep))
@@ -130,12 +136,6 @@ class Sources:
     def _mark(self, source: Source) -> _Mark | None:
         own = self._marks.get(source.owner, {}).get(source.name)
         return own or self._marks.get("", {}).get(source.name)
-
-    def _takes_row(self, position: StreamId, name: str, offset: int | None, owner: str | None) -> bool:
-        if offset is None:  # of an unmark
-            self.unmark(Unmark(name, owner))
-            return False
-        return self._takes(position, Source(name, offset, owner or ""))
 
     def _takes(self, position: StreamId, source: Source) -> bool:
         mark = self._mark(source)

@@ -190,16 +190,11 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
         elif kind == "event":
-            entries[-1].events.append(_event(user, item, timestamp, data, *event))
+            name, value, event_id = event
+            entries[-1].events.append(TypedEvent(user, item, name, value, timestamp, event_id, data))
         else:
             entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
     return entries
-
-
-def _event(
-    user: str, item: str, timestamp: float, data: str | None, name: str, value: float, event_id: str | None
-) -> TypedEvent:
-    return TypedEvent(user, item, name, value, timestamp, event_id, data)
 
 
 def plain(batch: pa.RecordBatch) -> pa.Table:

@@ -73,13 +73,14 @@ class StreamReader:
                 f"Invalid rating log: expected everything up to {trimmed}, which was trimmed from the stream,"
                 f" got {self._log.last_id()}. Was the data folder replaced? Delete nearfield:trimmed to skip them"
             )
-        self._gap = self._fill(trimmed)
-        return self._next_of_gap() or Batch([], [])
 
-    def _fill(self, trimmed: StreamId) -> Iterator[list[Entry]]:
-        yield from self._log.entries(self.cursor, trimmed)
-        if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
-            yield [Entry(trimmed, "noop")]
+        def fill() -> Iterator[list[Entry]]:
+            yield from self._log.entries(self.cursor, trimmed)
+            if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
+                yield [Entry(trimmed, "noop")]
+
+        self._gap = fill()
+        return self._next_of_gap() or Batch([], [])
 
 
 def _parse(entries: list[tuple[StreamId, Fields]]) -> Batch:

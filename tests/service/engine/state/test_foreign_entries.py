@@ -105,7 +105,7 @@ def shown(history: History) -> Any:
     """What people may ask for, and what two histories of the same entries have in common."""
     users, items = range(len(history.users)), range(len(history.items))
     documents = {
-        (kind, one.name): history.documents.get(GetDocument(kind, one.name), "").body
+        (kind, one.name): bytes(history.documents.get(GetDocument(kind, one.name), "").body)
         for kind in ("scenario", "experiment")
         for one in history.documents.list(ListDocuments(kind), "").documents
     }

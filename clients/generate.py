@@ -18,6 +18,7 @@ from typing import Any
 
 from service.api.app import application
 from service.processes.front_serving import FrontServing
+from service.processes.link import by_socket
 from service.processes.parts import parts
 from service.settings.settings import Settings
 
@@ -39,7 +40,9 @@ def document() -> dict[str, Any]:
     """The document that clients are made from, of a service with keys for all routes."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data=Path(folder), api_key="a-key-for-reading", admin_key="a-key-for-admins")
-        app = application(FrontServing(settings, Path(folder) / "engine.sock", "front-1"), extras=parts().routes)
+        app = application(
+            FrontServing(settings, by_socket(Path(folder) / "engine.sock"), "front-1"), extras=parts().routes
+        )
         prepared: dict[str, Any] = _prepared(app.openapi())
     for operations in prepared["paths"].values():
         for operation in operations.values():

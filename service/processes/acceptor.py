@@ -24,9 +24,14 @@ _log = structlog.get_logger(__name__)
 
 
 class OpenConnections:
-    """How many connections each front has, in memory that forked processes share. Each front writes its own number."""
+    """How many connections each front has, in memory that forked processes share. Each front writes its own number.
+
+    Attributes:
+        n_fronts: how many there are.
+    """
 
     def __init__(self, n_fronts: int) -> None:
+        self.n_fronts = n_fronts
         self._numbers = memoryview(mmap.mmap(-1, _INT_BYTES * n_fronts)).cast("i")
 
     def put(self, front: int, n_open: int) -> None:
@@ -64,12 +69,13 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_patient = True
-        self._counting = asyncio.create_task(self._count())
+        self._counting = asyncio.create_task(self._count()) if numbers.n_fronts > 1 else None
         self._listen()
 
     def close(self) -> None:
         """Accept no more; the socket stays open for the other fronts."""
-        self._counting.cancel()
+        if self._counting is not None:
+            self._counting.cancel()
         self._loop.remove_reader(self._listener)
         if self._timer is not None:
             self._timer.cancel()

@@ -11,14 +11,15 @@ from service.base import tuning
 from service.base.errors import ServiceError
 from service.processes import event_loop
 from service.processes.components import Components
-from service.processes.link import RETRY_S, Link
+from service.processes.link import RETRY_S, Link, by_socket
 from service.processes.messages import Archived, VerifyRedis
 from service.settings.settings import Settings
 from service.storage.archiver import Archiver
 
 NAME = "archiver"
-TELL_EVERY_S = 0.1  # seconds between two messages about the state of the archiver
-TRIM_AFTER = 50  # messages; then the memory of a merge of segments, tens of MB, is returned to the system
+LOOK_EVERY_S = 0.1  # seconds between two looks at the state of the archiver, which is told when it has changed
+STILL_AFTER = 10  # looks after which it is told although it has not
+TRIM_AFTER = 50  # looks after which the memory of a merge of segments, tens of MB, is returned to the system
 MAX_OPEN = 8  # requests to the engine's process
 
 
@@ -47,7 +48,7 @@ class ArchiverProcess(Components):
     def __init__(self, settings: Settings, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
         """Prepare; nothing is opened yet. See `run` and `Components` for the arguments."""
         super().__init__(settings, on_failure)
-        self._link = Link(path, NAME, MAX_OPEN, self.metrics.registry)
+        self._link = Link(by_socket(path), NAME, MAX_OPEN, self.metrics.registry)
 
     def start(self) -> None:
         """Start the parts as soon as the engine's process has verified Redis. Call it on the event loop."""
@@ -69,11 +70,15 @@ class ArchiverProcess(Components):
             self._run_part(archiver)
             if self.settings.worker:
                 self._start_supervisor()
+            told: Archived | None = None
             for n in itertools.count(1):
-                self._link.tell(Archived(archiver.obstacle, archiver.damage, archiver.lag_s, archiver.n_pending))
-                await asyncio.sleep(TELL_EVERY_S)
+                state = Archived(archiver.obstacle, archiver.damage, archiver.lag_s, archiver.n_pending)
+                if state != told or not n % STILL_AFTER:
+                    self._link.tell(state)
+                    told = state
                 if not n % TRIM_AFTER:
                     tuning.trim()
+                await asyncio.sleep(LOOK_EVERY_S)
         except Exception as error:
             self._fail(error)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable
+import itertools
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -18,7 +19,7 @@ from service.engine import fairness
 from service.engine.fairness import Client, TracedClient
 from service.engine.queries import Query
 from service.engine.queries.encoding import encoded
-from service.processes.frames import Frames
+from service.processes.frames import Frames, LocalFrames, Lost, Receive
 from service.processes.messages import (
     Acknowledged,
     Answered,
@@ -42,7 +43,8 @@ from service.storage.events import StreamId
 from service.telemetry.metrics_sum import Counts, MetricsSum
 from service.telemetry.trace_context import Trace
 
-STATE_EVERY_S = 0.1  # seconds between two messages `State`
+LOOK_EVERY_S = 0.1  # seconds between two looks at the state, which is sent when it has changed
+STILL_AFTER = 5  # looks after which it is sent although it has not: silence means that the engine hangs
 STOPPING = "the engine's process is stopping"
 COUNT_TIMEOUT_S = 0.5  # seconds to wait for the metrics of the fronts
 REMEMBERED_CLIENTS = 4096  # the same object for all their requests, which takes a quarter of the time
@@ -80,8 +82,18 @@ class Endpoint:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Front(self).frames, str(self._path))
+
+        def accept() -> Frames:
+            return cast("Frames", _Front(self, functools.partial(Frames, decode_from_front)).frames)
+
+        self._server = await asyncio.get_running_loop().create_unix_server(accept, str(self._path))
         self._telling = asyncio.create_task(self._keep_telling())
+
+    async def connect(self, receive: Receive, lost: Lost) -> LocalFrames:
+        """Connect a front that is in this process."""
+        frames, front = LocalFrames(receive, lost), _Front(self, LocalFrames)
+        frames.join(cast("LocalFrames", front.frames))
+        return frames
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -94,7 +106,7 @@ class Endpoint:
     async def ready(self) -> None:
         """The service is ready: return when all fronts know that they may write, or after half a second."""
         if self.state.refusal is not None:
-            self._tell()
+            self._tell(still=True)
             await self._count()  # they receive in order
 
     def joined(self, front: _Front, hello: Hello) -> None:
@@ -133,24 +145,26 @@ class Endpoint:
             self._all_counted.set()
 
     async def _keep_telling(self) -> None:
-        while True:
-            self._tell()
-            await asyncio.sleep(STATE_EVERY_S)
+        for n in itertools.count():
+            self._tell(still=not n % STILL_AFTER)
+            await asyncio.sleep(LOOK_EVERY_S)
 
-    def _tell(self) -> None:
-        """Send the present state to all fronts."""
-        refusal = self.runtime.write_refusal()
+    def _tell(self, *, still: bool) -> None:
+        """Send the present state to all fronts if it is another one than before, or if they shall hear it still."""
+        refusal, told = self.runtime.write_refusal(), self.state
         self.state = State(None if refusal is None else failed(0, refusal), self.runtime.failure is not None)
-        for front in self._fronts:
-            front.frames.send(self.state)
+        if still or self.state != told:
+            for front in self._fronts:
+                front.frames.send(self.state)
 
 
 class _Front:
-    """One front process."""
+    """One front."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, make: Callable[[Receive, Lost], Frames | LocalFrames]) -> None:
+        """`make`: makes the engine's side of the connection."""
         self._endpoint, self._name = endpoint, ""
-        self.frames = Frames(decode_from_front, self._receive, self._lost)
+        self.frames = make(self._receive, self._lost)
         self.open: set[int] = set()  # requests without an answer
         self._tasks: dict[int, asyncio.Task[None]] = {}
 

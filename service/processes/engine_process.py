@@ -17,7 +17,8 @@ from service.base.errors import ServiceError
 from service.processes import event_loop
 from service.processes.child import NOT_STARTED
 from service.processes.endpoint import Endpoint
-from service.processes.link import Link
+from service.processes.front_process import Front
+from service.processes.link import Connect, Link, by_socket
 from service.processes.messages import Request
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
@@ -48,23 +49,28 @@ class Announcement(NamedTuple):
     further: Mapping[str, Path]
 
 
-def run(settings: Settings, path: Path, announcement: Announcement) -> int:
+def run(
+    settings: Settings, path: Path, announcement: Announcement, make_front: Callable[[Connect], Front] | None = None
+) -> int:
     """Answer the fronts until the parent stops it or until a part fails.
 
     Args:
         settings: of the data set.
         path: of the socket for the fronts.
         announcement: the engine of the default data set makes it.
+        make_front: makes the only front, if it shall be in this process.
 
     Returns:
         The exit status: 0; 1 if a part has failed; `NOT_STARTED` if that was before the service was ready, and no other
         data set can go on.
     """
     path.unlink(missing_ok=True)  # of an engine that was killed
-    return event_loop.run(_serve(settings, path, announcement))
+    return event_loop.run(_serve(settings, path, announcement, make_front))
 
 
-async def _serve(settings: Settings, path: Path, announcement: Announcement) -> int:
+async def _serve(
+    settings: Settings, path: Path, announcement: Announcement, make_front: Callable[[Connect], Front] | None
+) -> int:
     stopped, runtime = asyncio.Event(), Runtime(settings)
     stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
     runtime.on_failure = lambda: _stop_failed(runtime, stop)
@@ -76,12 +82,17 @@ async def _serve(settings: Settings, path: Path, announcement: Announcement) -> 
         return NOT_STARTED
     endpoint = Endpoint(runtime, path)
     await endpoint.start()
+    front = None if make_front is None else make_front(endpoint.connect)
+    serving = None if front is None else asyncio.create_task(front.serve())
     announcing = asyncio.create_task(_announce(runtime, endpoint, announcement))
     try:
         await stopped.wait()
     finally:
         was_ready = announcing.done()
         announcing.cancel()
+        if front is not None and serving is not None:
+            front.stop()
+            await serving
         await endpoint.stop()
         if was_ready:
             await runtime.archive_rest()
@@ -115,14 +126,14 @@ async def _announce(runtime: Runtime, endpoint: Endpoint, announcement: Announce
     n_fronts, further = announcement.n_fronts, announcement.further
     are_ready = await asyncio.gather(*map(_is_ready, further.values()))
     sets = [f"data set {name}{'' if ready else NOT_READY}" for name, ready in zip(further, are_ready, strict=True)]
-    facts = [f"{n_fronts} front processes" if n_fronts > 1 else "1 front process", *sets, runtime.summary]
+    facts = [f"{n_fronts} fronts" if n_fronts > 1 else "1 front", *sets, runtime.summary]
     facts += [f"default data set{NOT_READY}"] if runtime.failure else []
     print(f"nearfield is ready on {announcement.url} ({', '.join(facts)})", flush=True)  # noqa: T201 (the promised line)
 
 
 async def _is_ready(path: Path) -> bool:
     """Wait until the engine behind this socket is ready, has failed or has taken too long; whether it is ready."""
-    link = Link(path, "engine", 1, CollectorRegistry())
+    link = Link(by_socket(path), "engine", 1, CollectorRegistry())
     link.start()
     try:
         async with asyncio.timeout(FURTHER_READY_S):

@@ -1,4 +1,4 @@
-"""`Frames`: messages over a Unix socket, all those of one turn of the event loop in one write.
+"""`Frames`: messages over a Unix socket, all those of one turn of the event loop in one write; and `LocalFrames`.
 
 A side that sends often may gather for longer: a frame costs the receiver about 15 µs, each message in it 4 µs.
 
@@ -25,8 +25,12 @@ _LIST = b"\xdd"  # msgpack's array 32
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
 
+Receive = Callable[[list[Any]], None]
+Lost = Callable[[], None]
+
+
 class Frames(asyncio.Protocol):
-    """One connection.
+    """One connection between two processes.
 
     Args:
         decode: makes a list of messages from bytes.
@@ -39,8 +43,8 @@ class Frames(asyncio.Protocol):
     def __init__(
         self,
         decode: Callable[[bytes | bytearray], list[Any]],
-        receive: Callable[[list[Any]], None],
-        lost: Callable[[], None],
+        receive: Receive,
+        lost: Lost,
         gather_s: float = 0.0,
     ) -> None:
         self._decode, self._receive, self._lost, self._gather_s = decode, receive, lost, gather_s
@@ -131,3 +135,38 @@ class Frames(asyncio.Protocol):
             length = (len(output) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
             output[:HEAD_BYTES] = length + _LIST + n_messages.to_bytes(4)
             cast("asyncio.Transport", self._transport).write(output)
+
+
+class LocalFrames:
+    """One side of a connection within a process, with the methods of `Frames`; hands over each message as it is.
+
+    Args:
+        receive, lost: see `Frames`.
+    """
+
+    is_full = False  # what waits here waits in the queues of both sides, which have bounds
+
+    def __init__(self, receive: Receive, lost: Lost) -> None:
+        self._receive, self._lost = receive, lost
+        self._other: LocalFrames | None = None
+
+    def join(self, other: LocalFrames) -> None:
+        """Connect both sides."""
+        self._other, other._other = other, self
+
+    @property
+    def is_open(self) -> bool:
+        """See `Frames.is_open`."""
+        return self._other is not None
+
+    def send(self, message: Any) -> None:
+        """Hand over `message` at once, within this call; it is dropped if the connection is closed."""
+        if self._other is not None:
+            self._other._receive([message])
+
+    def close(self) -> None:
+        """See `Frames.close`."""
+        other, self._other = self._other, None
+        if other is not None:
+            other.close()
+            asyncio.get_running_loop().call_soon(self._lost)

@@ -1,4 +1,4 @@
-"""A front process: the HTTP application without an engine."""
+"""`Front`: the HTTP application without an engine, and the process of one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from service.processes import event_loop
 from service.processes.acceptor import OpenConnections
 from service.processes.front_serving import FrontServing
 from service.processes.http_server import Server
+from service.processes.link import Connect, by_socket
 from service.processes.parts import parts
 from service.settings.settings import Settings
 from service.telemetry.metrics import count_dropped_spans
@@ -44,36 +45,59 @@ def name_of(number: int) -> str:
     return f"front-{number + 1}"
 
 
+class Front:
+    """The HTTP application of all data sets, without an engine."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        listener: socket.socket,
+        shared: Shared,
+        number: int,
+        connect: Connect | None = None,
+    ) -> None:
+        """Prepare; nothing connects yet.
+
+        Args:
+            places: all data sets, the default one first, with this front's share of the connections.
+            listener: of all fronts.
+            shared: memory of all fronts.
+            number: of this front, from 0.
+            connect: to the engine of the only data set, if the front is in its process.
+        """
+        is_alone, name, extras = connect is None, name_of(number), parts().routes
+        servings = [FrontServing(one, connect or by_socket(path), name, is_alone=is_alone) for one, path in places]
+        if is_alone:
+            count_dropped_spans(servings[0].metrics)
+        further = {
+            place.settings.data_set: application(serving, limits, extras=extras)
+            for place, serving, limits in zip(places[1:], servings[1:], shared.limits[1:], strict=True)
+        }
+        app = application(servings[0], shared.limits[0], further, extras)
+        self._servings, self._listener, self._server = servings, listener, Server(app, number, shared.connections)
+
+    async def serve(self) -> None:
+        """Answer requests until `stop`, and until the clients have left."""
+        for serving in self._servings:
+            serving.start()
+        try:
+            await self._server.serve([self._listener])
+        finally:
+            await asyncio.gather(*(serving.stop() for serving in self._servings))
+
+    def stop(self) -> None:
+        """Begin to end."""
+        self._server.should_exit = True
+
+
 def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number: int) -> int:
-    """Answer requests until the parent stops it; the exit status is 0.
-
-    Args:
-        places: all data sets, the default one first, with this front's share of the connections.
-        listener: of all fronts.
-        shared: memory of all fronts.
-        number: of this front, from 0.
-    """
-    servings = [FrontServing(place.settings, place.path, name_of(number)) for place in places]
-    count_dropped_spans(servings[0].metrics)
-    apps = [
-        application(serving, limits, extras=parts().routes)
-        for serving, limits in zip(servings[1:], shared.limits[1:], strict=True)
-    ]
-    further = {place.settings.data_set: app for place, app in zip(places[1:], apps, strict=True)}
-    app = application(servings[0], shared.limits[0], further, parts().routes)
-    return event_loop.run(_serve(servings, Server(app, number, shared.connections), listener))
+    """Answer requests until the parent stops it; the exit status is 0. See `Front` for the arguments."""
+    return event_loop.run(_serve(Front(places, listener, shared, number)))
 
 
-async def _serve(servings: Sequence[FrontServing], server: Server, listener: socket.socket) -> int:
-    def stop() -> None:
-        server.should_exit = True
-
-    event_loop.on_stop(stop, [event_loop.CHILD_STOP])
-    for serving in servings:
-        serving.start()
+async def _serve(front: Front) -> int:
+    event_loop.on_stop(front.stop, [event_loop.CHILD_STOP])
+    serving = asyncio.create_task(front.serve())
     tuning.settle()
-    try:
-        await server.serve([listener])
-    finally:
-        await asyncio.gather(*(serving.stop() for serving in servings))
+    await serving
     return 0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from service.api.operations import CheckNewIds
 from service.engine import fairness
 from service.engine.queries import Query, Recommend
-from service.processes.link import Link
+from service.processes.link import Connect, Link
 from service.processes.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
 from service.processes.writes import Writes
 from service.settings.settings import Settings
@@ -31,23 +30,24 @@ class FrontServing:
     """See `service.api.serving.Serving`, which has the errors of each method.
 
     A front writes to Redis itself. The engine's process decides whether it may: at each new connection, and by its
-    state, which it sends several times a second.
+    state, which it sends at each change.
     """
 
-    def __init__(self, settings: Settings, socket: Path, name: str) -> None:
+    def __init__(self, settings: Settings, connect: Connect, name: str, *, is_alone: bool = True) -> None:
         """Prepare; `start` connects.
 
         Args:
             settings: of this front, for one data set.
-            socket: of the engine's process.
+            connect: see `Link`.
             name: of this front, for the engine's log.
+            is_alone: whether no engine is in this process, which would count what belongs to the process.
         """
-        self.settings, self.metrics = settings, Metrics()
+        self.settings, self.metrics = settings, Metrics(of_process=is_alone)
         self._tail = Tail(TAIL_BYTES)
         self._writer = StreamWriter(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
-        self._link = Link(socket, name, max_open, self.metrics.registry, self._join)
+        self._link = Link(connect, name, max_open, self.metrics.registry, self._join)
         to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
         self._writes = Writes(self._writer, *to_write, ArchivableFormat(settings.data / "ratings").check)
 

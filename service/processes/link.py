@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from service.base.errors import InvalidRequest, NotReady, Overloaded, ServiceError
-from service.processes.frames import Frames
+from service.processes.frames import Frames, LocalFrames, Lost, Receive
 from service.processes.messages import (
     Answered,
     Count,
@@ -37,7 +37,18 @@ N_SILENT = 4  # checks in this time; they are counted, so that a front that was 
 STARTING = "the engine's process is starting"
 HUNG = f"the engine's process has been silent for {SILENT_S:g} s"
 
+Connect = Callable[[Receive, Lost], Awaitable[Frames | LocalFrames]]  # opens a connection to the engine's process
 _log = structlog.get_logger(__name__)
+
+
+def by_socket(path: Path) -> Connect:
+    """Connects by the socket of the engine's process. Raises OSError while that does not listen."""
+
+    async def connect(receive: Receive, lost: Lost) -> Frames:
+        loop, make = asyncio.get_running_loop(), functools.partial(Frames, decode_from_engine, receive, lost, GATHER_S)
+        return (await loop.create_unix_connection(make, str(path)))[1]
+
+    return connect
 
 
 class Link:
@@ -45,7 +56,7 @@ class Link:
 
     def __init__(
         self,
-        path: Path,
+        connect: Connect,
         name: str,
         max_open: int,
         registry: CollectorRegistry,
@@ -54,17 +65,17 @@ class Link:
         """Prepare; `start` connects.
 
         Args:
-            path: socket of the engine's process.
+            connect: how to reach the engine's process, `by_socket` or `Endpoint.connect`.
             name: of this process, for the log of the engine.
             max_open: most requests without an answer; more are refused.
             registry: the metrics of this process, which the engine adds to its own.
             on_open: called with each new connection, before the first request on it.
         """
-        self._path, self._name, self._max_open, self._registry = path, name, max_open, registry
+        self._connect, self._name, self._max_open, self._registry = connect, name, max_open, registry
         self._on_open = on_open
-        self._frames: Frames | None = None
+        self._frames: Frames | LocalFrames | None = None
         self._ids = itertools.count(1)
-        self._open: dict[int, asyncio.Future[list[bytes]]] = {}
+        self._open: dict[int, _Answer] = {}
         self._n_silent = 0  # checks since the last message
         self._state: State | None = None
         self._ended = Ended([])  # the last one, for the engine's successor
@@ -72,7 +83,7 @@ class Link:
     def start(self) -> None:
         """Connect, now and after each loss."""
         self._lost = asyncio.Event()
-        self._connecting = asyncio.create_task(self._connect())
+        self._connecting = asyncio.create_task(self._keep_connected())
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
@@ -121,20 +132,19 @@ class Link:
         assert frames is not None  # noqa: S101 (else there is an obstacle)
         if len(self._open) >= self._max_open or frames.is_full:
             raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        future = self._open[number] = _Answer()
+        future.link, future.number = self, number
         try:
             frames.send(make(number, *content))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            del self._open[number]
             raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None
-        future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
-        self._open[number] = future
-        future.add_done_callback(functools.partial(self._close, number, frames))
         return future
 
-    def _close(self, number: int, frames: Frames, future: asyncio.Future[list[bytes]]) -> None:
-        """The request with this number is answered, or nobody waits for it any more."""
-        del self._open[number]
-        if future.cancelled():
-            frames.send(Drop(number))
+    def drop(self, number: int) -> None:
+        """Nobody waits for the answer to this request any more."""
+        if self._open.pop(number, None) is not None and self._frames is not None:
+            self._frames.send(Drop(number))
 
     def _obstacle(self) -> str | None:
         """Why the engine cannot be asked, or None."""
@@ -142,14 +152,11 @@ class Link:
             return STARTING
         return HUNG if self._n_silent >= N_SILENT else None
 
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _keep_connected(self) -> None:
         while True:
             self._lost.clear()
             try:
-                _, frames = await loop.create_unix_connection(
-                    lambda: Frames(decode_from_engine, self._receive, self._lose, GATHER_S), str(self._path)
-                )
+                frames = await self._connect(self._receive, self._lose)
             except OSError:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -175,21 +182,19 @@ class Link:
                 self._fail_open(HUNG)
 
     def _fail_open(self, reason: str) -> None:
-        for future in self._open.values():
-            if not future.done():
-                future.set_exception(NotReady(reason, 0.0))
+        failed, self._open = self._open, {}
+        for future in failed.values():
+            future.set_exception(NotReady(reason, 0.0))
 
     def _receive(self, messages: list[Any]) -> None:
         self._n_silent = 0
         for message in messages:
             match message:
                 case Answered(number, bodies):
-                    future = self._open.get(number)
-                    if future is not None and not future.done():
+                    if (future := self._open.pop(number, None)) is not None:
                         future.set_result(bodies)
                 case Failed():
-                    future = self._open.get(message.id)
-                    if future is not None and not future.done():
+                    if (future := self._open.pop(message.id, None)) is not None:
                         future.set_exception(error_of(message))
                 case State():
                     if self._state is None:
@@ -200,3 +205,21 @@ class Link:
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)
                     self._frames.send(Counted(*counts_of(self._registry)))
+
+
+class _Answer(asyncio.Future[list[bytes]]):
+    """The answer to a request, whose engine drops the request if it is cancelled.
+
+    Attributes:
+        link, number: set by the link; an `__init__` would take longer than all else.
+    """
+
+    link: Link
+    number: int
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """See `asyncio.Future.cancel`."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self.link.drop(self.number)
+        return is_cancelled

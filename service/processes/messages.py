@@ -133,7 +133,7 @@ class Failed(Struct, tag=1, array_like=True, frozen=True):
 
 
 class State(Struct, tag=2, array_like=True, frozen=True):
-    """The state of the engine's process, sent several times a second: silence means that it hangs.
+    """The state of the engine's process, sent at each change and twice a second: silence means that it hangs.
 
     Attributes:
         refusal: the error with which writes must be refused now; None if ratings may be acknowledged.

@@ -25,18 +25,19 @@ from service.processes.acceptor import OpenConnections
 from service.processes.child import IN_ORDER, NOT_STARTED, TELL_STACKS, Child
 from service.processes.engine_process import Announcement
 from service.processes.event_loop import CHILD_STOP, STOP_S
-from service.processes.front_process import Place, Shared
+from service.processes.front_process import Front, Place, Shared
 from service.processes.http_server import DRAIN_S, GRACE_S, url_of
 from service.settings.settings import Settings
 from service.storage.streams.redis_server import runtime_folder
 from service.telemetry import logs
 
 CORES_PER_FRONT = 4
+FEW_CORES = 2  # with so few, two processes would only take turns: in one process a read takes four fifths of the time
 MOST_FRONTS = 4  # by default; the engine answers fewer reads for more of them, which send it smaller frames
 # Seconds for the fronts to let clients leave and to answer what is in flight; the archiver needs less.
 FRONTS_STOP_S = DRAIN_S + GRACE_S + 2.0
 FURTHER_STOP_S = 4.0  # seconds for the engines of further data sets, which have written nothing
-CHECK_EVERY_S = 0.1  # seconds
+CHECK_EVERY_S, REST_S = 0.1, 10.0  # seconds between two looks, without a signal; while all processes run
 STACKS_S = 0.5  # seconds for a process that hangs to write where
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
@@ -46,6 +47,11 @@ _log = structlog.get_logger(__name__)
 def n_fronts(settings: Settings) -> int:
     """The setting `fronts`; by default one for four cores, at least 1 and at most 4."""
     return settings.fronts or min(max(tuning.n_cores() // CORES_PER_FRONT, 1), MOST_FRONTS)
+
+
+def has_local_front(settings: Settings) -> bool:
+    """Whether the only front of the only data set is in the engine's process: on one or two cores."""
+    return n_fronts(settings) == 1 and not settings.data_sets and tuning.n_cores() <= FEW_CORES
 
 
 def run(settings: Settings, listener: socket.socket) -> int:
@@ -64,13 +70,17 @@ def run(settings: Settings, listener: socket.socket) -> int:
     of_front = [Place(one.model_copy(update=share), path) for one, path in places]
     announcement = Announcement(url_of(listener), n, {one.data_set: path for one, path in places[1:]})
     engines, archivers, fronts = [], [], []
+    is_local = has_local_front(settings)
     for one, path in places:
         role = _without(listener, engine_process.run, one, path, announcement)
+        if is_local:
+            front = functools.partial(Front, of_front, listener, shared, 0)
+            role = functools.partial(engine_process.run, one, path, announcement, front)
         engines.append(Child(_name("engine", one), one, role))
         if settings.store is None:  # else the worker archives
             role = _without(listener, archiver_process.run, one, path)
             archivers.append(Child(_name(archiver_process.NAME, one), one, role))
-    for number in range(n):
+    for number in range(0 if is_local else n):
         role = functools.partial(front_process.run, of_front, listener, shared, number)
         fronts.append(Child(front_process.name_of(number), settings, role))
     gc.collect()
@@ -128,8 +138,8 @@ class _Parent:
         return self._engine.status == NOT_STARTED and self._engine.n_starts == 1
 
     def _next_signal(self) -> int | None:
-        """Wait for a signal, or for a tenth of a second; note the processes that have ended."""
-        received = signal.sigtimedwait(_SIGNALS, CHECK_EVERY_S)
+        """Wait for a signal, or for a moment while a process shall start again; note those that have ended."""
+        received = signal.sigtimedwait(_SIGNALS, REST_S if all(one.pid for one in self._children) else CHECK_EVERY_S)
         for child in self._reaped():
             if not self._has_failed():
                 child.report()

@@ -33,10 +33,12 @@ LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 class Metrics:
     """One registry and its series. Each application has its own, so that two in one process do not mix."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_process: bool = True) -> None:
+        """`of_process`: with the series of the process, such as its memory."""
         registry = self.registry = CollectorRegistry()
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series per counter, its time of creation
-        ProcessCollector(registry=registry)
+        if of_process:
+            ProcessCollector(registry=registry)
         self.requests = RequestMetrics()
         registry.register(self.requests)
         self._add_ratings(registry)

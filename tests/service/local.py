@@ -15,6 +15,7 @@ from service.api.app import Application, application
 from service.processes.archiver_process import ArchiverProcess
 from service.processes.endpoint import Endpoint
 from service.processes.front_serving import FrontServing
+from service.processes.link import by_socket
 from service.processes.parts import parts
 from service.processes.runtime import Runtime
 from service.settings.settings import Settings
@@ -32,7 +33,7 @@ class Local:
         path = runtime_folder(data) / "engine.sock"
         self.endpoint = Endpoint(self.runtime, path)
         self.archiver = None if self.runtime.settings.store else ArchiverProcess(self.runtime.settings, path)
-        self._front = FrontServing(self.runtime.settings, path, "front-1")
+        self._front = FrontServing(self.runtime.settings, by_socket(path), "front-1")
         self.app = application(self._front, extras=parts().routes)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
@@ -103,7 +104,9 @@ class Local:
 
 def unconnected(settings: Settings) -> Application:
     """The application of a front that never connects to an engine."""
-    return application(FrontServing(settings, settings.data / "engine.sock", "front-1"), extras=parts().routes)
+    return application(
+        FrontServing(settings, by_socket(settings.data / "engine.sock"), "front-1"), extras=parts().routes
+    )
 
 
 @contextlib.contextmanager

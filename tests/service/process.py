@@ -17,6 +17,7 @@ from service.cli.service_process import START_TIMEOUT_S, NotStarted, ServiceProc
 from service.storage.streams.redis_server import RedisServer
 from tests.service.waiting import eventually
 
+CLIENT_TIMEOUT_S = 30.0
 GONE_S = 40.0  # seconds; a service ends by force after 20
 
 
@@ -119,3 +120,15 @@ class Service:
     def retrain(self, algorithm: str, **params: object) -> dict[str, Any]:
         """The job of a training that has ended, well or not."""
         return self.api.ended_job(self.api.start_training(algorithm, params)["id"])
+
+    def reconnect(self) -> None:
+        """Replace the client, whose connection may have been lost with a process."""
+        self.client.close()
+        self.api = Client(str(self.client.base_url))
+        self.client = self.api.http
+
+    def is_ready(self) -> bool:
+        """Whether a new connection is answered that the service is ready."""
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.client.base_url}/health/ready", timeout=CLIENT_TIMEOUT_S).status_code == 200
+        return False

@@ -34,8 +34,8 @@ Verify = Callable[[str], Awaitable[None]]
 class StreamWriter:
     """The only way to write ratings to Redis. Belongs to one event loop.
 
-    After a failure the next caller connects again. While that attempt is under way, all others are refused at once: if
-    each tried in turn while Redis hangs, the last of 24 callers would wait for a minute.
+    After a failure, such as no reply, the next caller connects again. While that attempt is under way, all others are
+    refused at once: if each tried in turn while Redis hangs, the last of 24 callers would wait for a minute.
 
     Attributes:
         n_waiting: calls that wait for the connection or for their reply.
@@ -107,7 +107,8 @@ class StreamWriter:
                     connection = await self._opened()
                 return await connection.call(name, *arguments)
         except TimeoutError:
-            raise StreamUnavailable(f"Redis has not answered within {CALL_TIMEOUT_S:g} s") from None
+            self._failure = StreamUnavailable(f"Redis has not answered within {CALL_TIMEOUT_S:g} s")
+            raise self._failure from None
         finally:
             self.n_waiting -= 1
 

@@ -8,7 +8,8 @@ from collections import Counter
 
 import httpx
 
-from tests.service.processes.service import CLIENT_TIMEOUT_S, FrontService
+from tests.service.process import CLIENT_TIMEOUT_S
+from tests.service.processes.service import FrontService
 from tests.service.waiting import eventually
 
 N_CLIENTS = 4

@@ -10,13 +10,11 @@ from pathlib import Path
 import httpx
 import psutil
 
-from service.cli.client import Client
-from tests.service.process import GONE_S, Service
+from tests.service.process import CLIENT_TIMEOUT_S, GONE_S, Service
 from tests.service.waiting import eventually
 
 N_FRONTS = 2
 FRONTS = tuple(f"front-{number}" for number in range(1, N_FRONTS + 1))
-CLIENT_TIMEOUT_S = 30.0
 
 
 class FrontService(Service):
@@ -39,18 +37,6 @@ class FrontService(Service):
                 for other in others:
                     other.resume()
             yield client
-
-    def reconnect(self) -> None:
-        """Replace the client of the service, whose connection may have been lost with a front."""
-        self.client.close()
-        self.api = Client(str(self.client.base_url))
-        self.client = self.api.http
-
-    def is_ready(self) -> bool:
-        """Whether a new connection is answered that the service is ready."""
-        with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.client.base_url}/health/ready", timeout=CLIENT_TIMEOUT_S).status_code == 200
-        return False
 
     def log(self) -> str:
         return self.errors.read_text()

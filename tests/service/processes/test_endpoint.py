@@ -12,10 +12,11 @@ import redis
 
 from service.api.operations import GetMetrics, GetReadiness, ListJobs
 from service.base.errors import NotReady
-from service.engine.errors import UnknownUser
+from service.engine.errors import NotSeenYet, UnknownUser
 from service.engine.queries import Popular, UserRatings
 from service.processes import endpoint as endpoints
 from service.processes.frames import Frames
+from service.processes.front_serving import FrontServing
 from service.processes.messages import (
     Answered,
     Drop,
@@ -29,6 +30,7 @@ from service.processes.messages import (
     error_of,
 )
 from service.storage.errors import StreamUnavailable
+from service.storage.events import RatingEvent, StreamId, encode_ratings
 from service.storage.streams.redis_server import RedisServer, runtime_folder
 from service.telemetry.metrics import PLAIN_TEXT
 from service.telemetry.scrape import CACHED_S
@@ -201,3 +203,36 @@ def test_a_front_that_hangs_delays_the_metrics_of_the_others_by_little(local: Lo
     (line,) = (one for one in body.decode().splitlines() if "requests_total{" in one and 'route="/popular"' in one)
     assert float(line.split()[-1]) >= 2
     eventually(lambda: local.endpoint.n_connected == 2, 10)  # the front and the archiver's process
+
+
+def test_a_front_in_the_same_process_asks_is_refused_and_leaves_as_any_other(local: Local) -> None:
+    endpoint = local.endpoint
+
+    async def check() -> None:
+        front = FrontServing(local.runtime.settings, endpoint.connect, "front-9", is_alone=False)
+        front.start()
+        await soon(lambda: any(one._name == "front-9" for one in endpoint._fronts))
+        (ours,) = (one for one in endpoint._fronts if one._name == "front-9")
+        assert b'"item":"x"' in await front.answer(Popular())
+        assert await front.operate(ListJobs()) == b'{"jobs":[]}'
+        with pytest.raises(UnknownUser, match="none"):
+            await front.answer(UserRatings(user="none"))
+        with pytest.raises(NotSeenYet):
+            await front.answer(Popular(), StreamId.parse(FAR))
+        written = await front.append(encode_ratings([RatingEvent("w", "x", 2.0, 1.0)]))
+        assert b'"user":"w"' in await front.answer(UserRatings(user="w"), written)
+        waiting = [asyncio.ensure_future(front.answer(Popular(), StreamId.parse(FAR))) for _ in range(3)]
+        await soon(lambda: len(ours._tasks) == 3)
+        waiting[0].cancel()
+        await soon(lambda: len(ours._tasks) == 2)
+        front.metrics.jobs.labels("succeeded").inc(7)
+        await asyncio.sleep(CACHED_S)
+        page = (await front.operate(GetMetrics(PLAIN_TEXT))).decode().splitlines()
+        assert 'nearfield_jobs_finished_total{state="succeeded"} 7.0' in page
+        await front.stop()
+        await soon(lambda: ours not in endpoint._fronts and not ours._tasks)
+        for task in waiting[1:]:
+            with pytest.raises(NotReady):
+                await task
+
+    local._run(check())

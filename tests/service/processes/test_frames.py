@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.processes import frames
-from service.processes.frames import LENGTH_BYTES, Frames
+from service.processes.frames import LENGTH_BYTES, Frames, LocalFrames
 from tests.service.waiting import soon
 
 decode = msgspec.msgpack.Decoder().decode
@@ -174,3 +174,29 @@ def drain(end: socket.socket, n_bytes: int) -> int:
         n_read += len(end.recv(1 << 20))
     end.close()
     return n_read
+
+
+def test_within_a_process_messages_arrive_as_they_are_until_one_side_closes() -> None:
+    async def check() -> None:
+        received, lost = ([], []), []  # type: ignore[var-annotated]
+        near, far = (LocalFrames(received[n].append, lambda n=n: lost.append(n)) for n in range(2))  # type: ignore[misc]
+        near.send("before both are connected")
+        assert not near.is_open
+        near.join(far)
+        assert near.is_open
+        assert far.is_open
+        sent = object()
+        near.send(sent)
+        near.send(2)
+        far.send(3)
+        assert received == ([[3]], [[sent], [2]])
+        far.close()
+        near.close()
+        near.send(4)
+        await soon(lambda: len(lost) == 2)
+        assert sorted(lost) == [0, 1]
+        assert not near.is_open
+        assert not far.is_open
+        assert received == ([[3]], [[sent], [2]])
+
+    asyncio.run(check())

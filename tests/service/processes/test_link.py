@@ -14,7 +14,7 @@ from service.base.errors import InvalidRequest, NotReady, Overloaded
 from service.engine.errors import UnknownUser
 from service.processes import link as links
 from service.processes.frames import Frames
-from service.processes.link import HUNG, STARTING, Link
+from service.processes.link import HUNG, STARTING, Link, by_socket
 from service.processes.messages import (
     Answered,
     Count,
@@ -92,7 +92,7 @@ def linked(tmp_path: Path) -> Linked:
         async def checked() -> None:
             engine = Engine(tmp_path / "engine.sock", state)
             await engine.start()
-            link = Link(engine.path, "front-1", MAX_OPEN, registry, lambda: opened.append("open"))
+            link = Link(by_socket(engine.path), "front-1", MAX_OPEN, registry, lambda: opened.append("open"))
             link.start()
             try:
                 await soon(lambda: Hello("front-1", []) in engine.received)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import msgspec
 import psutil
@@ -23,6 +24,17 @@ def test_one_front_for_four_cores(n_cores: int, n_fronts: int, monkeypatch: pyte
     assert parent.n_fronts(Settings()) == n_fronts
     assert parent.n_fronts(Settings(fronts=5)) == 5
     assert parent.n_fronts(Settings(fronts=0)) == 1, "as older versions took it"
+
+
+@pytest.mark.parametrize(
+    ("n_cores", "given", "is_local"),
+    [(1, {}, True), (2, {}, True), (2, {"fronts": 2}, False), (2, {"data_sets": "shop"}, False), (3, {}, False)],
+)
+def test_on_few_cores_the_only_front_is_beside_its_engine(
+    n_cores: int, given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(n_cores)))
+    assert parent.has_local_front(Settings(**given)) == is_local
 
 
 BEGIN = """

@@ -165,6 +165,24 @@ def test_while_one_connects_again_all_others_are_refused_at_once(redis_url: str)
     appending(redis_url, check)
 
 
+def test_after_a_call_without_a_reply_one_connects_again_and_all_others_are_refused_at_once(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_writer, "CALL_TIMEOUT_S", 1.0)
+
+    async def check(writer: StreamWriter, verifier: Verifier) -> None:
+        await writer.append(FIELDS)
+        client.client_pause(3000)  # milliseconds
+        assert await seconds_of_refusal(writer) >= 1.0
+        writer.reconnect()  # as after five seconds
+        first = asyncio.create_task(seconds_of_refusal(writer))
+        await asyncio.sleep(0.05)
+        assert max(await asyncio.gather(*(seconds_of_refusal(writer) for _ in range(5)))) < 0.5
+        assert await first >= 1.0
+
+    appending(redis_url, check)
+
+
 def test_the_time_of_a_call_counts_from_before_it_connects(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_writer, "CALL_TIMEOUT_S", 0.2)
 

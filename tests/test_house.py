@@ -13,7 +13,7 @@ from tests import house
 BOUNDS = {
     "service": {
         "floors": 9,
-        "arrows": 42,
+        "arrows": 41,
         "extra_arrows": 40,
         "in_circles": 0,
         "small": 22,

@@ -99,7 +99,7 @@ class Child:
             faulthandler.register(TELL_STACKS)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
-            with traces.running(self._settings, self.name, parts().span_export):
+            with traces.running(self._settings.trace_variables(), self.name, parts().span_export):
                 status = self._role()
         except BaseException as error:
             _log.critical("a process of the service failed", exc_info=error)

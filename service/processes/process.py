@@ -72,7 +72,7 @@ def run_worker(settings: Settings, *, take_over: bool = False) -> int:
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
     imports.for_files()
-    with traces.running(settings, "worker", parts().span_export):
+    with traces.running(settings.trace_variables(), "worker", parts().span_export):
         return event_loop.run(_work(settings.each(), take_over))
 
 

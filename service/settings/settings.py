@@ -274,6 +274,15 @@ class Settings(BaseSettings):
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
+    def trace_variables(self) -> dict[str, str] | None:
+        """The variables of OpenTelemetry; None if nothing is recorded: `traces` or its own switch is off.
+
+        An empty variable counts as unset, as its specification demands.
+        """
+        variables = {name: value for name, value in os.environ.items() if name.startswith("OTEL_") and value}
+        is_on = self.traces and variables.get("OTEL_SDK_DISABLED", "").lower() != "true"
+        return variables if is_on else None
+
     def check_exposure(self) -> None:
         """Check that the service may listen on `host`.
 
@@ -346,8 +355,3 @@ def unknown_variables(names: Collection[str] = ()) -> list[str]:
         InvalidSetting: a name is close to the name of a setting.
     """
     return environment.unknown_variables(os.environ, [*Settings.model_fields, *secret_files.names()], names)
-
-
-def otel_variables() -> dict[str, str]:
-    """The variables of OpenTelemetry that have a value; an empty one counts as unset, as its specification demands."""
-    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_") and value}

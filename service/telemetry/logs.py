@@ -12,8 +12,6 @@ from typing import Any, TextIO
 
 import structlog
 
-from service.settings.settings import LogFormat, LogLevel
-
 LINES_PER_S = 10  # lines per second of one kind; at 300 bytes a line at most 10 GB a month
 BURST_LINES = 100  # lines that may come at once after a quiet time
 STDERR = 2  # its file descriptor
@@ -76,13 +74,13 @@ class _Stderr(io.RawIOBase):
         return len(line)
 
 
-def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
+def configure(level: str, form: str, process: str = "") -> None:
     """Send all lines at `level` and above to stderr; `auto` means console if stderr is a terminal, else JSON.
 
     Lines that cannot be written are lost.
 
     Args:
-        level, form: as in the settings.
+        level, form: as in the settings `log_level` and `log_format`.
         process: name of this process in each line, if the service has several.
     """
     stderr: Any = _Stderr()
@@ -124,7 +122,7 @@ def _rendering(people: bool) -> list[Any]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_text)]
 
 
-def _adopt_libraries(lines: TextIO, level: LogLevel, shared: list[Any], rendering: list[Any]) -> None:
+def _adopt_libraries(lines: TextIO, level: str, shared: list[Any], rendering: list[Any]) -> None:
     """Render the lines of libraries in the same form, from warnings up."""
     handler = logging.StreamHandler(lines)
     handler.addFilter(_Bounded())

@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from service.settings.errors import InvalidSetting
-
 DEFAULT_SHARE = 0.01
 TRACE_BITS, SPAN_BITS = 128, 64
 _LOW = (1 << 64) - 1  # the bits of a trace id by which all samplers of a ratio decide
@@ -89,12 +87,12 @@ class Sampling(NamedTuple):
         """What OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say; unset: `parentbased_traceidratio` of 0.01.
 
         Raises:
-            InvalidSetting: there is no such sampler, or the share is none.
+            ValueError: there is no such sampler, or the share is none.
         """
         name = variables.get("OTEL_TRACES_SAMPLER", "parentbased_traceidratio").strip().lower()
         if name not in _SAMPLERS:
             known = ", ".join(_SAMPLERS)
-            raise InvalidSetting(f"Invalid variable OTEL_TRACES_SAMPLER: expected one of {known}, got {name!r}")
+            raise ValueError(f"Invalid variable OTEL_TRACES_SAMPLER: expected one of {known}, got {name!r}")
         share, follows = _SAMPLERS[name]
         return cls(_share(variables.get("OTEL_TRACES_SAMPLER_ARG")) if share is None else share, follows)
 
@@ -120,7 +118,7 @@ def _share(text: str | None) -> float:
         share = DEFAULT_SHARE if text is None else float(text)
         if 0.0 <= share <= 1.0:
             return share
-    raise InvalidSetting(f"Invalid variable OTEL_TRACES_SAMPLER_ARG: expected a share from 0 to 1, got {text!r}")
+    raise ValueError(f"Invalid variable OTEL_TRACES_SAMPLER_ARG: expected a share from 0 to 1, got {text!r}")
 
 
 def _caller(traceparent: bytes) -> tuple[int, int, bool] | None:

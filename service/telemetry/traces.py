@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from service.settings.settings import Settings, otel_variables
 from service.telemetry.span import Attributes, Span
 from service.telemetry.trace_context import Sampling, Trace
 
@@ -76,17 +75,17 @@ def active() -> Tracer | None:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, process: str, export: Export | None) -> Iterator[None]:
-    """Record in this process, under its name, if `traces` is on; at the end send what waits.
+def running(variables: Mapping[str, str] | None, process: str, export: Export | None) -> Iterator[None]:
+    """Record in this process, under its name; at the end send what waits.
 
     Args:
-        settings, process: of this process.
+        variables: of OpenTelemetry, see `Settings.trace_variables`. None: nothing is recorded.
+        process: the name of this process.
         export: makes what sends the spans of a process, from the variables of OpenTelemetry. None: nothing is recorded.
     """
-    if not is_on(settings) or export is None:
+    if variables is None or export is None:
         yield
         return
-    variables = otel_variables()
     exporter = export(variables, process)
     _Present.tracer = Tracer(Sampling.of(variables), exporter)
     try:
@@ -99,8 +98,3 @@ def running(settings: Settings, process: str, export: Export | None) -> Iterator
 def error_of(error: BaseException) -> str:
     """The kind of an error, without its text, which may quote a request."""
     return type(error).__name__
-
-
-def is_on(settings: Settings) -> bool:
-    """Whether this service records; OpenTelemetry's own switch turns it off too."""
-    return settings.traces and otel_variables().get("OTEL_SDK_DISABLED", "").lower() != "true"

@@ -9,7 +9,6 @@ from importlib import util
 from typing import TYPE_CHECKING
 
 from service.settings.errors import InvalidSetting
-from service.telemetry import traces
 from service.telemetry.trace_context import Sampling
 
 if TYPE_CHECKING:
@@ -33,9 +32,7 @@ def check(settings: Settings) -> None:
     Raises:
         InvalidSetting: the extra is not installed, or a variable of OpenTelemetry cannot be used.
     """
-    from service.settings.settings import otel_variables
-
-    if not traces.is_on(settings):
+    if (variables := settings.trace_variables()) is None:
         return
     for package in PACKAGES:
         if not _is_there(package):
@@ -43,8 +40,10 @@ def check(settings: Settings) -> None:
                 f"Invalid traces: expected the package {package}, got none; install nearfield with the extra traces"
                 " (pip install '.[traces]' in a checkout)"
             )
-    variables = otel_variables()
-    Sampling.of(variables)
+    try:
+        Sampling.of(variables)
+    except ValueError as error:
+        raise InvalidSetting(str(error)) from None
     from service.extras.traces import trace_export
 
     trace_export.check(variables)

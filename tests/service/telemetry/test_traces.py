@@ -177,7 +177,8 @@ def test_without_traces_nothing_that_sends_them_is_imported() -> None:
     program = (
         "import sys, service.processes.parts, service.processes.process, service.telemetry.traces\n"
         "from service.settings.settings import Settings\n"
-        "with service.telemetry.traces.running(Settings(), 'api', service.processes.parts.parts().span_export): pass\n"
+        "variables, export = Settings().trace_variables(), service.processes.parts.parts().span_export\n"
+        "with service.telemetry.traces.running(variables, 'api', export): pass\n"
         "ours = 'service.extras.traces.trace_export', 'opentelemetry.exporter', 'opentelemetry.sdk.trace'\n"
         "print([name for name in sys.modules if name.startswith(ours)])"
     )
@@ -196,7 +197,7 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(fault: str, monke
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
     metrics = Metrics()
     began = time.monotonic()
-    with traces.running(Settings(traces=True), "api", parts().span_export):
+    with traces.running(Settings(traces=True).trace_variables(), "api", parts().span_export):
         count_dropped_spans(metrics)
         tracer = traces.active()
         assert tracer is not None
@@ -241,7 +242,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_name_the_other_requests_of_a_batch(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-    with traces.running(Settings(traces=True), "engine", parts().span_export):
+    with traces.running(Settings(traces=True).trace_variables(), "engine", parts().span_export):
         tracer = traces.active()
         assert tracer is not None
         tracer.record("rank", Trace(1, 2).child(), 0.001, {}, links=[Trace(7, 3), Trace(9, 4)], error="Overloaded")

@@ -49,8 +49,8 @@ class Pages:
                 reasons = source.reasons(at, [row for _, row in ranked])
                 for (item, _), own in zip(ranked, reasons, strict=True):
                     item.reasons = [Reason(self._items.id(row), share) for row, share in own]
-            told = [*before, *warnings[at], *after]
+            told = [*before, *warnings[at], *after] if before or after else warnings[at]
             eligible = count_of(self._selection.eligible(query))
-            personal = source.is_personal, name, version, as_of, told, source.fallback, eligible
-            answers.append(Recommendation(plan.user, items, *personal))
+            origin = source.is_personal, name, version, as_of, told, source.fallback, eligible
+            answers.append(Recommendation(plan.user, items, *origin))
         return answers

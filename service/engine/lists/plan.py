@@ -85,13 +85,16 @@ class Planner:
             queries = self.arms.queries_of(query)
         self._history.documents.check(query.of_scenario)
         self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
-        users: Sequence[str | None] = (query.user,) if query.has_one_list else query.users or ()
-        row, named = self._history.users.row, self._live.named_or_none
-        if queries is None:
-            live_model = named(query.model)
-            return [Plan(query, user, None if user is None else row(user), live_model) for user in users]
-        of_users = zip(queries, users, strict=True)
-        return [Plan(one, user, None if user is None else row(user), named(one.model)) for one, user in of_users]
+        row_of, named = self._history.users.row, self._live.named_or_none
+        if query.has_one_list:
+            one = query if queries is None else queries[0]
+            return [Plan(one, query.user, None if query.user is None else row_of(query.user), named(one.model))]
+        users = query.users or ()
+        if queries is not None:
+            of_users = zip(queries, users, strict=True)
+            return [Plan(one, user, row_of(user), named(one.model)) for one, user in of_users]
+        live_model = named(query.model)
+        return [Plan(query, user, row_of(user), live_model) for user in users]
 
 
 def grouped(plans: Sequence[Plan]) -> list[Group]:
@@ -117,6 +120,7 @@ def grouped(plans: Sequence[Plan]) -> list[Group]:
                 not query.exclude and query.candidates is None,
             )
             groups.setdefault(key, []).append(at)
-    known = {at for places in groups.values() for at in places}
-    found = [Group(places, is_known=True) for places in groups.values()]
-    return found + [Group([at], is_known=False) for at in range(len(plans)) if at not in known]
+    known = set(itertools.chain.from_iterable(groups.values()))
+    others = range(len(plans)) if len(known) < len(plans) else ()
+    alone = [Group([at], is_known=False) for at in others if at not in known]
+    return [*(Group(places, is_known=True) for places in groups.values()), *alone]

@@ -315,7 +315,8 @@ class Sources:
             warnings = [NOT_DIVERSE, *warnings] if query.diversity else warnings
         elif any(map(len, seen)):
             reason = NO_TASTE
-        reason = reason.format(expected=self._live.described(query.model), shown=SHOWN[fallback])
+        if reason:
+            reason = reason.format(expected=self._live.described(query.model), shown=SHOWN[fallback])
         if query.include_seen:
             seen = [] if row is None else [strengths.disliked(row)]
         left_out = self._selection.excluded(query), *seen

@@ -123,7 +123,12 @@ class Walk:
         classes = self._classes
         if self.query.max_per is not None and self._full:
             classes = selection.without_values(classes, self.query.max_per[0], self._full)
-        few = [(level.n_ratings, boosts.within(classes, level.items)) for level in self.levels]
+        few = [
+            (level.n_ratings, boosts.within(classes, level.items))
+            if self.query.boosts or self._full  # else the level has no other items
+            else (level.n_ratings, [BoostClass(level.items, 0.0)])
+            for level in self.levels
+        ]
         return [(BY_SCORE, classes), *few]
 
     def take(self, others: Ranked, few: Ranked, n: int) -> None:
@@ -131,16 +136,16 @@ class Walk:
 
         Args:
             others: the next items in order.
-            few: the best items of each level, in any order.
+            few: the best items of each level, those of a level together.
             n: so many of the others and of each level were asked for; fewer are all that there are.
         """
         if self.query.max_per is None and not self.levels:
             self._taken, self.is_done = [others.part(slice(self._length))], True
             return
-        to_explore, are_all = self._by_bonus(few, n)
-        both = Ranked.joined([others, to_explore])
+        order, are_all = self._by_bonus(few, n)
+        both = Ranked.joined([others, few])
         rows, known, places = both.rows.tolist(), set(self.rows), list[int]()
-        left, left_few = iter(range(len(others.rows))), iter(range(len(others.rows), len(rows)))
+        left, left_few = iter(range(len(others.rows))), iter((len(others.rows) + order).tolist())
 
         def first_of(left: Iterator[int]) -> int | None:
             return next((place for place in left if rows[place] not in known and self._allows(rows[place])), None)
@@ -181,19 +186,24 @@ class Walk:
         pins = Ranked.of(self.pinned, np.zeros(len(self.pinned)), PINNED)
         return Ranked.joined([ranked, pins]).part(line[query.offset : end])
 
-    def _by_bonus(self, few: Ranked, n: int) -> tuple[Ranked, bool]:
-        """The next items to explore in order, and whether they are all; the first call decides the bonus."""
-        few = few.part(np.lexsort((-few.scores, few.marks)))
-        firsts = np.flatnonzero(np.diff(few.marks, prepend=BY_SCORE))  # the best one of each level
+    def _by_bonus(self, few: Ranked, n: int) -> tuple[NDArray[np.int64], bool]:
+        """The places of the next items to explore, in order, and whether they are all; the first call decides c."""
+        if not len(few.rows):
+            self._c = self._c or 0.0
+            return np.zeros(0, dtype=np.int64), True
         if self._c is None:
-            self._c = leveling(list(zip(few.marks[firsts].tolist(), few.scores[firsts].tolist(), strict=True)))
-        added = self._c * (1 / np.sqrt(1 + few.marks))
-        few = few.part(np.lexsort((few.rows, -(few.scores + added))))
-        are_all = np.diff(firsts, append=len(few.rows)).max(initial=0) < n
-        return few if are_all else few.part(slice(n)), bool(are_all)
+            firsts = np.flatnonzero(few.marks[1:] != few.marks[:-1]) + 1
+            firsts = np.append(0, firsts)
+            best = np.maximum.reduceat(few.scores, firsts)
+            self._c = leveling(list(zip(few.marks[firsts].tolist(), best.tolist(), strict=True)))
+        order = np.lexsort((few.rows, -(few.scores + self._c * (1 / np.sqrt(1 + few.marks)))))
+        are_all = bool(np.bincount(few.marks).max() < n)
+        return order if are_all else order[:n], are_all
 
     def _allows(self, row: int) -> bool:
         """Whether none of the values of `row` is full; then it counts."""
+        if self.query.max_per is None:
+            return True
         if not self._full.isdisjoint(self._values_of(row)):
             return False
         self._count(row)
@@ -283,7 +293,8 @@ def _best(
 ) -> list[Ranked]:
     """At least the `n` best items by score and boost of each part of each walk, a mark and classes.
 
-    Those of a walk with one part are in order: ties go to the higher score without boost, then to the lower row.
+    Those of a walk with one part are in order: ties go to the higher score without boost, then to the lower row. Those
+    of several parts are in the order of the parts.
     """
     asks, ends, marks, added = list[Ask](), [0], list[int](), list[float]()
     asks_of_shown, shown = list[Ask](), list[tuple[int, int, Shown]]()  # apart: each item has a boost of its own
@@ -298,25 +309,29 @@ def _best(
                 asks_of_shown.append(Ask(walk.at, lowered.eligible, out))
                 shown.append((place, mark, lowered))
         ends.append(len(asks))
-    rows, scores = source.best(asks, n)
+    rows, plain = source.best(asks, n)
     are_items = rows >= 0
     lengths = np.count_nonzero(are_items, axis=1)
-    columns = rows[are_items], scores[are_items], np.repeat(added, lengths), np.repeat(marks, lengths)
+    boost = np.repeat(added, lengths)
+    columns = rows[are_items], plain[are_items] + boost, boost, np.repeat(marks, lengths), plain[are_items]
     bounds = np.append(0, np.cumsum(lengths))[ends].tolist()
     found: list[tuple[NDArray[Any], ...]] = [
-        tuple(column[first:last] for column in columns) for first, last in itertools.pairwise(bounds)
+        tuple([column[first:last] for column in columns]) for first, last in itertools.pairwise(bounds)
     ]
     if shown:
         width = max(len(lowered.rows) for _, _, lowered in shown)
         for (place, mark, lowered), own, best in zip(shown, *source.best(asks_of_shown, width), strict=True):
-            items = own[own >= 0]
-            more = items, best[own >= 0], lowered.boosts_of(items), np.full(len(items), mark)
+            items, scores = own[own >= 0], best[own >= 0]
+            boost = lowered.boosts_of(items)
+            more = items, scores + boost, boost, np.full(len(items), mark), scores
             found[place] = tuple(map(np.append, found[place], more))
     with_shown = {place for place, _, _ in shown}
     lists = []
-    for place, (items, plain, boost, own_marks) in enumerate(found):
-        ranked = Ranked(items, plain + boost, boost, own_marks)
-        if len(parts[place]) == 1 and (ends[place + 1] - ends[place] > 1 or place in with_shown):
-            ranked = ranked.part(np.lexsort((items, -plain, -ranked.scores))[:n])
+    for place, (*own_columns, scores) in enumerate(found):
+        ranked = Ranked(*own_columns)
+        if len(parts[place]) > 1 and place in with_shown:
+            ranked = ranked.part(np.argsort(ranked.marks, kind="stable"))
+        elif (ends[place + 1] - ends[place] > 1 and len(parts[place]) == 1) or place in with_shown:
+            ranked = ranked.part(np.lexsort((ranked.rows, -scores, -ranked.scores))[:n])
         lists.append(ranked)
     return lists

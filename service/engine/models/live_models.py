@@ -104,6 +104,8 @@ class LiveModels:
 
     def named_or_none(self, name: str | None) -> LiveModel | None:
         """As `named`; None while it is being prepared, and if no model is live and none is named."""
+        if name in self._live:
+            return self._live[name]
         if self.is_prepared(name) or not (self._live or name):
             return None
         return self.named(name)

@@ -17,8 +17,8 @@ BOUNDS = {
         "extra_arrows": 40,
         "in_circles": 0,
         "small": 22,
-        "private": 0.366,
-        "once": 127,
+        "private": 0.363,
+        "once": 115,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

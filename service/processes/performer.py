@@ -152,7 +152,7 @@ class Performer:
         return self._runtime.metrics.text(kind, self._others.counts)
 
     async def _forget(self, asked: ForgetUser) -> Forgotten:
-        stream_id = await self._runtime.append(encode_subject("forget", asked.user))
+        stream_id = await self._runtime.writes.append(encode_subject("forget", asked.user))
         job = await self._runtime.blocking(self._runtime.jobs.submit_forgetting, asked.user, stream_id)
         return Forgotten(str(stream_id), job.id, REMAINS)
 
@@ -160,7 +160,7 @@ class Performer:
         body = encode_json(asked.experiment).decode()
         async with self._arms:
             await self._runtime.ask(CheckArms([arm.model for arm in asked.experiment.arms]))
-            self._put_at = await self._runtime.append(encode_document(Document(KIND, asked.name, body)))
+            self._put_at = await self._runtime.writes.append(encode_document(Document(KIND, asked.name, body)))
             return ExperimentPut(str(self._put_at))
 
     async def _end_model(self, asked: EndModel) -> EndedModel:

@@ -32,7 +32,7 @@ from service.storage import signing_key
 from service.storage.archive import Archive, ReportedArchive
 from service.storage.archiver import Archiver
 from service.storage.errors import CorruptLiveFile, LockTimeout, LogUnavailable, VolatileServer
-from service.storage.events import Fields, StreamId
+from service.storage.events import StreamId
 from service.storage.files import DataLock
 from service.storage.snapshots import live_versions
 from service.storage.streams.catching_up import archive_up_to
@@ -52,7 +52,7 @@ class Runtime(Components):
 
     Attributes:
         reports: takes what the archiver's process reports.
-        jobs, hotswap, new_ids, statistics, traces: see their classes; set by `start`.
+        jobs, hotswap, new_ids, statistics, traces, writes: see their classes; set by `start`.
         calls: what performs the operations of extras; they may wait for Redis or the disk.
     """
 
@@ -60,6 +60,7 @@ class Runtime(Components):
     hotswap: HotSwap
     new_ids: NewIds
     statistics: Statistics
+    writes: Writes
     calls: Mapping[type, Callable[[Any], Any]]
 
     def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -162,10 +163,6 @@ class Runtime(Components):
         if stream_id is not None:
             await self._engine.wait_for(stream_id)
 
-    async def append(self, fields: Fields) -> StreamId:
-        """Append one entry to the stream, durable on return. Raises what `Serving.append` raises."""
-        return await self._writes.append(fields)
-
     def write_refusal(self) -> ServiceError | None:
         """The error with which a write must be refused now, or None."""
         try:
@@ -236,7 +233,7 @@ class Runtime(Components):
         self._run_part(Learner(engine, self._stream, self._rating_log, self._archive.wait))
         self.traces = engine.traces
         to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
-        self._writes = Writes(self._stream.writer, *to_write)
+        self.writes = Writes(self._stream.writer, *to_write)
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         watch_archiver(self._archive, self.metrics)

@@ -215,7 +215,7 @@ def test_an_arm_of_an_experiment_does_not_end(app: Local) -> None:
 
 
 def test_a_model_does_not_end_while_it_becomes_an_arm(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    append, checked = app.runtime.append, asyncio.Event()
+    append, checked = app.runtime.writes.append, asyncio.Event()
 
     async def late(fields: Any) -> Any:
         checked.set()
@@ -228,7 +228,7 @@ def test_a_model_does_not_end_while_it_becomes_an_arm(app: Local, monkeypatch: p
         await checked.wait()
         return await app._client.delete("/admin/models/home-b2"), await put
 
-    monkeypatch.setattr(app.runtime, "append", late)
+    monkeypatch.setattr(app.runtime.writes, "append", late)
     ended, put = app._run(both())
     assert (ended.status_code, put.status_code) == (409, 202), (ended.text, put.text)
     app.get("/popular", wait_for=app.request("DELETE", "/admin/experiments/racing").json()["stream_id"])

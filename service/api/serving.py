@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,13 +19,6 @@ class Serving(Protocol):
 
     settings: Settings
     metrics: Metrics
-
-    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
-        """`answer_each` without `await`, for any query.
-
-        Raises what `answer` raises, here or by the future.
-        """
-        ...
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the engine's answer to `query`, after it has learned `wait_for`.

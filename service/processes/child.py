@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import structlog
 
-from service.processes.event_loop import CHILD_STOP, STOP_SIGNALS
+from service.processes.event_loop import CHILD_LEAVE, CHILD_STOP, STOP_SIGNALS
 from service.processes.parts import parts
 from service.settings.settings import Settings
 from service.telemetry import logs, traces
@@ -22,7 +22,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is
 STEADY_S = 30.0  # seconds after which a process counts as started well
 NOT_STARTED = 78  # exit status of an engine's process that failed before it was ready; EX_CONFIG of sysexits.h
 TELL_STACKS = signal.SIGUSR2  # makes a process write the stack of each of its threads to stderr, even if it hangs
-IN_ORDER = (0, -CHILD_STOP)  # statuses of a process that was stopped; the second one: it had hardly begun
+IN_ORDER = (0, -CHILD_STOP, -CHILD_LEAVE)  # statuses of a process that was stopped; below 0: it had hardly begun
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # from sys/prctl.h
 
 _log = structlog.get_logger(__name__)
@@ -94,7 +94,8 @@ class Child:
         try:
             _end_with(parent)
             ctypes.CDLL(None).prctl(_PR_SET_NAME, f"nf-{self.name}".encode())  # for `ps` and `top`
-            for number in STOP_SIGNALS:  # Ctrl-C and systemd reach all processes; the parent stops them in order
+            # Ctrl-C and systemd reach all processes; the parent stops them in order.
+            for number in (*STOP_SIGNALS, CHILD_LEAVE):
                 signal.signal(number, _ignore)
             faulthandler.register(TELL_STACKS)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())

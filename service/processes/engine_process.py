@@ -83,7 +83,10 @@ async def _serve(
     endpoint = Endpoint(runtime, path)
     await endpoint.start()
     front = None if make_front is None else make_front(endpoint.connect)
-    serving = None if front is None else asyncio.create_task(front.serve())
+    serving = None
+    if front is not None:
+        asyncio.get_running_loop().add_signal_handler(event_loop.CHILD_LEAVE, front.stop)
+        serving = asyncio.create_task(front.serve())
     announcing = asyncio.create_task(_announce(runtime, endpoint, announcement))
     try:
         await stopped.wait()

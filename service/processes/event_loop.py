@@ -18,6 +18,7 @@ from service.base import threads
 STOP_S = 20  # seconds from the stop signal to a forced end; Docker and Kubernetes kill after 10 to 30 s
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CHILD_STOP = signal.SIGUSR1  # ends a process of which a parent decides when it ends
+CHILD_LEAVE = signal.SIGRTMIN  # ends a front that is in the engine's process, which goes on
 
 _log = structlog.get_logger(__name__)
 

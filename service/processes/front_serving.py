@@ -60,25 +60,17 @@ class FrontServing:
         await self._link.stop()
         self._writer.close()
 
-    def ask(self, content: Query | Struct, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
-        """A future of the answer to a query or an operation."""
-        client = fairness.current.get()
-        position = "" if wait_for is None else str(wait_for)
-        if client.trace is None:
-            return self._link.ask(Request, content, client.address, client.key, position)
-        return self._link.ask(TracedRequest, content, client.address, client.key, position, client.trace.encoded)
-
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""
-        return (await self.ask(query, wait_for))[0]
+        return (await self._ask(query, wait_for))[0]
 
     async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
         """The JSON of each recommendation."""
-        return await self.ask(query, wait_for)
+        return await self._ask(query, wait_for)
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
-        return (await self.ask(operation, wait_for))[0]
+        return (await self._ask(operation, wait_for))[0]
 
     async def append(self, fields: Fields) -> StreamId:
         """Append one durable entry."""
@@ -94,6 +86,14 @@ class FrontServing:
         """Count new items against the limit, as `check_new_ids`."""
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
+
+    def _ask(self, content: Query | Struct, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """A future of the answer to a query or an operation."""
+        client = fairness.current.get()
+        position = "" if wait_for is None else str(wait_for)
+        if client.trace is None:
+            return self._link.ask(Request, content, client.address, client.key, position)
+        return self._link.ask(TracedRequest, content, client.address, client.key, position, client.trace.encoded)
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))

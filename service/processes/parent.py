@@ -24,7 +24,7 @@ from service.processes import archiver_process, engine_process, front_process
 from service.processes.acceptor import OpenConnections
 from service.processes.child import IN_ORDER, NOT_STARTED, TELL_STACKS, Child
 from service.processes.engine_process import Announcement
-from service.processes.event_loop import CHILD_STOP, STOP_S
+from service.processes.event_loop import CHILD_LEAVE, CHILD_STOP, STOP_S
 from service.processes.front_process import Front, Place, Shared
 from service.processes.http_server import DRAIN_S, GRACE_S, url_of
 from service.settings.settings import Settings
@@ -152,6 +152,7 @@ class _Parent:
         """
         self._listener.close()
         deadline_s = time.monotonic() + STOP_S
+        self._engine.send(CHILD_LEAVE)
         self._end([*self._fronts, *self._archivers], FRONTS_STOP_S)
         self._end(self._further, FURTHER_STOP_S)
         self._end([self._engine], deadline_s - time.monotonic())

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
+from service.processes.parent import FRONTS_STOP_S
 from service.storage.events import ZERO
 from service.storage.log.rating_log import RatingLog
 from tests.service.process import Service
@@ -67,6 +69,24 @@ def test_it_answers_dies_comes_back_and_ends_without_a_loss(service: Service) ->
         for ms, seq in zip(batch.column("ms").to_pylist(), batch.column("seq").to_pylist(), strict=True)
     }
     assert archived == set(acknowledged)
+
+
+def test_its_clients_leave_while_the_archiver_still_ends(service: Service) -> None:
+    family = service.family()
+    with ThreadPoolExecutor(1) as pool:
+        in_flight = pool.submit(service.get, "/popular", wait_for=FAR)
+        time.sleep(0.5)  # it is answered after two seconds
+        service.signal("archiver", signal.SIGSTOP)
+        with httpx.Client(base_url=service.client.base_url) as client:
+            assert client.get("/health/ready").status_code == 200
+            service.process.send_signal(signal.SIGTERM)
+            begun_s = time.monotonic()
+            answer = eventually(lambda: (got := client.get("/health/ready")).status_code == 503 and got, 5)
+            assert time.monotonic() - begun_s < FRONTS_STOP_S / 2
+            assert (answer.json()["detail"], answer.headers["connection"]) == ("the service is stopping", "close")
+        assert in_flight.result().status_code == 503
+    assert service.process.wait(60) == 1, "the archiver had to be killed"
+    gone(family)
 
 
 def test_it_ends_with_its_parent(service: Service) -> None:

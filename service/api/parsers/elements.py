@@ -66,11 +66,11 @@ class Typed(Generic[T]):
         self._array, self._line = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)  # type: ignore[valid-type]
 
     def decoded(self, body: Body, max_elements: int) -> list[T] | None:
-        """All elements; None unless the body is an array or lines of at most `max_elements`, and all are structs."""
+        """All elements; None if there are more than `max_elements`, or one of them is no struct."""
         content, is_lines = body
-        if not is_lines and content[:1] != b"[":
-            return None
         try:
+            if content[:1] == b"{" and not is_lines:
+                return [self._line.decode(content)]
             elements = self._line.decode_lines(content) if is_lines else self._array.decode(content)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query
 from msgspec import structs
 from pydantic import Discriminator, Tag
@@ -26,10 +27,17 @@ from service.api.schemas.rule_schemas import check_rules
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
-from service.engine.queries import PopularItems, Recommend, Recommendation
+from service.engine.queries import OfRequest, PopularItems, Recommend, Recommendation
 from service.engine.queries.encoding import finished
 
 router = APIRouter(route_class=Route, tags=["recommendations"])
+# A `Recommendation` as clients get it.
+Answer: Any = msgspec.defstruct(
+    Recommendation.__name__,
+    [(field.name, field.type, field.default) for field in structs.fields(OfRequest)],
+    bases=(Recommendation,),
+    namespace={"__doc__": Recommendation.__doc__},
+)
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 
 
@@ -52,7 +60,7 @@ SeveralBody = Annotated[
 
 @router.get(
     "/recommend/{user}",
-    responses=answers(Recommendation, http_404=UNKNOWN_USER, http_410=GONE),
+    responses=answers(Answer, http_404=UNKNOWN_USER, http_410=GONE),
     openapi_extra=PARAMETERS,
 )
 async def recommend_user(
@@ -71,7 +79,7 @@ async def recommend_user(
     return _finished(answer, request)
 
 
-@router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER, http_410=GONE))
+@router.post("/recommend/{user}", responses=answers(Answer, http_404=UNKNOWN_USER, http_410=GONE))
 async def recommend_user_filtered(
     user: UserId,
     body: RecommendBody,
@@ -89,9 +97,7 @@ async def recommend_user_filtered(
     return _finished(answer, request)
 
 
-@router.post(
-    "/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER, http_410=GONE)
-)
+@router.post("/recommend", responses=answers(Answer | list[Answer], http_404=UNKNOWN_USER, http_410=GONE))
 async def recommend_several(
     body: SeveralBody,
     query: Annotated[NoParameters, Query()],

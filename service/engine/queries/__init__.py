@@ -1,6 +1,6 @@
 """The queries to the engine and their answers, with the fields of version 1 of the API. Independent of HTTP.
 
-Ids are strings on both sides. The API layer fills in `took_ms` and `request_id` of a recommendation. Queries have tags,
+Ids are strings on both sides. The API layer adds `OfRequest` to a recommendation. Queries have tags,
 so that a front process can send them.
 """
 
@@ -226,6 +226,11 @@ class Recommendation(Struct):
     experiment: str | UnsetType = UNSET
     arm: str | UnsetType = UNSET
     recommendation_id: str | UnsetType = UNSET
+
+
+class OfRequest(Struct):
+    """What a `Recommendation` gets over HTTP besides: only who answers the request knows it."""
+
     took_ms: float = 0.0
     request_id: str = ""
 

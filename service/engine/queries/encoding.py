@@ -6,11 +6,9 @@ from typing import Any
 
 import msgspec
 
-from service.engine.queries import Answer
+from service.engine.queries import Answer, OfRequest
 
 _encode = msgspec.json.Encoder().encode
-# How a `Recommendation` ends before the API has filled in its last two fields.
-_UNFINISHED = b',"took_ms":0.0,"request_id":""}'
 
 
 def encoded(answer: Answer) -> list[bytes]:
@@ -19,10 +17,8 @@ def encoded(answer: Answer) -> list[bytes]:
 
 
 def finished(body: bytes, took_ms: float, request_id: str) -> bytes:
-    """The JSON of a `Recommendation` with the fields that belong to the request."""
-    return b'%b,"took_ms":%b,"request_id":%b}' % (
-        body[: -len(_UNFINISHED)], _encode(round(took_ms, 3)), _encode(request_id),
-    )  # fmt: skip
+    """The JSON of a `Recommendation`, which is an object, with the fields of `OfRequest` as its last ones."""
+    return b"%b,%b" % (body[:-1], _encode(OfRequest(round(took_ms, 3), request_id))[1:])
 
 
 def json_of(value: Any) -> bytes:

@@ -13,9 +13,9 @@ from service.api.door.auth import Keys
 from service.api.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE
+from service.api.requests import Fields
 from service.api.scenarios import Scenarios
 from service.api.schemas.common_schemas import ProblemDocument
-from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES, check_id
@@ -105,16 +105,17 @@ def check_n(serving: Serving, n: int | None) -> None:
         raise InvalidRequest(f"Invalid n: expected 1 to {serving.settings.max_n:,}, got {n:,}")
 
 
-def n_listed(serving: Serving, query: ListQuery | RatingsQuery) -> int:
+def n_listed(serving: Serving, asked: Fields[Any]) -> int:
     """The `n` of a listing: what the request names, else the default as far as the setting `max_n` allows it.
 
     Raises:
         InvalidRequest: see `check_n`.
     """
-    if "n" not in query.model_fields_set:
-        return min(query.n, serving.settings.max_n)
-    check_n(serving, query.n)
-    return query.n
+    n: int = getattr(asked, "n")  # noqa: B009 (a field that `takes` has added)
+    if "n" not in asked.model_fields_set:
+        return min(n, serving.settings.max_n)
+    check_n(serving, n)
+    return n
 
 
 def answers(

@@ -12,18 +12,17 @@ from starlette.exceptions import HTTPException
 
 from gpu.errors import InvalidInput
 from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
-from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
 from service.api.schemas.common_schemas import Fault, ProblemDocument
-from service.api.schemas.list_schemas import AnonymousBody, UsersBody
 from service.base.errors import NotFound, NotReady, ServiceError
 from service.base.validation import MAX_SHOWN, reason_of
+from service.engine.queries.few_faults import LEFT_OUT, MAX_FAULTS
 from service.jobs.errors import JobRunning
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
-BODIES = (UsersBody.__name__, AnonymousBody.__name__)  # of POST /recommend
+BODIES = ("UsersBody", "AnonymousBody")  # of POST /recommend
 _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
 

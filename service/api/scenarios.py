@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import ValidationError
 
-from service.api.schemas.list_schemas import NO_FIELDS, ScenarioBody
+from service.api.list_requests import ScenarioBody
+from service.api.requests import NO_FIELDS
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentDetails, GetDocument, StaleScenario

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from service.api.parsers import filter_parser
+from service.engine.queries import filter_parser
 
 REFERENCE = "#/components/schemas/{name}"
 DOCUMENTED: dict[str, Any] = {}

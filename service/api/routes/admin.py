@@ -12,7 +12,8 @@ from service.api.dependencies import ItemId, PathName, TheService, UserId, answe
 from service.api.door.audit import made
 from service.api.door.route import Route
 from service.api.operations import EndedModel, Forgotten, JobList, ModelList
-from service.api.schemas.common_schemas import MergeBody, NoParameters, Retrain, Wait, Written
+from service.api.requests import NoParameters, Wait
+from service.api.schemas.common_schemas import MergeBody, Retrain, Written
 from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.quality_queries import GetQuality, QualityReport

@@ -12,7 +12,8 @@ from service.api.dependencies import DocumentName, TheService, answers
 from service.api.door.route import Route
 from service.api.experiment_report import ExperimentReport, report_of
 from service.api.operations import PutExperiment
-from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, NoParameters, Wait, Written
+from service.api.requests import NoParameters, Wait
+from service.api.schemas.common_schemas import ExperimentBody, ExperimentList, Written
 from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentList, ListDocuments
 from service.engine.queries.experiment_queries import KIND, Arm, Experiment, ExperimentCounts, GetExperiment

@@ -16,10 +16,9 @@ from service.api.openapi.model_examples import ITEM
 from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
-from service.api.parsers.filter_parser import PARAMETERS
 from service.api.parsers.item_parser import ItemJudge
-from service.api.schemas.common_schemas import Accepted, NoParameters, Wait, Written
-from service.api.schemas.listing_schemas import ItemsQuery
+from service.api.requests import Filtered, NoParameters, Wait, takes
+from service.api.schemas.common_schemas import Accepted, Written
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES
@@ -35,6 +34,7 @@ from service.engine.queries.catalog_queries import (
     ListItems,
     TagSizes,
 )
+from service.engine.queries.filter_parser import PARAMETERS
 from service.engine.state.catalog import MAX_NAMES as MAX_NAMES_OF_ALL
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
@@ -47,6 +47,12 @@ from service.storage.item_changes import (
 )
 
 MAX_ITEMS = 1000  # items of one request
+
+
+@takes(ListItems, "n", "cursor")
+class ItemsQuery(Filtered[ListItems]):
+    """A page of the items that pass a filter."""
+
 
 router = APIRouter(route_class=Route, tags=["items"])
 
@@ -147,7 +153,7 @@ async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> byte
 @router.get("/items", responses=answers(ItemList), openapi_extra=PARAMETERS)
 async def list_items(query: Annotated[ItemsQuery, Query()], serving: TheService) -> bytes:
     """A page of all items that are not deleted, available or not, in an order that stays when items come and go."""
-    asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter)
+    asked = query.query(n=n_listed(serving, query))
     return await serving.answer(asked, query.position)
 
 

@@ -15,7 +15,7 @@ from service.api.door.audit import concern
 from service.api.door.auth import ADMIN_PREFIX, Keys
 from service.api.door.route import Route
 from service.api.parsers.bodies import JSON
-from service.api.schemas.common_schemas import NoParameters
+from service.api.requests import NoParameters
 from service.api.schemas.key_schemas import KeyBody, KeyList, MadeKey
 from service.api.serving import check_shared
 from service.base.errors import Conflict, InvalidRequest

@@ -9,20 +9,34 @@ from fastapi import APIRouter, Query
 from service.api.dependencies import ItemId, TheService, answers, n_listed
 from service.api.door.route import Route
 from service.api.operations import GetStats
-from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.common_schemas import Wait
-from service.api.schemas.listing_schemas import AdminItemsQuery, AllRatingsQuery, RatingsQuery
+from service.api.requests import Asked, Filtered, Wait, takes
 from service.engine.queries.catalog_queries import ItemList, ListItems
+from service.engine.queries.filter_parser import PARAMETERS
 from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
 from service.engine.statistics import Stats
 
 router = APIRouter(route_class=Route)
 
 
+@takes(ItemRatings, "n", "offset")
+class RatingsQuery(Asked[ItemRatings]):
+    """Parameters of the ratings of one item."""
+
+
+@takes(AllRatings, "n", "cursor", "below", "above")
+class AllRatingsQuery(Asked[AllRatings]):
+    """A page of all ratings within two values."""
+
+
+@takes(ListItems, "n", "cursor", "hidden")
+class AdminItemsQuery(Filtered[ListItems]):
+    """A page of the items that pass a filter, or of those of them that are hidden or not."""
+
+
 @router.get("/items/{item}/ratings", tags=["lookups"], responses=answers(RatingsOfItem, http_404="Unknown item"))
 async def list_item_ratings(item: ItemId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of the ratings of one item, newest first; `n_ratings` is the number of all."""
-    asked = ItemRatings(item=item, n=n_listed(serving, query), offset=query.offset)
+    asked = query.query(item=item, n=n_listed(serving, query))
     return await serving.answer(asked, query.position)
 
 
@@ -35,12 +49,12 @@ async def get_stats(query: Annotated[Wait, Query()], serving: TheService) -> byt
 @router.get("/admin/ratings", tags=["admin"], responses=answers(RatingPage))
 async def list_ratings(query: Annotated[AllRatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of all ratings, or of those below or above a value. It may be short although there are more."""
-    asked = AllRatings(n=n_listed(serving, query), cursor=query.cursor, below=query.below, above=query.above)
+    asked = query.query(n=n_listed(serving, query))
     return await serving.answer(asked, query.position)
 
 
 @router.get("/admin/items", tags=["admin"], responses=answers(ItemList), openapi_extra=PARAMETERS)
 async def list_hidden_items(query: Annotated[AdminItemsQuery, Query()], serving: TheService) -> bytes:
     """A page of all items that are not deleted, or of those that are hidden (`hidden=true`) or not."""
-    asked = ListItems(n=n_listed(serving, query), cursor=query.cursor, filter=query.filter, hidden=query.hidden)
+    asked = query.query(n=n_listed(serving, query))
     return await serving.answer(asked, query.position)

@@ -8,15 +8,7 @@ from fastapi import APIRouter, Query
 
 from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, n_listed
 from service.api.door.route import Route
-from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.common_schemas import NoParameters
-from service.api.schemas.list_schemas import (
-    EstimateQuery,
-    ItemNeighborsQuery,
-    NeighborsQuery,
-    SetBody,
-)
-from service.api.schemas.listing_schemas import ListQuery, RatingsQuery
+from service.api.requests import Asked, Filtered, NoParameters, takes
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -24,12 +16,44 @@ from service.engine.queries import (
     NeighborsOfSet,
     RatingEstimate,
     RatingsOfUser,
+    SetNeighbors,
     UserNeighbors,
     UserRatings,
 )
 from service.engine.queries.catalog_queries import ListUsers, UserList
+from service.engine.queries.filter_parser import PARAMETERS
 
 router = APIRouter(route_class=Route, tags=["lookups"])
+
+
+@takes(Neighbors, "n", "model", "cursor")
+class NeighborsQuery(Asked[Neighbors]):
+    """Parameters of the neighbors of a user."""
+
+
+@takes(Neighbors, "n", "model", "cursor", "available")
+class ItemNeighborsQuery(Filtered[Neighbors]):
+    """Parameters of the neighbors of an item."""
+
+
+@takes(SetNeighbors, "items", "n", "model", "filter", "available", "cursor")
+class SetBody(Asked[SetNeighbors]):
+    """Body of `POST /neighbors`."""
+
+
+@takes(Estimate, "model")
+class EstimateQuery(Asked[Estimate]):
+    """Parameters of an estimate."""
+
+
+@takes(ListUsers, "n", "cursor")
+class UsersQuery(Asked[ListUsers]):
+    """A page of all users."""
+
+
+@takes(UserRatings, "n", "offset")
+class RatingsQuery(Asked[UserRatings]):
+    """Parameters of the ratings of one user."""
 
 
 @router.get(
@@ -41,16 +65,8 @@ async def list_item_neighbors(
     item: ItemId, query: Annotated[ItemNeighborsQuery, Query()], serving: TheService
 ) -> bytes:
     """The items most similar to one item."""
-    check_n(serving, query.n)
-    asked = Neighbors(
-        kind="item",
-        id=item,
-        n=query.n,
-        model=query.model,
-        filter=query.filter,
-        available=query.available,
-        cursor=query.cursor,
-    )
+    asked = query.query(kind="item", id=item)
+    check_n(serving, asked.n)
     return await serving.answer(asked, query.position)
 
 
@@ -60,8 +76,9 @@ async def list_item_neighbors(
 )
 async def list_set_neighbors(body: SetBody, query: Annotated[NoParameters, Query()], serving: TheService) -> bytes:
     """The items most similar to several items together."""
-    check_n(serving, body.n)
-    return await serving.answer(body.query, body.position)
+    asked = body.query()
+    check_n(serving, asked.n)
+    return await serving.answer(asked, body.position)
 
 
 @router.get(
@@ -70,15 +87,15 @@ async def list_set_neighbors(body: SetBody, query: Annotated[NoParameters, Query
 )
 async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], serving: TheService) -> bytes:
     """The users most similar to one user."""
-    check_n(serving, query.n)
-    asked = Neighbors(kind="user", id=user, n=query.n, model=query.model, cursor=query.cursor)
+    asked = query.query(kind="user", id=user)
+    check_n(serving, asked.n)
     return await serving.answer(asked, query.position)
 
 
 @router.get("/users", responses=answers(UserList))
-async def list_users(query: Annotated[ListQuery, Query()], serving: TheService) -> bytes:
+async def list_users(query: Annotated[UsersQuery, Query()], serving: TheService) -> bytes:
     """A page of all users who are not forgotten, in an order that stays when users come and go."""
-    return await serving.answer(ListUsers(n=n_listed(serving, query), cursor=query.cursor), query.position)
+    return await serving.answer(query.query(n=n_listed(serving, query)), query.position)
 
 
 @router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
@@ -86,11 +103,11 @@ async def estimate_rating(
     user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], serving: TheService
 ) -> bytes:
     """How the user would rate the item."""
-    return await serving.answer(Estimate(user=user, item=item, model=query.model), query.position)
+    return await serving.answer(query.query(user=user, item=item), query.position)
 
 
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
 async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all."""
-    asked = UserRatings(user=user, n=n_listed(serving, query), offset=query.offset)
+    asked = query.query(user=user, n=n_listed(serving, query))
     return await serving.answer(asked, query.position)

@@ -28,7 +28,8 @@ from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
-from service.api.schemas.common_schemas import Accepted, NoParameters, Written
+from service.api.requests import NoParameters
+from service.api.schemas.common_schemas import Accepted, Written
 from service.api.serving import Serving
 from service.base.errors import Unavailable
 from service.base.ids import MAX_ID_BYTES

@@ -13,22 +13,15 @@ from pydantic import Discriminator, Tag
 
 from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n
 from service.api.door.route import Call, Route
-from service.api.parsers.filter_parser import PARAMETERS
-from service.api.schemas.common_schemas import NoParameters
-from service.api.schemas.list_schemas import (
-    AnonymousBody,
-    LatestQuery,
-    PopularQuery,
-    RecommendBody,
-    RecommendQuery,
-    UsersBody,
-)
-from service.api.schemas.rule_schemas import check_rules
+from service.api.list_requests import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
+from service.api.requests import NoParameters
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import OfRequest, PopularItems, Recommend, Recommendation
 from service.engine.queries.encoding import finished
+from service.engine.queries.filter_parser import PARAMETERS
+from service.engine.queries.rules import check_rules
 
 router = APIRouter(route_class=Route, tags=["recommendations"])
 # A `Recommendation` as clients get it.
@@ -119,15 +112,17 @@ async def recommend_several(
 @router.get("/popular", responses=answers(PopularItems), openapi_extra=PARAMETERS)
 async def list_popular(query: Annotated[PopularQuery, Query()], serving: TheService) -> bytes:
     """The most popular items, the same for all users."""
-    check_n(serving, query.n)
-    return await serving.answer(query.query, query.position)
+    asked = query.query()
+    check_n(serving, asked.n)
+    return await serving.answer(asked, query.position)
 
 
 @router.get("/latest", responses=answers(PopularItems), openapi_extra=PARAMETERS)
 async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheService) -> bytes:
     """The latest items, by their attribute `published` or else by the first entry that named them."""
-    check_n(serving, query.n)
-    return await serving.answer(query.query, query.position)
+    asked = query.query()
+    check_n(serving, asked.n)
+    return await serving.answer(asked, query.position)
 
 
 def _checked(serving: Serving, query: Recommend) -> Recommend:

@@ -12,15 +12,20 @@ from pydantic import AfterValidator, Field
 
 from service.api.dependencies import DocumentName, TheService, answers, n_listed
 from service.api.door.route import Route
-from service.api.schemas.common_schemas import Strict
-from service.api.schemas.listing_schemas import RatingsQuery
+from service.api.requests import Asked, takes
 from service.base.errors import Unavailable
 from service.base.ids import check_id
+from service.engine.queries.few_faults import Strict
 from service.engine.queries.source_queries import FindSource, ListedSource, ListSources, SourceList
 from service.storage.events import encode_unmark
 from service.storage.sources import MAX_OWNER_BYTES, Unmark
 
 router = APIRouter(route_class=Route, prefix="/admin/sources", tags=["admin"])
+
+
+@takes(ListSources, "n", "offset")
+class SourcesQuery(Asked[ListSources]):
+    """A page of all sources."""
 
 
 class RemovalQuery(Strict):
@@ -39,9 +44,9 @@ class RemovedSource(Struct):
 
 
 @router.get("", responses=answers(SourceList))
-async def list_sources(query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
+async def list_sources(query: Annotated[SourcesQuery, Query()], serving: TheService) -> bytes:
     """How far each source has come; the one that advanced last comes first."""
-    return await serving.answer(ListSources(n_listed(serving, query), query.offset), query.position)
+    return await serving.answer(query.query(n=n_listed(serving, query)), query.position)
 
 
 @router.delete("/{source}", status_code=202, responses=answers(RemovedSource, 202, "Durable"))

@@ -3,72 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
-    model_validator,
 )
 
 from gpu.algorithms import ALGORITHMS
 from service.api.parsers.elements import Rejection
-from service.api.parsers.few_faults import check_names, few_faults
-from service.base.ids import MAX_ID_BYTES, check_id
+from service.api.requests import Wait
+from service.base.ids import MAX_ID_BYTES
 from service.engine.queries.document_queries import ListedDocument
+from service.engine.queries.few_faults import Strict, few_faults
+from service.engine.queries.forms import Id
 from service.jobs.training import Training
 from service.settings.model_names import MAX_NAME_LENGTH
 from service.storage.documents import WHOLE
-from service.storage.events import StreamId
 
 MAX_ARMS = 10  # of an experiment
 SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough
 MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
-
-
-def _position(text: str) -> str:
-    StreamId.parse(text)
-    return text
-
-
-Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX_ID_BYTES)]
-Position = Annotated[
-    str,
-    AfterValidator(_position),  # its message also quotes the value
-    Field(examples=["1712345678901-0"], json_schema_extra={"pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}),
-]
-
-
-class Strict(BaseModel):
-    """Refuses unknown names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_names(cls, value: Any) -> Any:
-        return check_names(cls.model_fields, value)
-
-
-class NoParameters(Strict):
-    """The query of a route without parameters."""
-
-
-class Wait(Strict):
-    """Parameters of every GET, and of the body of a POST that only reads."""
-
-    wait_for: Position | None = Field(
-        None, description="Answer only after the entry with this stream_id has been learned; 503 after two seconds."
-    )
-
-    @property
-    def position(self) -> StreamId | None:
-        """`wait_for` as a `StreamId`."""
-        return None if self.wait_for is None else StreamId.parse(self.wait_for)
 
 
 class Retrain(Strict):

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
-from service.api.parsers.few_faults import few_faults
-from service.api.schemas.common_schemas import Id, Strict
-from service.api.schemas.list_schemas import Time
 from service.base.times import iso_of
+from service.engine.queries.few_faults import Strict, few_faults
+from service.engine.queries.forms import Id, Time
 from service.storage.key_file import KeyScope, ListedKey
 
 DATES: list[dict[str, Any]] = [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]

@@ -7,13 +7,32 @@ so that a front process can send them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Struct, UnsetType
+from pydantic import Field
 
 from service.engine.queries.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.queries.document_queries import DocumentAnswer, DocumentQuery
 from service.engine.queries.experiment_queries import ExperimentAnswer, ExperimentQuery
+from service.engine.queries.forms import (
+    MAX_CURSOR,
+    MAX_EXPLORE_BELOW,
+    Boosts,
+    Count,
+    Filter,
+    Form,
+    Id,
+    LimitPerTag,
+    ManyIds,
+    ModelName,
+    Newest,
+    Offset,
+    Pins,
+    Rotate,
+    SomeIds,
+    Users,
+)
 from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
 from service.engine.queries.source_queries import SourceAnswer, SourceQuery
@@ -32,11 +51,19 @@ class Items(Struct, frozen=True, kw_only=True, omit_defaults=True):
         cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.lists.cursors`.
     """
 
-    n: int = 10
-    exclude: Sequence[str] = ()
-    filter: str | None = None
-    available: bool = True
-    cursor: str | None = None
+    n: Count = 10
+    exclude: Annotated[
+        Sequence[str], Form(ManyIds), Field(description="Items never to show; repeat the parameter for several.")
+    ] = ()
+    filter: Annotated[str | None, Form(Filter | None)] = None
+    available: Annotated[bool, Field(description="Whether to leave out items that are not available now.")] = True
+    cursor: Annotated[
+        str | None,
+        Field(
+            max_length=MAX_CURSOR,
+            description="Empty: begin to read page by page. Else `next` of the page before, with equal parameters.",
+        ),
+    ] = None
 
 
 class Ranked(Items, frozen=True, kw_only=True):
@@ -47,8 +74,10 @@ class Ranked(Items, frozen=True, kw_only=True):
         min_ratings: fewest ratings that a shown item has at present.
     """
 
-    offset: int = 0
-    min_ratings: int = 0
+    offset: Offset = 0
+    min_ratings: Annotated[
+        int, Field(ge=0, description="Show only items that have at least this many ratings now.")
+    ] = 0
 
 
 class LatestItems(Ranked, frozen=True, kw_only=True, tag=True):
@@ -61,7 +90,10 @@ class Popular(Ranked, frozen=True, kw_only=True, tag=True):
     `half_life` names one of the setting `half_lives`, in which ratings and events lose half their weight; None: never.
     """
 
-    half_life: str | None = None
+    half_life: Annotated[
+        str | None,
+        Field(max_length=8, description="One of the setting `half_lives`: what is one half-life older counts half."),
+    ] = None
 
 
 class Ruled(Ranked, frozen=True, kw_only=True):
@@ -80,15 +112,25 @@ class Ruled(Ranked, frozen=True, kw_only=True):
             lowers the score by the number, by half of it after the half-life. See `service.engine.lists.rotation`.
     """
 
-    candidates: Sequence[str] | None = None
-    include_seen: bool = False
-    explore: float = 0.0
-    explore_below: int = 10
-    boosts: Sequence[tuple[str, float]] = ()
-    pins: Sequence[tuple[str, int]] = ()
-    max_per: tuple[str, int] | None = None
-    diversity: float = 0.0
-    rotate: tuple[float, float] | None = None
+    candidates: Annotated[
+        Sequence[str] | None, Form(ManyIds | None), Field(description="The only items to rank; default: all.")
+    ] = None
+    include_seen: Annotated[bool, Field(description="Whether items that the user rated may be shown.")] = False
+    explore: Annotated[float, Field(ge=0, le=1, description="Share of places for items with few ratings.")] = 0.0
+    explore_below: Annotated[
+        int, Field(ge=1, le=MAX_EXPLORE_BELOW, description="They have fewer ratings than this.")
+    ] = 10
+    boosts: Annotated[Sequence[tuple[str, float]], Form(Boosts)] = ()
+    pins: Annotated[Sequence[tuple[str, int]], Form(Pins)] = ()
+    max_per: Annotated[
+        tuple[str, int] | None,
+        Form(LimitPerTag | None),
+        Field(description="A limit for items with the same value of a tag."),
+    ] = None
+    diversity: Annotated[
+        float, Field(ge=0, le=1, description="How much unlike items come first; 0 keeps the order of the scores.")
+    ] = 0.0
+    rotate: Annotated[tuple[float, float] | None, Form(Rotate | None)] = None
 
 
 class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
@@ -112,14 +154,21 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     """
 
     user: str | None = None
-    users: Sequence[str] | None = None
+    users: Annotated[Sequence[str] | None, Form(Users)] = None
     ratings: Sequence[tuple[str, float | None]] | None = None
     timestamps: Sequence[float | None] | None = None
-    order_half_life: float | None = None
-    model: str | None = None
-    experiment: str | None = None
-    explain: bool = False
-    fallback: Fallback = "popular"
+    order_half_life: Annotated[
+        float | None,
+        Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),
+    ] = None
+    model: ModelName = None
+    experiment: Annotated[
+        str | None, Form(Id | None), Field(description="Experiment whose arm for the user names the model.")
+    ] = None
+    explain: Annotated[bool, Field(description="Add to each item the ratings that most raise its score.")] = False
+    fallback: Annotated[
+        Fallback, Field(description="For an unknown user: popular, trending or latest items, or none (404).")
+    ] = "popular"
     of_scenario: tuple[str, str] | None = None
 
     @property
@@ -138,14 +187,14 @@ class Neighbors(Items, frozen=True, kw_only=True, tag=True):
 
     kind: Literal["item", "user"]
     id: str
-    model: str | None = None
+    model: ModelName = None
 
 
 class SetNeighbors(Items, frozen=True, kw_only=True, tag=True):
     """Asks for the items most similar to those of `items` together; `model` as in `Recommend`."""
 
-    items: Sequence[str]
-    model: str | None = None
+    items: Annotated[Sequence[str], Form(SomeIds)]
+    model: ModelName = None
 
 
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -156,15 +205,15 @@ class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
     user: str
     item: str
-    model: str | None = None
+    model: ModelName = None
 
 
 class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` ratings of `user` after the `offset` newest, newest first."""
 
     user: str
-    n: int = 100
-    offset: int = 0
+    n: Count = 100
+    offset: Newest = 0
 
 
 OfRatings = UserRatings | RatingQuery

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
+from pydantic import Field
 
 from service.engine.errors import UnknownItem
+from service.engine.queries.forms import Count, PageCursor
 
 Kind = Literal["tag", "number"]
 
@@ -42,17 +44,17 @@ class ListItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     `hidden` lists only hidden items, or only others; None lists both.
     """
 
-    n: int = 100
-    cursor: str | None = None
+    n: Count = 100
+    cursor: PageCursor = None
     filter: str | None = None
-    hidden: bool | None = None
+    hidden: Annotated[bool | None, Field(description="Whether to list hidden items or others; default: both.")] = None
 
 
 class ListUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` users after `cursor` (None: the first), as `UserList`."""
 
-    n: int = 100
-    cursor: str | None = None
+    n: Count = 100
+    cursor: PageCursor = None
 
 
 class ItemDetails(Struct):

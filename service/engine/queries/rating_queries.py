@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
+from pydantic import Field
+
+from service.engine.queries.forms import Count, Newest, PageCursor
 
 
 class ItemRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` ratings of `item` after the `offset` newest, newest first."""
 
     item: str
-    n: int = 100
-    offset: int = 0
+    n: Count = 100
+    offset: Newest = 0
 
 
 class AllRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` ratings after `cursor` (None: the first) that are below and above these values (None: any)."""
 
-    n: int = 100
-    cursor: str | None = None
-    below: float | None = None
-    above: float | None = None
+    n: Count = 100
+    cursor: PageCursor = None
+    below: Annotated[float | None, Field(description="List only ratings below this value.")] = None
+    above: Annotated[float | None, Field(description="List only ratings above this value.")] = None
 
 
 class RatingOfItem(Struct, gc=False):

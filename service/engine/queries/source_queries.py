@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from service.base.errors import Conflict
+from service.engine.queries.forms import Count, Newest
 from service.storage.sources import Source
 
 
@@ -35,8 +36,8 @@ class WasSkipped(Struct, frozen=True, tag=True):
 class ListSources(Struct, frozen=True, tag=True):
     """Asks for `n` sources after the `offset` that advanced last, as `SourceList`."""
 
-    n: int
-    offset: int
+    n: Count = 100
+    offset: Newest = 0
 
 
 class FindSource(Struct, frozen=True, tag=True):

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from service.api.dependencies import TheService
 from service.api.experiment_report import report_of
-from service.api.schemas.common_schemas import Id
 from service.engine.queries.document_queries import DocumentList, ListDocuments
 from service.engine.queries.experiment_queries import KIND, ExperimentCounts, GetExperiment
+from service.engine.queries.forms import Id
 from service.extras.console.pages import page
 from service.extras.console.visit import console_router
 

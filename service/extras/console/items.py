@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService
-from service.api.schemas.common_schemas import Id
 from service.engine.queries import ItemNeighbors, Neighbors, RatingsOfUser, UserRatings
 from service.engine.queries.catalog_queries import GetItem, ItemDetails
+from service.engine.queries.forms import Id
 from service.engine.queries.rating_queries import ItemRatings, RatingsOfItem
 from service.extras.console.pages import page, part, to
 from service.extras.console.visit import console_router

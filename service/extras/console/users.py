@@ -10,9 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService
-from service.api.schemas.common_schemas import Id
-from service.api.schemas.list_schemas import Offset
 from service.engine.queries import RatingsOfUser, Recommend, Recommendation, ScoredItem, UserRatings
+from service.engine.queries.forms import Id, Offset
 from service.extras.console.pages import Part, page, part
 from service.extras.console.visit import console_router
 

@@ -17,10 +17,10 @@ from service.api.dependencies import PathName, TheService, answers, check_n, pro
 from service.api.door.audit import concern, made
 from service.api.door.route import Call, Route
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
-from service.api.schemas.common_schemas import NoParameters, Strict, Wait
-from service.api.schemas.list_schemas import Count, ModelName
-from service.api.schemas.rule_schemas import Filter
+from service.api.requests import NoParameters, Wait
 from service.engine.queries import Popular, Recommend
+from service.engine.queries.few_faults import Strict
+from service.engine.queries.forms import Count, Filter, Id
 from service.extras.exports.export_formats import MEDIA_TYPES, Format
 from service.extras.exports.export_process import ExportProcess
 from service.jobs.export_rows import What
@@ -56,7 +56,9 @@ class ListsBody(Strict):
     users: Literal["all"] = Field("all", description="For whom to make lists.")
     n: Count = Recommend().n
     filter: Filter | None = None
-    model: ModelName = None
+    model: Annotated[Id | None, Field(description="Name of a live model; default: the first of `default_models`.")] = (
+        None
+    )
 
 
 @router.get("/export", response_class=Response, responses=_ANSWERS)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.api.parsers.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
-from service.api.schemas.list_schemas import PopularQuery, RecommendBody, RecommendQuery
+from service.api.list_requests import PopularQuery, RecommendBody, RecommendQuery
+from service.engine.queries.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Not, text_of
 
 GENRE: dict[str, Any] = {"tag": "genre", "in": ["x"]}
@@ -24,10 +24,9 @@ def test_parameters_and_a_body_have_one_text():
     tree = {"all": [{"number": "price", "max": 20}, {"number": "price", "min": 5}, {"tag": "a.b", "in": ["y", "x"]}]}
     query = RecommendQuery.model_validate({"n": "3", "tag.a.b": ["x", "y"], "min.price": "5", "max.price": "20"})
     body = RecommendBody.model_validate({"n": 3, "filter": tree})
-    assert query.filter == body.filter == text_of(tree_of(tree))
-    assert query.query(user="u").filter == body.query(user="u").filter == query.filter
-    assert PopularQuery.model_validate({"tag.a.b": "x"}).query.filter == text_of(HasTag("a.b", ("x",)))
-    assert RecommendQuery.model_validate({}).filter is None
+    assert query.query(user="u").filter == body.query(user="u").filter == text_of(tree_of(tree))
+    assert PopularQuery.model_validate({"tag.a.b": "x"}).query().filter == text_of(HasTag("a.b", ("x",)))
+    assert RecommendQuery.model_validate({}).query().filter is None
 
 
 def deep(depth: int) -> dict[str, Any]:

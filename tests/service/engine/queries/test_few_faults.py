@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
+from service.api.list_requests import AnonymousBody, RecommendBody, UsersBody
 from service.api.parsers.elements import MAX_VALUES, check_values
-from service.api.parsers.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.schemas.common_schemas import NoParameters
-from service.api.schemas.list_schemas import MAX_ITEMS, AnonymousBody, RecommendBody, UsersBody
+from service.api.requests import NoParameters
+from service.engine.queries.few_faults import LEFT_OUT, MAX_FAULTS
+from service.engine.queries.forms import MAX_ITEMS
 from tests.service.local import Local, serving
 
 MOST_BYTES = 4096  # of an answer that refuses
@@ -59,7 +60,7 @@ def test_a_long_list_is_refused_before_its_elements_are_judged(kind, given):
 
 def test_lists_of_the_longest_length_are_taken():
     ids = [str(n) for n in range(MAX_ITEMS)]
-    assert RecommendBody(candidates=ids, exclude=ids).query(user="u").candidates == ids
+    assert RecommendBody.model_validate({"candidates": ids, "exclude": ids}).query(user="u").candidates == ids
 
 
 @pytest.mark.parametrize("kind", [RecommendBody, NoParameters])

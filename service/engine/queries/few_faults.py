@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 MAX_FAULTS = 10  # faults in one answer
@@ -81,3 +89,14 @@ def check_names(fields: Iterable[str], value: Any) -> Any:
             expected = f"no names but {', '.join(names)}" if names else "no names"
             raise PydanticCustomError(TOO_MANY_NAMES, message, {"names": expected, "n": len(value)})
     return value
+
+
+class Strict(BaseModel):
+    """Refuses unknown names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, value: Any) -> Any:
+        return check_names(cls.model_fields, value)

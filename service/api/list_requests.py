@@ -1,0 +1,111 @@
+"""Requests for lists: which fields of `Recommend`, `Popular` and `LatestItems` each of them takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from service.api.requests import Asked, Fields, Filtered, ScenarioName, takes
+from service.base.limits import MAX_RATING
+from service.engine.queries import LatestItems, Popular, Recommend
+from service.engine.queries.few_faults import Strict, few_faults
+from service.engine.queries.forms import MAX_USERS, Id, RotateQuery, Time, Users
+
+# The fields of a list that requests and scenarios may have, in both of their forms.
+PLAIN = (
+    "n", "offset", "exclude", "include_seen", "min_ratings", "model", "experiment", "explain", "fallback", "explore",
+    "explore_below", "diversity",
+)  # fmt: skip
+RULES = (*PLAIN, "candidates", "filter", "available", "boosts", "pins", "max_per", "rotate")
+
+
+@takes(Popular, "n", "offset", "min_ratings", "cursor", "available", "half_life")
+class PopularQuery(Filtered[Popular]):
+    """Parameters of the popular items."""
+
+
+@takes(LatestItems, "n", "offset", "min_ratings", "cursor", "available")
+class LatestQuery(Filtered[LatestItems]):
+    """Parameters of the latest items."""
+
+
+@takes(Recommend, *PLAIN, "available", "cursor", rotate=(RotateQuery | None, None))
+class RecommendQuery(Filtered[Recommend]):
+    """Query of `GET /recommend/{user}`."""
+
+    scenario: ScenarioName = None
+
+
+@takes(Recommend, *RULES)
+class ScenarioBody(Fields[Recommend]):
+    """Body of a scenario: the same parameters, `candidates`, and a `filter` of any form."""
+
+
+class ItemRating(Strict):
+    """A rating that is not stored."""
+
+    item: Id
+    rating: float = Field(ge=-MAX_RATING, le=MAX_RATING)
+    timestamp: Time | None = Field(None, description="Unix seconds, a date or a datetime; default: now.")
+
+
+class ExtraRating(ItemRating):
+    """A rating that a user has beside the stored ones; null takes the stored one of the item away."""
+
+    rating: float | None = Field(ge=-MAX_RATING, le=MAX_RATING)  # type: ignore[assignment]
+
+
+class OfRatings(Asked[Recommend]):
+    """A body with ratings that are used once and not stored."""
+
+    scenario: ScenarioName = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As in `Fields`; the ratings with the oldest first, and those of one time in the order of the body."""
+        given = super().given
+        if given.get("ratings") is not None:
+            ordered = sorted(given["ratings"], key=lambda one: math.inf if one.timestamp is None else one.timestamp)
+            times = [rating.timestamp for rating in ordered]
+            given["ratings"] = [(rating.item, rating.rating) for rating in ordered]
+            given["timestamps"] = times if any(time is not None for time in times) else None
+        return given
+
+
+@takes(
+    Recommend,
+    *RULES,
+    "order_half_life",
+    "cursor",
+    ratings=(
+        Annotated[
+            list[ExtraRating] | None,
+            Field(max_length=MAX_USERS, description="Answer as if the user had these ratings too; nothing is stored."),
+            few_faults(ExtraRating, MAX_USERS),
+        ],
+        None,
+    ),
+)
+class RecommendBody(OfRatings):
+    """Body of `POST /recommend/{user}`."""
+
+
+@takes(Recommend, *RULES, users=Users)
+class UsersBody(Asked[Recommend]):
+    """Body of `POST /recommend` for several users."""
+
+    scenario: ScenarioName = None
+    users: Any
+
+
+@takes(
+    Recommend,
+    *RULES,
+    "order_half_life",
+    "cursor",
+    ratings=Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)],
+)
+class AnonymousBody(OfRatings):
+    """Body of `POST /recommend` for ratings that are used once and not stored."""

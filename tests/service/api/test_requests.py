@@ -1,5 +1,7 @@
 """What requests may say, and that the engine gets it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ def test_an_empty_query_asks_what_the_engine_would_by_default():
 
 
 def test_every_field_reaches_the_engine():
-    fields = {
+    fields: dict[str, Any] = {
         "n": 5, "offset": 2, "exclude": ["a"], "candidates": ["b"], "include_seen": True, "min_ratings": 7,
         "model": "sgd", "explain": True, "fallback": "none",
     }  # fmt: skip

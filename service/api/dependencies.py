@@ -9,13 +9,13 @@ from fastapi import Depends, Header, Path
 from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
 
+from service.api.answers import ProblemDocument
 from service.api.door.auth import Keys
 from service.api.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE
 from service.api.requests import Fields
 from service.api.scenarios import Scenarios
-from service.api.schemas.common_schemas import ProblemDocument
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES, check_id

@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpu.errors import InvalidInput
+from service.api.answers import Fault, ProblemDocument
 from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
-from service.api.schemas.common_schemas import Fault, ProblemDocument
 from service.base.errors import NotFound, NotReady, ServiceError
 from service.base.validation import MAX_SHOWN, reason_of
 from service.engine.queries.few_faults import LEFT_OUT, MAX_FAULTS

@@ -21,7 +21,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from service.engine.queries.few_faults import Strict
+from service.engine.queries.few_faults import Strict as Strict  # noqa: PLC0414 (for extras)
+from service.engine.queries.few_faults import few_faults as few_faults  # noqa: PLC0414
 from service.engine.queries.filter_parser import PREFIXES, BadParameter, tree_of_parameters
 from service.engine.queries.filter_tree import text_of
 from service.engine.queries.forms import Form, Id
@@ -123,9 +124,12 @@ def takes(kind: type[Struct], *names: str, **others: Any) -> Callable[[type[M]],
 
     def made(model: type[M]) -> type[M]:
         hints, fields = get_type_hints(kind, include_extras=True), {one.name: one for one in structs.fields(kind)}
-        definitions = {name: (_form(hints[name]), _default(fields[name])) for name in names} | {
-            name: form if isinstance(form, tuple) else (form, ...) for name, form in others.items()
-        }
+        definitions = dict[str, tuple[Any, Any]]()
+        for name in names:
+            default = fields[name].default
+            default = ... if default is NODEFAULT else list(default) if isinstance(default, tuple) else default
+            definitions[name] = _form(hints[name]), default
+        definitions |= {name: form if isinstance(form, tuple) else (form, ...) for name, form in others.items()}
         make: Any = create_model
         result = make(model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **definitions)
         result.kind, result.names = kind, frozenset(definitions).intersection(fields)
@@ -144,8 +148,3 @@ def _form(hint: Any) -> Any:
     for one in rest:
         form = Annotated[form, one]
     return form
-
-
-def _default(field: structs.FieldInfo) -> Any:
-    default = field.default
-    return ... if default is NODEFAULT else list(default) if isinstance(default, tuple) else default

@@ -6,24 +6,70 @@ from typing import Annotated, Literal
 
 import msgspec
 from fastapi import APIRouter, Query
+from pydantic import Field, JsonValue
 
+from gpu.algorithms import ALGORITHMS
 from service.api import operations
+from service.api.answers import Written
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers
 from service.api.door.audit import made
 from service.api.door.route import Route
 from service.api.operations import EndedModel, Forgotten, JobList, ModelList
 from service.api.requests import NoParameters, Wait
-from service.api.schemas.common_schemas import MergeBody, Retrain, Written
 from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
+from service.engine.queries.few_faults import Strict
+from service.engine.queries.forms import Id
 from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import FindUser
 from service.jobs.jobs import Job
+from service.jobs.training import Training
+from service.settings.model_names import MAX_NAME_LENGTH
 from service.storage.events import Merge, encode_merge, encode_subject
 
 router = APIRouter(route_class=Route, prefix="/admin", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 WaitQuery = Annotated[Wait, Query()]
+
+
+MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
+
+
+class Retrain(Strict):
+    """Body of `POST /admin/retrain`."""
+
+    algorithm: Literal[tuple(sorted(ALGORITHMS))]  # type: ignore[valid-type]  # the names are known only at run time
+    params: dict[str, JsonValue] = Field(
+        {}, max_length=MAX_PARAMS, description="Hyperparameters over the defaults, such as n_factors."
+    )
+    name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="Its name, of lower-case letters, digits and hyphens; default: that of the algorithm.",
+    )
+    shadow: bool = Field(False, description="Whether it learns and is tested beside the others, but never answers.")
+    activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
+    tune: bool = Field(False, description="Whether to search for better params first, judged by held-out pairs.")
+    force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")
+
+    def judged(self) -> Training:
+        """The training that is asked for. Raises what `Training.of` raises."""
+        return Training.of(
+            self.algorithm,
+            self.params,
+            self.name,
+            activate=self.activate,
+            force=self.force,
+            tune=self.tune,
+            shadow=self.shadow,
+        )
+
+
+class MergeBody(Wait):
+    """Body of `POST /admin/users/{user}/merge`."""
+
+    user: Id = Field(alias="from", description="The user who becomes part of the other one.")
 
 
 @router.post(

@@ -10,10 +10,19 @@ from fastapi import APIRouter, Query
 
 from service.api.dependencies import TheService, answers, check_n
 from service.api.door.route import Call, Route
-from service.api.schemas.audit_schemas import AuditQuery
+from service.engine.queries.catalog_queries import ListUsers
+from service.engine.queries.few_faults import Strict
+from service.engine.queries.forms import Count, PageCursor
 from service.storage.audit_log import AuditPage
 
 router = APIRouter(route_class=Route, prefix="/admin", tags=["admin"])
+
+
+class AuditQuery(Strict):
+    """A page of the audit log."""
+
+    n: Count = ListUsers().n
+    cursor: PageCursor = None
 
 
 @router.get("/audit", responses=answers(AuditPage))

@@ -8,11 +8,11 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from service.api.answers import Alive
 from service.api.dependencies import TheService, answers
 from service.api.door.route import Call, Route
 from service.api.operations import GetMetrics, GetReadiness, Ready
 from service.api.requests import NoParameters
-from service.api.schemas.common_schemas import Alive
 from service.base.errors import NotReady
 from service.telemetry.metrics import kind_for
 

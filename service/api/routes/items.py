@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query
 
+from service.api.answers import Accepted, Written
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed
 from service.api.door.route import Call, Route
 from service.api.errors import MalformedBody
@@ -18,7 +19,6 @@ from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
 from service.api.parsers.item_parser import ItemJudge
 from service.api.requests import Filtered, NoParameters, Wait, takes
-from service.api.schemas.common_schemas import Accepted, Written
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, Query
 from msgspec import UNSET, UnsetType
 
+from service.api.answers import Accepted, Written
 from service.api.dependencies import (
     ItemId,
     SourceName,
@@ -29,7 +30,6 @@ from service.api.parsers.elements import Intake
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
 from service.api.requests import NoParameters
-from service.api.schemas.common_schemas import Accepted, Written
 from service.api.serving import Serving
 from service.base.errors import Unavailable
 from service.base.ids import MAX_ID_BYTES

@@ -7,12 +7,12 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query
 
+from service.api.answers import ScenarioList, Written
 from service.api.dependencies import DocumentName, TheService, answers, check_n
 from service.api.door.route import Call, Route
 from service.api.list_requests import ScenarioBody
 from service.api.parsers.elements import parsed
 from service.api.requests import NoParameters, Wait
-from service.api.schemas.common_schemas import ScenarioList, Written
 from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
 from service.engine.queries.rules import check_rules

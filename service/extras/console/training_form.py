@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gpu import param_docs, param_ranges
 from gpu.params import PARAMETERS
-from service.api.schemas.common_schemas import Retrain
+from service.api.routes.admin import Retrain
 from service.jobs.training import Training
 from service.storage.snapshots.manifest import StoredCalibration
 

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import problems
+from service.api.answers import ProblemDocument
 from service.api.door import audit
 from service.api.door.route import Call, Route
 from service.api.door.site_check import check_fetch
 from service.api.errors import Forbidden, NotAuthorized
-from service.api.schemas.common_schemas import ProblemDocument
 from service.base.errors import InvalidRequest, NotFound
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor

@@ -12,8 +12,7 @@ from service.api.dependencies import PathName, TheService, answers
 from service.api.door.audit import made
 from service.api.door.route import Route
 from service.api.parsers.bodies import JSON
-from service.api.requests import NoParameters
-from service.engine.queries.few_faults import Strict, few_faults
+from service.api.requests import NoParameters, Strict, few_faults
 from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
 from service.extras.webhooks.targets import MAX_URL_LENGTH
 from service.extras.webhooks.webhook_file import EndOfJob, Webhook

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from service.api.list_requests import AnonymousBody, PopularQuery, RecommendBody, RecommendQuery, UsersBody
-from service.api.schemas.common_schemas import Retrain
+from service.api.routes.admin import Retrain
 from service.engine.queries import Popular, Recommend
 from service.engine.queries.forms import MAX_EXPLORE_BELOW
 from service.storage.events import StreamId

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.list_requests import AnonymousBody, RecommendQuery, UsersBody
-from service.api.schemas.common_schemas import Retrain
+from service.api.routes.admin import Retrain
 from service.base.validation import in_words, reason_of
 from service.storage.events import RatingEvent
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpu.errors import InvalidParams
 from gpu.params import params_for
-from service.api.schemas.common_schemas import Retrain
+from service.api.routes.admin import Retrain
 from service.base.errors import InvalidRequest
 from service.cli import arguments
 from service.extras.console.training_form import training_of

@@ -1,0 +1,78 @@
+"""The answers that only HTTP has; those of the engine are in `service.engine.queries`."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from service.api.parsers.elements import Rejection
+from service.engine.queries.document_queries import ListedDocument
+
+
+class Accepted(Struct):
+    """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
+
+    Attributes:
+        skipped: how many of the accepted elements do not count, because their source had come further before; only
+            with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
+    """
+
+    accepted: int
+    rejected: list[Rejection]
+    stream_id: str | None
+    took_ms: float
+    skipped: int | UnsetType | None = UNSET
+
+
+class Written(Struct):
+    """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
+
+    stream_id: str
+
+
+class ExperimentList(Struct):
+    """The ids of all experiments, each with the position of the entry that has put it."""
+
+    experiments: list[ListedDocument]
+    as_of: str
+
+
+class ScenarioList(Struct):
+    """All scenarios in order of names."""
+
+    scenarios: list[ListedDocument]
+    as_of: str
+
+
+class Alive(Struct):
+    """The answer of a running process."""
+
+    status: str
+
+
+class Fault(Struct):
+    """One refused value: its path in the request, and the reason."""
+
+    place: str
+    error: str
+
+
+class ProblemDocument(Struct):
+    """An error, as application/problem+json (RFC 9457).
+
+    Attributes:
+        errors: the first ten refused values, if the problem is about values.
+        errors_left_out: number of further refused values.
+        reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
+        job: id of the conflicting job.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[Fault] | UnsetType = UNSET
+    errors_left_out: int | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    fraction: float | UnsetType = UNSET
+    job: str | UnsetType = UNSET

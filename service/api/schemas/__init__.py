@@ -1,1 +1,0 @@
-"""Schemas of requests, and of answers that only HTTP has."""

@@ -18,12 +18,14 @@ import structlog
 
 from gpu.backend import Backend
 from service.base.errors import NotReady, ServiceError
+from service.base.recommendation_ids import RecommendationIds
 from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
 from service.engine.fairness import Client
 from service.engine.lists.cursors import Cursors
+from service.engine.lists.experiments import Experiments
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
@@ -90,7 +92,8 @@ class Engine:
         self.live, self.signer = self._ranking.live, self._ranking.signer
         self._cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
-        self._ranking.answer_to |= self._prequential.answer_to
+        experiments = self._ranking.planner.arms = Experiments(history, self.live, RecommendationIds(self.signer))
+        self._ranking.answer_to |= self._prequential.answer_to | experiments.answer_to
         self.n_forgotten = 0
         self._as_of = self._target = history.position
         self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.base.recommendation_ids import RecommendationIds
 from service.base.signing import Signer
 from service.engine.lists.common_lists import CommonLists
-from service.engine.lists.experiments import Experiments
 from service.engine.lists.exploration import Exploration
 from service.engine.lists.lookups import Lookups
 from service.engine.lists.page import Pages
@@ -35,6 +33,7 @@ class Ranking:
 
     Attributes:
         live: the live models.
+        planner: makes plans; a service with experiments sets its `arms`.
         signer: signs pages and answers of experiments; its key is set when it is known.
         answer_to: for each type of query but `Recommend` the function that answers it.
     """
@@ -49,13 +48,12 @@ class Ranking:
         self.live, self.signer = LiveModels(default_models), Signer()
         self._selection, self._exploration = Selection(history), Exploration()
         self._common = CommonLists(history, self._selection, half_lives)
-        self._planner = Planner(history, self.live, self._selection)
+        self.planner = Planner(history, self.live, self._selection)
         self._sources = Sources(history, self.live, self._selection, self._common, self._exploration)
         self._rules = Rules(history, self._selection, self._exploration)
         self._pages = Pages(history, self._selection)
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
-        experiments = self._planner.arms = Experiments(history, self.live, RecommendationIds(self.signer))
-        self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to, **experiments.answer_to}
+        self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
 
     # --- the live models
 
@@ -92,7 +90,7 @@ class Ranking:
         for n, query in enumerate(queries):
             try:
                 if isinstance(query, Recommend):
-                    plans += self._planner.plans(query)
+                    plans += self.planner.plans(query)
                     asked.append((n, query, len(plans)))
                 else:
                     answers[n] = self.answer_to[type(query)](query, position)
@@ -117,8 +115,8 @@ class Ranking:
                 source = self._sources.source([plans[n] for n in places], is_known)
                 made = self._pages.answers(source, self._rules.lists(source), as_of)
                 for plan, answer in zip(source.plans, made, strict=True):
-                    if plan.query.experiment is not None and self._planner.arms is not None:
-                        self._planner.arms.sign(plan.query, answer)
+                    if plan.query.experiment is not None and self.planner.arms is not None:
+                        self.planner.arms.sign(plan.query, answer)
             except Exception as error:  # as in `answer`
                 made = [error] * len(places)
             for n, answer in zip(places, made, strict=True):

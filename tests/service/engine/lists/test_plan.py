@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.base.errors import InvalidRequest
+from service.base.recommendation_ids import RecommendationIds
+from service.engine.lists.experiments import Experiments
 from service.engine.lists.plan import grouped
 from service.engine.queries import Recommend
 from service.engine.queries.document_queries import StaleScenario
@@ -29,6 +31,7 @@ def world() -> World:
     made = World(*NAMES)
     made.rate(("tasteless", "fresh", 5.0))
     made.ranking.signer.key = bytes(32)
+    made.ranking.planner.arms = Experiments(made.history, made.ranking.live, RecommendationIds(made.ranking.signer))
     for kind, name, body in (("experiment", "home", {"arms": ARMS, "salt": ""}), ("scenario", "front", {"n": 3})):
         document = Document(kind, name, msgspec.Raw(msgspec.json.encode(body)))  # type: ignore[arg-type]
         made.apply(Entry(StreamId(9000 + len(name), 0), "document", document=document))
@@ -96,7 +99,7 @@ def test_what_a_query_names_is_checked_for_each_kind_of_user(
 
 
 def test_users_of_one_model_with_like_options_are_ranked_together(world: World) -> None:
-    planner = world.ranking._planner
+    planner = world.ranking.planner
     asked = [
         Recommend(users=USERS, model="culsh"),
         Recommend(user="u3", model="culsh", n=9),
@@ -113,6 +116,6 @@ def test_users_of_one_model_with_like_options_are_ranked_together(world: World) 
 
 
 def test_without_experiments_none_can_be_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.ranking._planner, "arms", None)
+    monkeypatch.setattr(world.ranking.planner, "arms", None)
     with pytest.raises(InvalidRequest, match="Invalid experiment: expected none"):
         ask(world.ranking, Recommend(user="u1", experiment="home"))

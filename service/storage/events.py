@@ -25,7 +25,7 @@ import msgspec
 from service.base import recommendation_ids
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.base.limits import MAX_RATING
-from service.settings.event_types import MAX_TYPE_LENGTH
+from service.settings.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.storage import documents, item_changes
 from service.storage.documents import Document
 from service.storage.errors import BadEntry, NewerEntry
@@ -52,10 +52,36 @@ KINDS = frozenset(get_args(Kind))
 _SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_LENGTH)]
+# The judge of ratings checks the bound: its message has the number.
+RatingTime = Annotated[float, msgspec.Meta(extra_json_schema={"maximum": LATEST_EVENT_S})]
+TypeName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=MAX_TYPE_LENGTH,
+        description="One of the setting `events`.",
+        examples=list(DEFAULT_TYPES),
+    ),
+]
+EventValue = Annotated[RatingValue, msgspec.Meta(description="Multiplies the weight of the type.")]
 EventTime = Annotated[float, msgspec.Meta(ge=0, le=LATEST_EVENT_S)]
-RecommendationId = Annotated[str, msgspec.Meta(min_length=1, max_length=recommendation_ids.MAX_LENGTH)]
-EventId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_EVENT_ID_LENGTH)]
+RecommendationId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=recommendation_ids.MAX_LENGTH,
+        description="Of the answer that led to the event, as the same user got it in an experiment.",
+    ),
+]
+EventId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=MAX_EVENT_ID_LENGTH,
+        description="Of a user's events with the same one only the first counts.",
+        examples=["order-1047-2"],
+    ),
+]
 Fields = Mapping[bytes, bytes]
 
 
@@ -97,7 +123,7 @@ class RatingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fa
     user: Id
     item: Id
     rating: RatingValue | None
-    timestamp: float = math.nan
+    timestamp: RatingTime = math.nan
 
 
 class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, omit_defaults=True):
@@ -116,7 +142,7 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     user: Id
     item: Id
     type: TypeName
-    value: RatingValue = 1.0
+    value: EventValue = 1.0
     timestamp: EventTime = math.nan
     event_id: EventId | None = None
     recommendation_id: RecommendationId | None = None

@@ -10,6 +10,12 @@ from service.engine.queries import filter_parser
 
 REFERENCE = "#/components/schemas/{name}"
 DOCUMENTED: dict[str, Any] = {}
+DATES: tuple[Any, ...] = ({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"})
+TIME = {
+    "description": "Unix seconds, or a date or datetime of ISO 8601, in UTC if it has no offset; default: now."
+    " Never decides order.",
+    "examples": [1.7e9, "2023-11-14T22:13:20Z"],
+}
 _WRITTEN_OUT = {filter_parser.SCHEMA["description"]: "Filter"}  # description -> name
 
 
@@ -26,6 +32,27 @@ def component_of(kind: Any) -> dict[str, Any]:
         _bound_tuples_by_length(schema)
     DOCUMENTED.update(msgspec.json.decode(msgspec.json.encode(components)))  # a default that is a tuple is an array
     return references[0]
+
+
+def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
+    """The schema of an element that clients post as a struct of this kind, with examples by field.
+
+    What may be null in the struct is left out by clients, and a time may be a date.
+    """
+    _, components = msgspec.json.schema_components([kind])
+    schema: dict[str, Any] = components[kind.__name__]
+    fields = schema["properties"]
+    for name, field in fields.items():
+        fields[name] = field.get("anyOf", [field])[0] | ({"examples": [examples[name]]} if name in examples else {})
+        if field.get("default") is not None and name != "timestamp":
+            fields[name]["default"] = field["default"]
+    if "timestamp" in fields:
+        fields["timestamp"] = TIME | {"anyOf": [_without(fields["timestamp"], "default"), *DATES]}
+    return _without(schema, "title", "description")
+
+
+def _without(schema: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name not in names}
 
 
 def with_references(node: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -17,6 +17,7 @@ from service.api.dependencies import PathName, TheKeys, TheService, answers
 from service.api.door.audit import concern
 from service.api.door.auth import ADMIN_PREFIX, Keys
 from service.api.door.route import Route
+from service.api.openapi.components import DATES
 from service.api.parsers.bodies import JSON
 from service.api.requests import NoParameters
 from service.api.serving import check_shared
@@ -40,7 +41,6 @@ router = APIRouter(route_class=Route, prefix="/admin/keys", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 
 
-DATES: list[dict[str, Any]] = [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]
 MAX_DATA_SETS = 100  # of one key
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -24,6 +24,7 @@ from service.api.dependencies import (
     source_of,
 )
 from service.api.door.route import Call, Route
+from service.api.openapi.components import element_of
 from service.api.openapi.model_examples import ITEM, USER
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake
@@ -32,20 +33,16 @@ from service.api.parsers.rating_parser import ANY_SCALE, read_ratings
 from service.api.requests import NoParameters
 from service.api.serving import Serving
 from service.base.errors import Unavailable
-from service.base.ids import MAX_ID_BYTES
-from service.base.limits import MAX_RATING
-from service.base.recommendation_ids import MAX_LENGTH, RecommendationIds, content_of
+from service.base.recommendation_ids import RecommendationIds, content_of
 from service.base.signing import Signer
 from service.engine.queries.source_queries import CheckSource, SourceTold, WasSkipped
-from service.settings.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.storage import signing_key
 from service.storage.events import (
-    LATEST_EVENT_S,
-    MAX_EVENT_ID_LENGTH,
     Element,
     Fields,
     RatingEvent,
     StreamId,
+    TypedEvent,
     encode_events,
     encode_ratings,
 )
@@ -53,62 +50,8 @@ from service.storage.sources import Source
 
 router = APIRouter(route_class=Route, tags=["ratings"])
 
-_ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
-_DATES = ({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"})
-_TIME = {
-    "description": "Unix seconds, or a date or datetime of ISO 8601, in UTC if it has no offset; default: now."
-    " Never decides order.",
-    "examples": [1.7e9, "2023-11-14T22:13:20Z"],
-}
-_RATING: dict[str, Any] = {
-    "type": "object",
-    "required": ["user", "item", "rating"],
-    "additionalProperties": False,
-    "properties": {
-        "user": _ID | {"examples": [USER]},
-        "item": _ID | {"examples": [ITEM]},
-        "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING, "examples": [4.5]},
-        "timestamp": _TIME | {"anyOf": [{"type": "number", "maximum": LATEST_EVENT_S}, *_DATES]},
-    },
-}
-_EVENT: dict[str, Any] = {
-    "type": "object",
-    "required": ["user", "item", "type"],
-    "additionalProperties": False,
-    "properties": {
-        "user": _ID | {"examples": [USER]},
-        "item": _ID | {"examples": [ITEM]},
-        "type": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_TYPE_LENGTH,
-            "description": "One of the setting `events`.",
-            "examples": list(DEFAULT_TYPES),
-        },
-        "value": {
-            "type": "number",
-            "minimum": -MAX_RATING,
-            "maximum": MAX_RATING,
-            "default": 1,
-            "description": "Multiplies the weight of the type.",
-        },
-        "timestamp": _TIME | {"anyOf": [{"type": "number", "minimum": 0, "maximum": LATEST_EVENT_S}, *_DATES]},
-        "event_id": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_EVENT_ID_LENGTH,
-            "description": "Of a user's events with the same one only the first counts.",
-            "examples": ["order-1047-2"],
-        },
-        "recommendation_id": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_LENGTH,
-            "description": "Of the answer that led to the event, as the same user got it in an experiment.",
-        },
-    },
-}
-_RATINGS_BODY, _EVENTS_BODY = elements("PostedRating", _RATING), elements("PostedEvent", _EVENT)
+_RATINGS_BODY = elements("PostedRating", element_of(RatingEvent, user=USER, item=ITEM, rating=4.5))
+_EVENTS_BODY = elements("PostedEvent", element_of(TypedEvent, user=USER, item=ITEM))
 
 
 @router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_RATINGS_BODY)

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from gpu.ranking import topn
+from gpu.ratings import Rows
 from service.base.errors import InvalidRequest
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
@@ -41,11 +42,12 @@ class Group(NamedTuple):
 
     Attributes:
         places: where they are among all plans.
-        is_known: whether the model knows the users by their stored ratings.
+        rows: what the users have, as `LiveModel.rows_of` gives it; None: their model does not know them, or their
+            ratings are imagined.
     """
 
     places: list[int]
-    is_known: bool
+    rows: Rows | None
 
 
 class Arms(Protocol):
@@ -106,21 +108,24 @@ def grouped(plans: Sequence[Plan]) -> list[Group]:
     for at, plan in enumerate(plans):
         if plan.row is not None and plan.live_model is not None and not plan.query.is_imagined:
             of_models.setdefault(plan.live_model, []).append(at)
-    groups: dict[Any, list[int]] = {}
+    groups, n_known = list[Group](), 0
     for live_model, places in of_models.items():
-        users = np.array([plans[at].row for at in places], dtype=np.int64)
-        are_known = live_model.are_personal(topn.rows_of(live_model.table.rows, users)).tolist()
-        for at in itertools.compress(places, are_known):
-            query = plans[at].query
+        rows = live_model.rows_of(np.array([plans[at].row for at in places], dtype=np.int64))
+        alike: dict[Any, list[int]] = {}
+        for n in itertools.compress(range(len(places)), live_model.are_personal(rows).tolist()):
+            query = plans[places[n]].query
             width = query.n + query.offset  # a long list must not slow down short ones
             key = (
-                live_model.name,
                 width.bit_length() if width <= topn.MAX_N else (query.n, query.offset),
                 (query.include_seen, query.min_ratings, query.available, query.explore > 0, has_rules(query)),
                 not query.exclude and query.candidates is None,
             )
-            groups.setdefault(key, []).append(at)
-    known = set(itertools.chain.from_iterable(groups.values()))
-    others = range(len(plans)) if len(known) < len(plans) else ()
-    alone = [Group([at], is_known=False) for at in others if at not in known]
-    return [*(Group(places, is_known=True) for places in groups.values()), *alone]
+            alike.setdefault(key, []).append(n)
+        for own in alike.values():
+            of_group = rows if len(own) == len(places) else topn.rows_of(rows, np.array(own))
+            groups.append(Group([places[n] for n in own], of_group))
+            n_known += len(own)
+    if n_known < len(plans):
+        known = set(itertools.chain.from_iterable(group.places for group in groups))
+        groups += [Group([at], None) for at in range(len(plans)) if at not in known]
+    return groups

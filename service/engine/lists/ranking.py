@@ -109,10 +109,14 @@ class Ranking:
     def _lists(self, plans: Sequence[Plan], as_of: str) -> list[Any]:
         """The answer, or the exception, for each plan."""
         answers: list[Any] = [None] * len(plans)
-        for places, is_known in grouped(plans):
+        try:
+            groups = grouped(plans)
+        except Exception as error:  # as in `answer`
+            return [error] * len(plans)
+        for places, rows in groups:
             made: list[Any]
             try:
-                source = self._sources.source([plans[n] for n in places], is_known)
+                source = self._sources.source([plans[n] for n in places], rows)
                 made = self._pages.answers(source, self._rules.lists(source), as_of)
                 for plan, answer in zip(source.plans, made, strict=True):
                     if plan.query.experiment is not None and self.planner.arms is not None:

@@ -254,8 +254,8 @@ class Sources:
         self._history, self._live, self._selection, self._common = history, live, selection, common
         self._what_if, self._exploration = WhatIf(history), exploration
 
-    def source(self, plans: Sequence[Plan], is_known: bool) -> Source:
-        """What ranks the lists of the plans of a `Group`.
+    def source(self, plans: Sequence[Plan], rows: Rows | None) -> Source:
+        """What ranks the lists of the plans of a `Group`, with its rows.
 
         Raises:
             UnknownUser: no model knows the user, and the query wants no other list.
@@ -265,23 +265,22 @@ class Sources:
         if plan.query.is_imagined:
             return self._imagined(plan)
         live_model = plan.live_model
-        if live_model is None or not is_known:
+        if live_model is None or rows is None:
             rated = NO_ROWS if plan.row is None else self._history.strengths.table.row(plan.row)[0]
             return self._common_source(plan, rated, [])
-        rows = [one.row for one in plans if one.row is not None]
-        users, kept_out = np.array(rows, dtype=np.int64), None
+        users, kept_out = [one.row for one in plans if one.row is not None], None
         if self._history.strengths.has_events:
             kept_out = [
-                live_model.kept_out(row, include_seen=query.include_seen, rotates=query.rotate is not None)
-                for row, query in zip(rows, (one.query for one in plans), strict=True)
+                live_model.kept_out(user, include_seen=query.include_seen, rotates=query.rotate is not None)
+                for user, query in zip(users, (one.query for one in plans), strict=True)
             ]
         return ModelSource(
             plans,
             live_model,
-            topn.users_of(live_model.model, users),
-            live_model.rows_of(users),
+            topn.users_of(live_model.model, np.array(users, dtype=np.int64)),
+            rows,
             kept_out,
-            lambda at: live_model.newest(rows[at], MAX_RATINGS_OF_USERS),
+            lambda at: live_model.newest(users[at], MAX_RATINGS_OF_USERS),
             self._selection,
             self._exploration,
             [],

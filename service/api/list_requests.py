@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -62,7 +63,7 @@ class OfRatings(Asked[Recommend]):
 
     scenario: ScenarioName = None
 
-    @property
+    @cached_property
     def given(self) -> dict[str, Any]:
         """As in `Fields`; the ratings with the oldest first, and those of one time in the order of the body."""
         given = super().given

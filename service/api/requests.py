@@ -7,6 +7,7 @@ description in the query alone; a route names the fields that it takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
 
 from msgspec import NODEFAULT, Struct, structs
@@ -69,7 +70,7 @@ class Fields(Strict, Generic[Q]):
     kind: ClassVar[type[Struct]]
     names: ClassVar[frozenset[str]]
 
-    @property
+    @cached_property
     def given(self) -> dict[str, Any]:
         """The fields of the query that the request names."""
         return {name: getattr(self, name) for name in self.model_fields_set if name in self.names}
@@ -93,7 +94,7 @@ class Filtered(Asked[Q], Generic[Q]):
 
     _filter: str | None = PrivateAttr(None)
 
-    @property
+    @cached_property
     def given(self) -> dict[str, Any]:
         """As in `Fields`."""
         return super().given | ({} if self._filter is None else {"filter": self._filter})

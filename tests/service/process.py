@@ -56,6 +56,8 @@ class Service:
 
     def crash(self) -> None:
         """End its processes at once, as a container ends; trainers and the embedded server are left to themselves."""
+        if hasattr(self, "client"):  # else it fails before it was ever ready
+            self.client.close()
         ended = self.processes()
         for process in ended:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -66,7 +68,6 @@ class Service:
     def kill(self) -> None:
         """End all that it has started, whatever state it is in, and the embedded server."""
         family = self.family()
-        self.client.close()
         self.crash()
         with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self.data).url) as server:
             server.shutdown(nosave=True)

@@ -22,7 +22,7 @@ from service.engine.state.history import History
 NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has none"
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, gc=False):
     """One list to make. The query has its items, its rules and its page.
 
     Attributes:
@@ -88,10 +88,10 @@ class Planner:
         self._history.documents.check(query.of_scenario)
         self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
         row_of, named = self._history.users.row, self._live.named_or_none
-        if query.has_one_list:
+        if query.users is None:
             one = query if queries is None else queries[0]
             return [Plan(one, query.user, None if query.user is None else row_of(query.user), named(one.model))]
-        users = query.users or ()
+        users = query.users
         if queries is not None:
             of_users = zip(queries, users, strict=True)
             return [Plan(one, user, row_of(user), named(one.model)) for one, user in of_users]
@@ -115,11 +115,10 @@ def grouped(plans: Sequence[Plan]) -> list[Group]:
         for n in itertools.compress(range(len(places)), live_model.are_personal(rows).tolist()):
             query = plans[places[n]].query
             width = query.n + query.offset  # a long list must not slow down short ones
-            key = (
-                width.bit_length() if width <= topn.MAX_N else (query.n, query.offset),
-                (query.include_seen, query.min_ratings, query.available, query.explore > 0, has_rules(query)),
-                not query.exclude and query.candidates is None,
-            )
+            length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
+            names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
+            masks = query.include_seen, query.min_ratings, query.available
+            key = (length, *masks, names_items, explores, has_rules(query))
             alike.setdefault(key, []).append(n)
         for own in alike.values():
             of_group = rows if len(own) == len(places) else topn.rows_of(rows, np.array(own))

@@ -84,21 +84,19 @@ class Ranking:
         self._exploration.look(as_of, self._history.position)
         answers: list[Any] = [None] * len(queries)
         plans: list[Plan] = []
-        asked: list[
-            tuple[int, Recommend, int]
-        ] = []  # queries for lists, each with the number of plans up to its last one
+        asked: list[tuple[int, bool, int]] = []  # (query, whether it has one list, plans up to its last one)
         for n, query in enumerate(queries):
             try:
                 if isinstance(query, Recommend):
                     plans += self.planner.plans(query)
-                    asked.append((n, query, len(plans)))
+                    asked.append((n, query.users is None, len(plans)))
                 else:
                     answers[n] = self.answer_to[type(query)](query, position)
             except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[n] = error
         lists, first = self._lists(plans, position), 0
-        for n, query, end in asked:
-            if query.has_one_list:
+        for n, has_one_list, end in asked:
+            if has_one_list:
                 answers[n] = lists[first]
             else:
                 own = lists[first:end]

@@ -176,11 +176,6 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         """Whether the list is of a user as if the ratings were others."""
         return self.ratings is not None or self.order_half_life is not None
 
-    @property
-    def has_one_list(self) -> bool:
-        """Whether the answer is one `Recommendation`, and no list of them."""
-        return self.user is not None or self.ratings is not None or self.order_half_life is not None
-
 
 class Neighbors(Items, frozen=True, kw_only=True, tag=True):
     """Asks for the items or users most similar to the one with `id`; `model` as in `Recommend`."""

@@ -106,7 +106,7 @@ class Endpoint:
     async def ready(self) -> None:
         """The service is ready: return when all fronts know that they may write, or after half a second."""
         if self.state.refusal is not None:
-            self._tell(still=True)
+            self.tell(still=True)
             await self._count()  # they receive in order
 
     def joined(self, front: _Front, hello: Hello) -> None:
@@ -146,10 +146,10 @@ class Endpoint:
 
     async def _keep_telling(self) -> None:
         for n in itertools.count():
-            self._tell(still=not n % STILL_AFTER)
+            self.tell(still=not n % STILL_AFTER)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _tell(self, *, still: bool) -> None:
+    def tell(self, *, still: bool = False) -> None:
         """Send the present state to all fronts if it is another one than before, or if they shall hear it still."""
         refusal, told = self.runtime.write_refusal(), self.state
         self.state = State(None if refusal is None else failed(0, refusal), self.runtime.failure is not None)
@@ -198,6 +198,7 @@ class _Front:
                     self._endpoint.runtime.note_acknowledged(entries)
                 case Archived():
                     self._endpoint.runtime.reports.take(*msgspec.structs.astuple(message))
+                    self._endpoint.tell()
                 case Hello(name):
                     self._name = name
                     self._endpoint.joined(self, message)

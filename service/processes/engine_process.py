@@ -74,15 +74,15 @@ async def _serve(
     stopped, runtime = asyncio.Event(), Runtime(settings)
     stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
     runtime.on_failure = lambda: _stop_failed(runtime, stop)
+    endpoint = Endpoint(runtime, path)
+    front = None if make_front is None else make_front(endpoint.connect)  # imports its modules before there are threads
     try:
         await runtime.start()
     except Exception as error:
         is_foreseen = isinstance(error, EngineError | ServiceError | OSError)
         _log.critical("the service cannot start", error=str(error), exc_info=None if is_foreseen else error)
         return NOT_STARTED
-    endpoint = Endpoint(runtime, path)
     await endpoint.start()
-    front = None if make_front is None else make_front(endpoint.connect)
     serving = None
     if front is not None:
         asyncio.get_running_loop().add_signal_handler(event_loop.CHILD_LEAVE, front.stop)

@@ -49,7 +49,7 @@ def items_of(service: Service, position: str) -> set[str]:
 
 def is_restarted(service: Service, first: int) -> bool:
     """Whether another Redis than `first` runs, or has just been started."""
-    children = psutil.Process(service.process.pid).children()
+    children = psutil.Process(service.pid("engine")).children()
     return any(child.pid != first and child.status() != psutil.STATUS_ZOMBIE for child in children)
 
 

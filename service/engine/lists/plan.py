@@ -22,7 +22,7 @@ from service.engine.state.history import History
 NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has none"
 
 
-class Plan(Struct, frozen=True, gc=False):
+class Plan(Struct, frozen=True):
     """One list to make. The query has its items, its rules and its page.
 
     Attributes:

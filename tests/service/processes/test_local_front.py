@@ -81,7 +81,12 @@ def test_its_clients_leave_while_the_archiver_still_ends(service: Service) -> No
             assert client.get("/health/ready").status_code == 200
             service.process.send_signal(signal.SIGTERM)
             begun_s = time.monotonic()
-            answer = eventually(lambda: (got := client.get("/health/ready")).status_code == 503 and got, 5)
+
+            def refused() -> httpx.Response | None:
+                answer = client.get("/health/ready")
+                return answer if answer.status_code == 503 else None
+
+            answer = eventually(refused, 5)
             assert time.monotonic() - begun_s < FRONTS_STOP_S / 2
             assert (answer.json()["detail"], answer.headers["connection"]) == ("the service is stopping", "close")
         assert in_flight.result().status_code == 503

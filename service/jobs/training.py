@@ -24,7 +24,7 @@ class Training(msgspec.Struct, frozen=True):
     """
 
     algorithm: str
-    params: dict[str, Any]
+    params: dict[str, str | int | float | bool | None]
     name: str
     activate: bool
     force: bool

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def register(parts: Parts) -> None:
     """Add what trains with `trainer_ranks`, in a service and on files, and `nearfield cluster`."""
-    parts.trainer, parts.team = _trainer, _team
+    parts.trainer, parts.team = trainer_module, _team
     parts.check_serve.append(_check_serve)
     parts.check_worker.append(_check_worker)
     parts.commands.append(_add_command)
@@ -33,10 +33,19 @@ def _check_worker(settings: Settings) -> None:
     cluster.check(settings)
 
 
-def _trainer(settings: Settings, shares_gpu: bool) -> list[str]:
-    from service.extras.ranks import trainer
+def trainer_module(settings: Settings, shares_gpu: bool) -> list[str]:
+    """See `service.jobs.trainer_process.TrainerModule`. It imports no trainer: a thread of the service calls it."""
+    import msgspec
 
-    return trainer.module(settings, shares_gpu)
+    from service.extras.ranks.cluster_address import ClusterAddress
+    from service.jobs.trainer_process import trainer_alone
+
+    if settings.trainer_ranks == 1:
+        return trainer_alone(settings, shares_gpu)
+    arguments = ["service.extras.ranks.trainer", "--ranks", str(settings.trainer_ranks)]
+    if (cluster := ClusterAddress.of(settings)) is not None:
+        arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
+    return arguments + ["--shares-gpu"] * shares_gpu
 
 
 def _team(settings: Settings) -> AbstractContextManager[Team]:

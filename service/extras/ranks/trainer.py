@@ -16,19 +16,7 @@ from service.extras.ranks.rank_process import Here
 from service.extras.ranks.ranks import Ranks
 from service.jobs import trainer
 from service.jobs.trainer import TrainerOptions
-from service.jobs.trainer_process import trainer_alone
-from service.settings.settings import Settings
 from service.storage import exclusion
-
-
-def module(settings: Settings, shares_gpu: bool) -> list[str]:
-    """See `service.jobs.trainer_process.TrainerModule`."""
-    if settings.trainer_ranks == 1:
-        return trainer_alone(settings, shares_gpu)
-    arguments = ["service.extras.ranks.trainer", "--ranks", str(settings.trainer_ranks)]
-    if (cluster := ClusterAddress.of(settings)) is not None:
-        arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
-    return arguments + ["--shares-gpu"] * shares_gpu
 
 
 def main(arguments: list[str] | None = None) -> int:

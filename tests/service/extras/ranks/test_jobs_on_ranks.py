@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.extras.ranks import trainer
+from service.extras.ranks import trainer_module
 from service.jobs.jobs import Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.training import Training
@@ -34,7 +34,7 @@ def test_several_ranks_train_and_a_lost_one_costs_nothing(
     settings: Settings, jobs: Jobs, supervise: Callable[..., Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     rate()
-    supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer.module)
+    supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer_module)
     job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 150})))
     assert [child.nice() for child in ranks_of_any_trainer()] == [19, 19]
     ranks_of_any_trainer()[1].kill()
@@ -54,7 +54,7 @@ def test_a_cancelled_training_on_several_ranks_leaves_no_process_and_no_file(
     settings: Settings, jobs: Jobs, supervise: Callable[..., Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     rate()
-    supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer.module)
+    supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer_module)
     shared = set(Path("/dev/shm").iterdir())
     job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
     assert len(ranks_of_any_trainer()) == 2
@@ -69,7 +69,7 @@ def test_a_trainer_that_is_killed_leaves_no_ranks_and_no_files(
     settings: Settings, jobs: Jobs, supervise: Callable[..., Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     rate()
-    supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer.module)
+    supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer_module)
     job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 10_000})))
     ranks = ranks_of_any_trainer()
     assert list((settings.data / "work" / job.id).iterdir())

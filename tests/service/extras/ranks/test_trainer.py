@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from service.extras.ranks import trainer_module
 from service.extras.ranks.cluster_address import ClusterAddress
-from service.extras.ranks.trainer import form, module
+from service.extras.ranks.trainer import form
 from service.jobs.corpus import read_corpus
 from service.settings.settings import Settings
 from tests.service.jobs.test_trainer import ALS, END, data, run
@@ -36,12 +37,12 @@ def test_messages_have_what_ranks_exchange(data: Path) -> None:
 
 
 def test_one_rank_is_a_trainer_alone_and_several_are_on_the_cluster_of_the_settings() -> None:
-    assert module(Settings(cluster="tcp://127.0.0.1:8786"), shares_gpu=True) == ["service.jobs.trainer"]
-    name, *arguments = module(Settings(trainer_ranks=3, cluster="tcp://127.0.0.1:8786"), shares_gpu=True)
+    assert trainer_module(Settings(cluster="tcp://127.0.0.1:8786"), shares_gpu=True) == ["service.jobs.trainer"]
+    name, *arguments = trainer_module(Settings(trainer_ranks=3, cluster="tcp://127.0.0.1:8786"), shares_gpu=True)
     assert name == "service.extras.ranks.trainer"
     assert arguments[:3] == ["--ranks", "3", "--cluster"]
     assert ClusterAddress.of(Settings(cluster="tcp://127.0.0.1:8786")) == msgspec.json.decode(
         arguments[3], type=ClusterAddress
     )
     assert arguments[4:] == ["--shares-gpu"]
-    assert module(Settings(trainer_ranks=2), shares_gpu=False) == [name, "--ranks", "2"]
+    assert trainer_module(Settings(trainer_ranks=2), shares_gpu=False) == [name, "--ranks", "2"]

@@ -1,4 +1,4 @@
-"""Recommendations: GET with its fast route, and POST for long filters, several users, or an anonymous user."""
+"""Recommendations: GET, and POST for long filters, several users, or an anonymous user."""
 
 from __future__ import annotations
 

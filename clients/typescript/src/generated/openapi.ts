@@ -1013,6 +1013,11 @@ export interface components {
              */
             wait_for?: string | null;
             /**
+             * Scenario
+             * @description Its body counts where the request names no field itself.
+             */
+            scenario?: string | null;
+            /**
              * N
              * @description How many results.
              */
@@ -1110,13 +1115,6 @@ export interface components {
                 by?: number;
             }) | null;
             /**
-             * Scenario
-             * @description Its body counts where the request names no field itself.
-             */
-            scenario?: string | null;
-            /** Ratings */
-            ratings: components["schemas"]["ItemRating"][];
-            /**
              * Order Half Life
              * @description Newer ratings after which a rating weighs half; default: all weigh alike.
              */
@@ -1126,6 +1124,8 @@ export interface components {
              * @description Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
              */
             cursor?: string | null;
+            /** Ratings */
+            ratings: components["schemas"]["ItemRating"][];
         };
         /**
          * ArmBody
@@ -1303,6 +1303,11 @@ export interface components {
              */
             wait_for?: string | null;
             /**
+             * Scenario
+             * @description Its body counts where the request names no field itself.
+             */
+            scenario?: string | null;
+            /**
              * N
              * @description How many results.
              */
@@ -1400,16 +1405,6 @@ export interface components {
                 by?: number;
             }) | null;
             /**
-             * Scenario
-             * @description Its body counts where the request names no field itself.
-             */
-            scenario?: string | null;
-            /**
-             * Ratings
-             * @description Answer as if the user had these ratings too; nothing is stored.
-             */
-            ratings?: components["schemas"]["ExtraRating"][] | null;
-            /**
              * Order Half Life
              * @description Newer ratings after which a rating weighs half; default: all weigh alike.
              */
@@ -1419,6 +1414,11 @@ export interface components {
              * @description Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
              */
             cursor?: string | null;
+            /**
+             * Ratings
+             * @description Answer as if the user had these ratings too; nothing is stored.
+             */
+            ratings?: components["schemas"]["ExtraRating"][] | null;
         };
         /**
          * Retrain
@@ -1628,6 +1628,13 @@ export interface components {
              */
             wait_for?: string | null;
             /**
+             * Scenario
+             * @description Its body counts where the request names no field itself.
+             */
+            scenario?: string | null;
+            /** Users */
+            users: string[];
+            /**
              * N
              * @description How many results.
              */
@@ -1724,13 +1731,6 @@ export interface components {
                  */
                 by?: number;
             }) | null;
-            /**
-             * Scenario
-             * @description Its body counts where the request names no field itself.
-             */
-            scenario?: string | null;
-            /** Users */
-            users: string[];
         };
         /**
          * WebhookBody
@@ -3863,6 +3863,8 @@ export interface operations {
             query?: {
                 /** @description Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
                 wait_for?: string;
+                /** @description Its body counts where the request names no field itself. */
+                scenario?: string;
                 /** @description How many results. */
                 n?: number;
                 /** @description How many of the best to leave out. */
@@ -3891,9 +3893,6 @@ export interface operations {
                 available?: boolean;
                 /** @description Empty: begin to read page by page. Else `next` of the page before, with equal parameters. */
                 cursor?: string;
-                /** @description Its body counts where the request names no field itself. */
-                scenario?: string;
-                /** @description Show again what was only shown, lowered for each showing by 1, half after this. */
                 rotate?: string;
                 /** @description `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
                 filter?: {

@@ -31,6 +31,7 @@ class AnonymousBody:
         ratings (list[ItemRating]):
         wait_for (None | str | Unset): Answer only after the entry with this stream_id has been learned; 503 after two
             seconds.
+        scenario (None | str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -50,7 +51,6 @@ class AnonymousBody:
         pins (list[Pin] | Unset): Items at fixed places.
         max_per (MaxPer | None | Unset): A limit for items with the same value of a tag.
         rotate (AnonymousBodyRotation | None | str | Unset):
-        scenario (None | str | Unset): Its body counts where the request names no field itself.
         order_half_life (float | None | Unset): Newer ratings after which a rating weighs half; default: all weigh
             alike.
         cursor (None | str | Unset): Empty: begin to read page by page. Else `next` of the page before, with equal
@@ -59,6 +59,7 @@ class AnonymousBody:
 
     ratings: list[ItemRating]
     wait_for: None | str | Unset = UNSET
+    scenario: None | str | Unset = UNSET
     n: int | Unset = UNSET
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
@@ -78,7 +79,6 @@ class AnonymousBody:
     pins: list[Pin] | Unset = UNSET
     max_per: MaxPer | None | Unset = UNSET
     rotate: AnonymousBodyRotation | None | str | Unset = UNSET
-    scenario: None | str | Unset = UNSET
     order_half_life: float | None | Unset = UNSET
     cursor: None | str | Unset = UNSET
 
@@ -97,6 +97,12 @@ class AnonymousBody:
             wait_for = UNSET
         else:
             wait_for = self.wait_for
+
+        scenario: None | str | Unset
+        if isinstance(self.scenario, Unset):
+            scenario = UNSET
+        else:
+            scenario = self.scenario
 
         n = self.n
 
@@ -183,12 +189,6 @@ class AnonymousBody:
         else:
             rotate = self.rotate
 
-        scenario: None | str | Unset
-        if isinstance(self.scenario, Unset):
-            scenario = UNSET
-        else:
-            scenario = self.scenario
-
         order_half_life: float | None | Unset
         if isinstance(self.order_half_life, Unset):
             order_half_life = UNSET
@@ -210,6 +210,8 @@ class AnonymousBody:
         )
         if wait_for is not UNSET:
             field_dict["wait_for"] = wait_for
+        if scenario is not UNSET:
+            field_dict["scenario"] = scenario
         if n is not UNSET:
             field_dict["n"] = n
         if offset is not UNSET:
@@ -248,8 +250,6 @@ class AnonymousBody:
             field_dict["max_per"] = max_per
         if rotate is not UNSET:
             field_dict["rotate"] = rotate
-        if scenario is not UNSET:
-            field_dict["scenario"] = scenario
         if order_half_life is not UNSET:
             field_dict["order_half_life"] = order_half_life
         if cursor is not UNSET:
@@ -282,6 +282,15 @@ class AnonymousBody:
             return cast(None | str | Unset, data)
 
         wait_for = _parse_wait_for(d.pop("wait_for", UNSET))
+
+        def _parse_scenario(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        scenario = _parse_scenario(d.pop("scenario", UNSET))
 
         n = d.pop("n", UNSET)
 
@@ -414,15 +423,6 @@ class AnonymousBody:
 
         rotate = _parse_rotate(d.pop("rotate", UNSET))
 
-        def _parse_scenario(data: object) -> None | str | Unset:
-            if data is None:
-                return data
-            if isinstance(data, Unset):
-                return data
-            return cast(None | str | Unset, data)
-
-        scenario = _parse_scenario(d.pop("scenario", UNSET))
-
         def _parse_order_half_life(data: object) -> float | None | Unset:
             if data is None:
                 return data
@@ -444,6 +444,7 @@ class AnonymousBody:
         anonymous_body = cls(
             ratings=ratings,
             wait_for=wait_for,
+            scenario=scenario,
             n=n,
             offset=offset,
             exclude=exclude,
@@ -463,7 +464,6 @@ class AnonymousBody:
             pins=pins,
             max_per=max_per,
             rotate=rotate,
-            scenario=scenario,
             order_half_life=order_half_life,
             cursor=cursor,
         )

@@ -30,6 +30,7 @@ class RecommendBody:
     Attributes:
         wait_for (None | str | Unset): Answer only after the entry with this stream_id has been learned; 503 after two
             seconds.
+        scenario (None | str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -49,15 +50,15 @@ class RecommendBody:
         pins (list[Pin] | Unset): Items at fixed places.
         max_per (MaxPer | None | Unset): A limit for items with the same value of a tag.
         rotate (None | RecommendBodyRotation | str | Unset):
-        scenario (None | str | Unset): Its body counts where the request names no field itself.
-        ratings (list[ExtraRating] | None | Unset): Answer as if the user had these ratings too; nothing is stored.
         order_half_life (float | None | Unset): Newer ratings after which a rating weighs half; default: all weigh
             alike.
         cursor (None | str | Unset): Empty: begin to read page by page. Else `next` of the page before, with equal
             parameters.
+        ratings (list[ExtraRating] | None | Unset): Answer as if the user had these ratings too; nothing is stored.
     """
 
     wait_for: None | str | Unset = UNSET
+    scenario: None | str | Unset = UNSET
     n: int | Unset = UNSET
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
@@ -77,10 +78,9 @@ class RecommendBody:
     pins: list[Pin] | Unset = UNSET
     max_per: MaxPer | None | Unset = UNSET
     rotate: None | RecommendBodyRotation | str | Unset = UNSET
-    scenario: None | str | Unset = UNSET
-    ratings: list[ExtraRating] | None | Unset = UNSET
     order_half_life: float | None | Unset = UNSET
     cursor: None | str | Unset = UNSET
+    ratings: list[ExtraRating] | None | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.filter_ import Filter  # noqa: PLC0415
@@ -92,6 +92,12 @@ class RecommendBody:
             wait_for = UNSET
         else:
             wait_for = self.wait_for
+
+        scenario: None | str | Unset
+        if isinstance(self.scenario, Unset):
+            scenario = UNSET
+        else:
+            scenario = self.scenario
 
         n = self.n
 
@@ -178,11 +184,17 @@ class RecommendBody:
         else:
             rotate = self.rotate
 
-        scenario: None | str | Unset
-        if isinstance(self.scenario, Unset):
-            scenario = UNSET
+        order_half_life: float | None | Unset
+        if isinstance(self.order_half_life, Unset):
+            order_half_life = UNSET
         else:
-            scenario = self.scenario
+            order_half_life = self.order_half_life
+
+        cursor: None | str | Unset
+        if isinstance(self.cursor, Unset):
+            cursor = UNSET
+        else:
+            cursor = self.cursor
 
         ratings: list[dict[str, Any]] | None | Unset
         if isinstance(self.ratings, Unset):
@@ -196,23 +208,13 @@ class RecommendBody:
         else:
             ratings = self.ratings
 
-        order_half_life: float | None | Unset
-        if isinstance(self.order_half_life, Unset):
-            order_half_life = UNSET
-        else:
-            order_half_life = self.order_half_life
-
-        cursor: None | str | Unset
-        if isinstance(self.cursor, Unset):
-            cursor = UNSET
-        else:
-            cursor = self.cursor
-
         field_dict: dict[str, Any] = {}
 
         field_dict.update({})
         if wait_for is not UNSET:
             field_dict["wait_for"] = wait_for
+        if scenario is not UNSET:
+            field_dict["scenario"] = scenario
         if n is not UNSET:
             field_dict["n"] = n
         if offset is not UNSET:
@@ -251,14 +253,12 @@ class RecommendBody:
             field_dict["max_per"] = max_per
         if rotate is not UNSET:
             field_dict["rotate"] = rotate
-        if scenario is not UNSET:
-            field_dict["scenario"] = scenario
-        if ratings is not UNSET:
-            field_dict["ratings"] = ratings
         if order_half_life is not UNSET:
             field_dict["order_half_life"] = order_half_life
         if cursor is not UNSET:
             field_dict["cursor"] = cursor
+        if ratings is not UNSET:
+            field_dict["ratings"] = ratings
 
         return field_dict
 
@@ -281,6 +281,15 @@ class RecommendBody:
             return cast(None | str | Unset, data)
 
         wait_for = _parse_wait_for(d.pop("wait_for", UNSET))
+
+        def _parse_scenario(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        scenario = _parse_scenario(d.pop("scenario", UNSET))
 
         n = d.pop("n", UNSET)
 
@@ -413,14 +422,23 @@ class RecommendBody:
 
         rotate = _parse_rotate(d.pop("rotate", UNSET))
 
-        def _parse_scenario(data: object) -> None | str | Unset:
+        def _parse_order_half_life(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        order_half_life = _parse_order_half_life(d.pop("order_half_life", UNSET))
+
+        def _parse_cursor(data: object) -> None | str | Unset:
             if data is None:
                 return data
             if isinstance(data, Unset):
                 return data
             return cast(None | str | Unset, data)
 
-        scenario = _parse_scenario(d.pop("scenario", UNSET))
+        cursor = _parse_cursor(d.pop("cursor", UNSET))
 
         def _parse_ratings(data: object) -> list[ExtraRating] | None | Unset:
             if data is None:
@@ -446,26 +464,9 @@ class RecommendBody:
 
         ratings = _parse_ratings(d.pop("ratings", UNSET))
 
-        def _parse_order_half_life(data: object) -> float | None | Unset:
-            if data is None:
-                return data
-            if isinstance(data, Unset):
-                return data
-            return cast(float | None | Unset, data)
-
-        order_half_life = _parse_order_half_life(d.pop("order_half_life", UNSET))
-
-        def _parse_cursor(data: object) -> None | str | Unset:
-            if data is None:
-                return data
-            if isinstance(data, Unset):
-                return data
-            return cast(None | str | Unset, data)
-
-        cursor = _parse_cursor(d.pop("cursor", UNSET))
-
         recommend_body = cls(
             wait_for=wait_for,
+            scenario=scenario,
             n=n,
             offset=offset,
             exclude=exclude,
@@ -485,10 +486,9 @@ class RecommendBody:
             pins=pins,
             max_per=max_per,
             rotate=rotate,
-            scenario=scenario,
-            ratings=ratings,
             order_half_life=order_half_life,
             cursor=cursor,
+            ratings=ratings,
         )
 
         return recommend_body

@@ -27,6 +27,7 @@ class UsersBody:
         users (list[str]):
         wait_for (None | str | Unset): Answer only after the entry with this stream_id has been learned; 503 after two
             seconds.
+        scenario (None | str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -46,11 +47,11 @@ class UsersBody:
         pins (list[Pin] | Unset): Items at fixed places.
         max_per (MaxPer | None | Unset): A limit for items with the same value of a tag.
         rotate (None | str | Unset | UsersBodyRotation):
-        scenario (None | str | Unset): Its body counts where the request names no field itself.
     """
 
     users: list[str]
     wait_for: None | str | Unset = UNSET
+    scenario: None | str | Unset = UNSET
     n: int | Unset = UNSET
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
@@ -70,7 +71,6 @@ class UsersBody:
     pins: list[Pin] | Unset = UNSET
     max_per: MaxPer | None | Unset = UNSET
     rotate: None | str | Unset | UsersBodyRotation = UNSET
-    scenario: None | str | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.filter_ import Filter  # noqa: PLC0415
@@ -84,6 +84,12 @@ class UsersBody:
             wait_for = UNSET
         else:
             wait_for = self.wait_for
+
+        scenario: None | str | Unset
+        if isinstance(self.scenario, Unset):
+            scenario = UNSET
+        else:
+            scenario = self.scenario
 
         n = self.n
 
@@ -170,12 +176,6 @@ class UsersBody:
         else:
             rotate = self.rotate
 
-        scenario: None | str | Unset
-        if isinstance(self.scenario, Unset):
-            scenario = UNSET
-        else:
-            scenario = self.scenario
-
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -185,6 +185,8 @@ class UsersBody:
         )
         if wait_for is not UNSET:
             field_dict["wait_for"] = wait_for
+        if scenario is not UNSET:
+            field_dict["scenario"] = scenario
         if n is not UNSET:
             field_dict["n"] = n
         if offset is not UNSET:
@@ -223,8 +225,6 @@ class UsersBody:
             field_dict["max_per"] = max_per
         if rotate is not UNSET:
             field_dict["rotate"] = rotate
-        if scenario is not UNSET:
-            field_dict["scenario"] = scenario
 
         return field_dict
 
@@ -247,6 +247,15 @@ class UsersBody:
             return cast(None | str | Unset, data)
 
         wait_for = _parse_wait_for(d.pop("wait_for", UNSET))
+
+        def _parse_scenario(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        scenario = _parse_scenario(d.pop("scenario", UNSET))
 
         n = d.pop("n", UNSET)
 
@@ -379,18 +388,10 @@ class UsersBody:
 
         rotate = _parse_rotate(d.pop("rotate", UNSET))
 
-        def _parse_scenario(data: object) -> None | str | Unset:
-            if data is None:
-                return data
-            if isinstance(data, Unset):
-                return data
-            return cast(None | str | Unset, data)
-
-        scenario = _parse_scenario(d.pop("scenario", UNSET))
-
         users_body = cls(
             users=users,
             wait_for=wait_for,
+            scenario=scenario,
             n=n,
             offset=offset,
             exclude=exclude,
@@ -410,7 +411,6 @@ class UsersBody:
             pins=pins,
             max_per=max_per,
             rotate=rotate,
-            scenario=scenario,
         )
 
         return users_body

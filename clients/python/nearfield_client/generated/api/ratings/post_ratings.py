@@ -132,8 +132,8 @@ def sync_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
-            as one with its id.
+            X-Offset. Each key has its own sources. A queue that is made again needs another name,
+            such as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
         body (list[PostedRating] | PostedRating):
@@ -173,8 +173,8 @@ def sync(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
-            as one with its id.
+            X-Offset. Each key has its own sources. A queue that is made again needs another name,
+            such as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
         body (list[PostedRating] | PostedRating):
@@ -209,8 +209,8 @@ async def asyncio_detailed(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
-            as one with its id.
+            X-Offset. Each key has its own sources. A queue that is made again needs another name,
+            such as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
         body (list[PostedRating] | PostedRating):
@@ -248,8 +248,8 @@ async def asyncio(
 
     Args:
         x_source (str | Unset): Where a batch comes from that may be delivered again; with
-            X-Offset. Each key has its own sources. A queue that is made again needs another name, such
-            as one with its id.
+            X-Offset. Each key has its own sources. A queue that is made again needs another name,
+            such as one with its id.
         x_offset (int | Unset): Of its last message; a batch up to an earlier one is skipped, and
             one that is more than 100,000,000 above it is refused.
         body (list[PostedRating] | PostedRating):

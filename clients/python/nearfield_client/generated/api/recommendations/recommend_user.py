@@ -19,6 +19,7 @@ def _get_kwargs(
     user: str,
     *,
     wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
@@ -33,7 +34,6 @@ def _get_kwargs(
     diversity: float | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
-    scenario: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
     filter_: RecommendUserFilter | Unset = UNSET,
 ) -> dict[str, Any]:
@@ -41,6 +41,8 @@ def _get_kwargs(
     params: dict[str, Any] = {}
 
     params["wait_for"] = wait_for
+
+    params["scenario"] = scenario
 
     params["n"] = n
 
@@ -77,8 +79,6 @@ def _get_kwargs(
     params["available"] = available
 
     params["cursor"] = cursor
-
-    params["scenario"] = scenario
 
     params["rotate"] = rotate
 
@@ -191,6 +191,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient,
     wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
@@ -205,7 +206,6 @@ def sync_detailed(
     diversity: float | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
-    scenario: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
     filter_: RecommendUserFilter | Unset = UNSET,
 ) -> Response[ProblemDocument | Recommendation]:
@@ -217,6 +217,7 @@ def sync_detailed(
         user (str): Percent-encoded, so any character may occur in it.
         wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
             503 after two seconds.
+        scenario (str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -234,7 +235,6 @@ def sync_detailed(
         available (bool | Unset): Whether to leave out items that are not available now.
         cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
             with equal parameters.
-        scenario (str | Unset): Its body counts where the request names no field itself.
         rotate (str | Unset): Show again what was only shown, lowered for each showing by 1, half
             after this.
         filter_ (RecommendUserFilter | Unset):
@@ -250,6 +250,7 @@ def sync_detailed(
     kwargs = _get_kwargs(
         user=user,
         wait_for=wait_for,
+        scenario=scenario,
         n=n,
         offset=offset,
         exclude=exclude,
@@ -264,7 +265,6 @@ def sync_detailed(
         diversity=diversity,
         available=available,
         cursor=cursor,
-        scenario=scenario,
         rotate=rotate,
         filter_=filter_,
     )
@@ -281,6 +281,7 @@ def sync(
     *,
     client: AuthenticatedClient,
     wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
@@ -295,7 +296,6 @@ def sync(
     diversity: float | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
-    scenario: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
     filter_: RecommendUserFilter | Unset = UNSET,
 ) -> ProblemDocument | Recommendation | None:
@@ -307,6 +307,7 @@ def sync(
         user (str): Percent-encoded, so any character may occur in it.
         wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
             503 after two seconds.
+        scenario (str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -324,7 +325,6 @@ def sync(
         available (bool | Unset): Whether to leave out items that are not available now.
         cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
             with equal parameters.
-        scenario (str | Unset): Its body counts where the request names no field itself.
         rotate (str | Unset): Show again what was only shown, lowered for each showing by 1, half
             after this.
         filter_ (RecommendUserFilter | Unset):
@@ -341,6 +341,7 @@ def sync(
         user=user,
         client=client,
         wait_for=wait_for,
+        scenario=scenario,
         n=n,
         offset=offset,
         exclude=exclude,
@@ -355,7 +356,6 @@ def sync(
         diversity=diversity,
         available=available,
         cursor=cursor,
-        scenario=scenario,
         rotate=rotate,
         filter_=filter_,
     ).parsed
@@ -366,6 +366,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient,
     wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
@@ -380,7 +381,6 @@ async def asyncio_detailed(
     diversity: float | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
-    scenario: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
     filter_: RecommendUserFilter | Unset = UNSET,
 ) -> Response[ProblemDocument | Recommendation]:
@@ -392,6 +392,7 @@ async def asyncio_detailed(
         user (str): Percent-encoded, so any character may occur in it.
         wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
             503 after two seconds.
+        scenario (str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -409,7 +410,6 @@ async def asyncio_detailed(
         available (bool | Unset): Whether to leave out items that are not available now.
         cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
             with equal parameters.
-        scenario (str | Unset): Its body counts where the request names no field itself.
         rotate (str | Unset): Show again what was only shown, lowered for each showing by 1, half
             after this.
         filter_ (RecommendUserFilter | Unset):
@@ -425,6 +425,7 @@ async def asyncio_detailed(
     kwargs = _get_kwargs(
         user=user,
         wait_for=wait_for,
+        scenario=scenario,
         n=n,
         offset=offset,
         exclude=exclude,
@@ -439,7 +440,6 @@ async def asyncio_detailed(
         diversity=diversity,
         available=available,
         cursor=cursor,
-        scenario=scenario,
         rotate=rotate,
         filter_=filter_,
     )
@@ -454,6 +454,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient,
     wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
@@ -468,7 +469,6 @@ async def asyncio(
     diversity: float | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
-    scenario: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
     filter_: RecommendUserFilter | Unset = UNSET,
 ) -> ProblemDocument | Recommendation | None:
@@ -480,6 +480,7 @@ async def asyncio(
         user (str): Percent-encoded, so any character may occur in it.
         wait_for (str | Unset): Answer only after the entry with this stream_id has been learned;
             503 after two seconds.
+        scenario (str | Unset): Its body counts where the request names no field itself.
         n (int | Unset): How many results.
         offset (int | Unset): How many of the best to leave out.
         exclude (list[str] | Unset): Items never to show; repeat the parameter for several.
@@ -497,7 +498,6 @@ async def asyncio(
         available (bool | Unset): Whether to leave out items that are not available now.
         cursor (str | Unset): Empty: begin to read page by page. Else `next` of the page before,
             with equal parameters.
-        scenario (str | Unset): Its body counts where the request names no field itself.
         rotate (str | Unset): Show again what was only shown, lowered for each showing by 1, half
             after this.
         filter_ (RecommendUserFilter | Unset):
@@ -515,6 +515,7 @@ async def asyncio(
             user=user,
             client=client,
             wait_for=wait_for,
+            scenario=scenario,
             n=n,
             offset=offset,
             exclude=exclude,
@@ -529,7 +530,6 @@ async def asyncio(
             diversity=diversity,
             available=available,
             cursor=cursor,
-            scenario=scenario,
             rotate=rotate,
             filter_=filter_,
         )

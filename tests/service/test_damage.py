@@ -49,6 +49,9 @@ ALTERED = [
 ]  # fmt: skip
 
 
+RATINGS = [{"user": "u0", "item": "i1", "rating": 3.0}]
+
+
 def test_popular_items_answer_after_a_start_with_an_altered_live_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,7 +67,7 @@ def test_popular_items_answer_after_a_start_with_an_altered_live_file(
             answer = service.get("/recommend/u0").json()
             assert (answer["personalized"], len(answer["items"])) == (False, 10), content
             eventually(lambda: str(path) in service.get("/health/ready").json()["detail"], 5)
-            assert service.rate(("u0", "i1", 3.0))
+            eventually(lambda: service.post("/ratings", RATINGS).status_code == 202, 5)
         assert "no model is loaded; without one popular items answer" in capsys.readouterr().out
         path.write_bytes(intact)
         eventually(lambda: service.get("/recommend/u0").json()["personalized"])

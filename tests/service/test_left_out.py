@@ -16,7 +16,7 @@ from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
-# A service that dies as from a fault in a kernel while it prepares a model of `als`.
+# A service whose engine dies as from a fault in a kernel while it prepares a model of `als`.
 DYING = """
 import os, signal, sys
 from service.__main__ import run
@@ -44,11 +44,17 @@ def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
         bad = whole.train("als", n_factors=4, n_epochs=2)
         good = whole.train("nmf", n_factors=4, n_epochs=2)
     assert list((data / FOLDER).iterdir()) == []
-    for name, value in {"REDIS": redis_url, "WORKER": "false", "FRONTS": "0", "BACKEND": "host"}.items():
+    for name, value in {"REDIS": redis_url, "WORKER": "false", "FRONTS": "1", "BACKEND": "host"}.items():
         monkeypatch.setenv(f"NEARFIELD_{name}", value)
-    for _ in range(2):
-        died = subprocess.run([sys.executable, "-c", DYING, str(data)], capture_output=True, timeout=120, check=False)
-        assert died.returncode == -signal.SIGSEGV, died.stderr
+    dying_log = tmp_path / "dying.log"
+    with dying_log.open("wb") as file:
+        dying = subprocess.Popen([sys.executable, "-c", DYING, str(data)], stdout=file, stderr=file)
+        try:
+            eventually(lambda: b"nearfield is ready on" in dying_log.read_bytes(), 120)
+        finally:
+            dying.send_signal(signal.SIGTERM)
+            assert dying.wait(30) == 0, dying_log.read_text()
+    assert dying_log.read_text().count("signal SIGSEGV") == 2, dying_log.read_text()
     log = tmp_path / "log"
     with log.open("wb") as file, ServiceProcess(data, log=file) as process, Client(process.address()) as client:
         assert client.get("/health/ready")["left_out"] == [bad]

@@ -1,6 +1,6 @@
 """`Route`: a route of FastAPI that reads, judges, calls and answers itself; `RouteTable` finds it by method and path.
 
-FastAPI reads the signature of an endpoint, and documents it. Its solver would then read the same values anew for each
+FastAPI reads the signature of an endpoint, and documents it. Its solver would then read the same values again for each
 request, at ten times the cost of an answer. The values of a signature are few kinds: parts of the path, parameters,
 headers, one JSON body, the request itself, and `Depends` on a function of the request, such as the service.
 """

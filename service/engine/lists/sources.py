@@ -300,7 +300,7 @@ class Sources:
         return ModelSource((plan,), live_model, users, rows, kept_out, lambda at: of_list, *own)
 
     def _common_source(self, plan: Plan, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
-        """The fallback without the items in `rated`, of which the user has more than showings."""
+        """The fallback without the items in `rated`, which the user rated or did more with than see them."""
         query, row, strengths = plan.query, plan.row, self._history.strengths
         seen = [rated] if row is None else [rated, strengths.only_seen(row)]
         if plan.user is not None and query.fallback == "none" and not sum(map(len, seen)):

@@ -137,7 +137,7 @@ class Walk:
         Args:
             others: the next items in order.
             few: the best items of each level, those of a level together.
-            n: so many of the others and of each level were asked for; fewer are all that there are.
+            n: number of the others, and of each level, that were asked for; fewer are all that there are.
         """
         if self.query.max_per is None and not self.levels:
             self._taken, self.is_done = [others.part(slice(self._length))], True

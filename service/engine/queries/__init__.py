@@ -70,7 +70,7 @@ class Ranked(Items, frozen=True, kw_only=True):
     """Asks for a slice of a ranked list.
 
     Attributes:
-        offset: the page begins after so many of the best items.
+        offset: number of the best items before the page.
         min_ratings: fewest ratings that a shown item has at present.
     """
 
@@ -106,7 +106,7 @@ class Ruled(Ranked, frozen=True, kw_only=True):
             `explore_below` ratings; fallbacks have none.
         boosts: (text of a filter, number): what items that pass it get added to their scores.
         pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
-        max_per: (tag, number): at most so many items with the same value of the tag.
+        max_per: (tag, number): the most items with the same value of the tag.
         diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
         rotate: (half-life in seconds, number): items that the user was only shown are listed too, and each showing
             lowers the score by the number, by half of it after the half-life. See `service.engine.lists.rotation`.

@@ -45,6 +45,7 @@ from service.telemetry import logs
 
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
 ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone
+AGAIN_S = 0.01  # seconds until a cancellation that was lost is made again
 
 
 class Cancelled(BaseException):
@@ -108,7 +109,9 @@ def parser(program: str) -> argparse.ArgumentParser:
 
 def run(options: TrainerOptions, form: FormTeam | None = None) -> int:
     """Train as this process; see `train` and `main`."""
-    signal.signal(signal.SIGTERM, _cancel)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, _cancel)
+    sys.unraisablehook = _cancel_again
     tuning.limit_blas()
     imports.for_models()
     try:
@@ -231,6 +234,14 @@ def _written(
 
 def _cancel(signal_number: int, frame: FrameType | None) -> None:
     raise Cancelled
+
+
+def _cancel_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Raise `Cancelled` again in a moment if it came while a finalizer ran, from which Python lets no error out."""
+    if isinstance(ignored.exc_value, Cancelled):
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def serve_supervisor() -> None:

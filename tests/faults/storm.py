@@ -181,7 +181,7 @@ class Storm:
         row.n_acknowledged += len(self.acknowledged) - before
 
     def _n_ended(self) -> int:
-        """Processes of which the parent has said that they were killed."""
+        """Processes that the parent has reported as killed."""
         return self.service.errors.read_text().count('"cause": "signal SIGKILL"')
 
     def come_back(self, **environment: str) -> float:

@@ -426,6 +426,31 @@ def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path
     assert snapshot.versions(data / "snapshots") == []
 
 
+CANCELLED_IN_A_FINALIZER = """
+import os, signal, sys, time
+from service.jobs import trainer
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0)  # the signal is handled here
+
+def train(*arguments):
+    Finalized()
+    time.sleep(30)
+
+trainer.train = train
+sys.exit(trainer.run(None))
+"""
+
+
+def test_a_cancellation_while_a_finalizer_runs_is_not_lost() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CANCELLED_IN_A_FINALIZER], capture_output=True, timeout=25, check=False
+    )
+    assert (ended.returncode, lines(ended.stdout)[-1].outcome) == (0, "cancelled"), ended.stderr
+
+
 @pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease"])
 def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, algorithm: str) -> None:
     params = {} if algorithm == "ease" else {"n_factors": 4, "n_epochs": 1}

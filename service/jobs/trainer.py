@@ -45,7 +45,7 @@ from service.telemetry import logs
 
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
 ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone
-AGAIN_S = 0.01  # seconds until a cancellation that was lost is made again
+AGAIN_S = 0.01  # seconds until a cancellation that came at a bad moment is tried again
 
 
 class Cancelled(BaseException):
@@ -111,7 +111,6 @@ def run(options: TrainerOptions, form: FormTeam | None = None) -> int:
     """Train as this process; see `train` and `main`."""
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _cancel)
-    sys.unraisablehook = _cancel_again
     tuning.limit_blas()
     imports.for_models()
     try:
@@ -233,15 +232,16 @@ def _written(
 
 
 def _cancel(signal_number: int, frame: FrameType | None) -> None:
+    """Raise `Cancelled`, but a moment later if it would come within a finalizer or within llvmlite.
+
+    Python lets no error out of a finalizer, so the training would go on. llvmlite would free its memory twice.
+    """
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__", "").startswith("llvmlite."):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+            return
+        frame = frame.f_back
     raise Cancelled
-
-
-def _cancel_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Raise `Cancelled` again in a moment if it came while a finalizer ran, from which Python lets no error out."""
-    if isinstance(ignored.exc_value, Cancelled):
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
-    else:
-        sys.__unraisablehook__(ignored)
 
 
 def serve_supervisor() -> None:

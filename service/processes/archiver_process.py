@@ -35,7 +35,7 @@ def run(settings: Settings, path: Path) -> int:
 
 async def _work(settings: Settings, path: Path) -> int:
     stopped = asyncio.Event()
-    process = ArchiverProcess(settings, path, event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP]))
+    process = ArchiverProcess(settings, path, event_loop.on_stop(stopped.set, by_parent=True))
     process.start()
     await stopped.wait()
     await process.stop()

@@ -72,7 +72,7 @@ async def _serve(
     settings: Settings, path: Path, announcement: Announcement, make_front: Callable[[Connect], Front] | None
 ) -> int:
     stopped, runtime = asyncio.Event(), Runtime(settings)
-    stop = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
+    stop = event_loop.on_stop(stopped.set, by_parent=True)
     runtime.on_failure = lambda: _stop_failed(runtime, stop)
     endpoint = Endpoint(runtime, path)
     front = None if make_front is None else make_front(endpoint.connect)  # imports its modules before there are threads

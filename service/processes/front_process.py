@@ -96,7 +96,7 @@ def run(places: Sequence[Place], listener: socket.socket, shared: Shared, number
 
 
 async def _serve(front: Front) -> int:
-    event_loop.on_stop(front.stop, [event_loop.CHILD_STOP])
+    event_loop.on_stop(front.stop, by_parent=True)
     serving = asyncio.create_task(front.serve())
     tuning.settle()
     await serving

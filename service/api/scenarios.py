@@ -12,8 +12,7 @@ from service.api.list_requests import ScenarioBody
 from service.api.requests import NO_FIELDS
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
-from service.engine.queries.document_queries import DocumentDetails, GetDocument, StaleScenario
-from service.engine.queries.experiment_queries import UnknownExperiment
+from service.engine.queries.document_queries import DocumentDetails, GetScenario, StaleScenario, UnknownDocument
 from service.storage.errors import UnknownModel
 from service.storage.events import StreamId
 
@@ -41,7 +40,7 @@ class Scenarios:
 
         Raises:
             UnknownScenario: there is no scenario of that name.
-            InvalidRequest, UnknownModel, UnknownExperiment: the engine refuses the query.
+            InvalidRequest, UnknownModel, UnknownDocument: the engine refuses the query.
         """
         if name is None:
             return await ask(NO_FIELDS)
@@ -51,14 +50,12 @@ class Scenarios:
                 return await ask(fields)
             except StaleScenario:
                 self._known.pop(name, None)
-            except (InvalidRequest, UnknownModel, UnknownExperiment) as error:
+            except (InvalidRequest, UnknownModel, UnknownDocument) as error:
                 raise type(error)(f"{error} (with the scenario {name!r})") from None
         raise StaleScenario(f"the scenario {name!r} changes too often: try again")
 
     async def _read(self, name: str, wait_for: StreamId | None) -> Mapping[str, Any]:
-        found = msgspec.json.decode(
-            await self._serving.answer(GetDocument("scenario", name), wait_for), type=DocumentDetails
-        )
+        found = msgspec.json.decode(await self._serving.answer(GetScenario(name), wait_for), type=DocumentDetails)
         try:
             body = ScenarioBody.model_validate(msgspec.json.decode(found.body))
         except ValidationError:

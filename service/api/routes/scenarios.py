@@ -14,7 +14,7 @@ from service.api.list_requests import ScenarioBody
 from service.api.parsers.elements import parsed
 from service.api.requests import NoParameters, Wait
 from service.base.errors import InvalidRequest
-from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
+from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetScenario, ListDocuments
 from service.engine.queries.rules import check_rules
 from service.storage.documents import Document
 from service.storage.events import encode_document
@@ -55,7 +55,7 @@ async def list_scenarios(query: WaitQuery, serving: TheService) -> bytes:
 @router.get("/{name}", responses=answers(DocumentDetails, http_404="Unknown scenario"))
 async def get_scenario(name: DocumentName, query: WaitQuery, serving: TheService) -> bytes:
     """The body of a scenario."""
-    return await serving.answer(GetDocument("scenario", name), query.position)
+    return await serving.answer(GetScenario(name), query.position)
 
 
 async def _written(serving: TheService, document: Document) -> bytes:

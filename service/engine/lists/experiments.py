@@ -27,6 +27,7 @@ from service.engine.queries.experiment_queries import (
     ExperimentCounts,
     GetExperiment,
     ModelInUse,
+    UnknownExperiment,
 )
 from service.engine.state.history import History
 from service.storage.documents import experiment_of
@@ -127,12 +128,10 @@ class Experiments:
 
     def _experiment(self, name: str) -> tuple[str, Experiment]:
         """Position and content of an experiment."""
-        position = self._documents.position(KIND, name)
-        if position is None:
-            raise self._documents.unknown(KIND, name)
+        body, position = self._documents.find(KIND, name, UnknownExperiment)
         known = self._parsed.get(name)
         if known is None or known[0] != str(position):
-            known = self._parsed[name] = str(position), experiment_of(self._documents.body(KIND, name))
+            known = self._parsed[name] = str(position), experiment_of(body)
         return known
 
 

@@ -28,7 +28,7 @@ from service.engine.queries import (
 )
 from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, GetTagSizes, ListItems, ListUsers
-from service.engine.queries.document_queries import GetDocument, ListDocuments
+from service.engine.queries.document_queries import GetScenario, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
 from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
 from service.engine.state.history import History
@@ -67,7 +67,7 @@ class Lookups:
             ListItems: catalog.items,
             ListUsers: catalog.users,
             GetCatalogNames: catalog.names,
-            GetDocument: history.documents.get,
+            GetScenario: history.documents.get,
             ListDocuments: history.documents.list,
             CheckSource: history.sources.check,
             WasSkipped: history.sources.was_skipped,

@@ -8,7 +8,11 @@ from service.base.errors import NotFound, Unavailable
 from service.storage.documents import DocumentKind
 
 
-class UnknownScenario(NotFound):
+class UnknownDocument(NotFound):
+    """No document of a kind has that name."""
+
+
+class UnknownScenario(UnknownDocument):
     """No scenario has that name."""
 
     slug, title = "unknown-scenario", "Unknown scenario"
@@ -20,10 +24,9 @@ class StaleScenario(Unavailable):
     slug, title = "stale-scenario", "Scenario changed"
 
 
-class GetDocument(Struct, frozen=True, tag=True):
-    """Asks for one document; the answer is `DocumentDetails`."""
+class GetScenario(Struct, frozen=True, tag=True):
+    """Asks for one scenario; the answer is `DocumentDetails`. Raises `UnknownScenario`."""
 
-    kind: DocumentKind
     name: str
 
 
@@ -61,5 +64,5 @@ class DocumentList(Struct):
     as_of: str
 
 
-DocumentQuery = GetDocument | ListDocuments
+DocumentQuery = GetScenario | ListDocuments
 DocumentAnswer = DocumentDetails | DocumentList

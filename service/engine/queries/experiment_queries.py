@@ -6,14 +6,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from service.base.errors import Conflict, NotFound
+from service.base.errors import Conflict
+from service.engine.queries.document_queries import UnknownDocument
 from service.storage.documents import Arm as Arm  # noqa: PLC0414 (for those who ask)
 from service.storage.documents import Experiment as Experiment  # noqa: PLC0414
 
 KIND: Literal["experiment"] = "experiment"
 
 
-class UnknownExperiment(NotFound):
+class UnknownExperiment(UnknownDocument):
     """No experiment has that id."""
 
     slug, title = "unknown-experiment", "Unknown experiment"

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from service.base.errors import NotFound
 from service.engine.queries.document_queries import (
     DocumentDetails,
     DocumentList,
-    GetDocument,
+    GetScenario,
     ListDocuments,
     ListedDocument,
     StaleScenario,
+    UnknownDocument,
     UnknownScenario,
 )
-from service.engine.queries.experiment_queries import UnknownExperiment
 from service.storage.documents import Document
 from service.storage.events import StreamId
 
 N_SHOWN = 10  # names in an error
-_UNKNOWN: dict[str, type[NotFound]] = {"scenario": UnknownScenario, "experiment": UnknownExperiment}  # by kind
 
 
 class Documents:
@@ -50,30 +48,26 @@ class Documents:
         if of_scenario is not None and str(self.position("scenario", of_scenario[0])) != of_scenario[1]:
             raise StaleScenario(f"the scenario {of_scenario[0]!r} has changed meanwhile: try again")
 
-    def body(self, kind: str, name: str) -> str:
-        """The JSON text of a document that exists."""
-        return self._of_kind[kind][name][0]
-
-    def get(self, query: GetDocument, as_of: str) -> DocumentDetails:
-        """The answer to `query`.
+    def find(self, kind: str, name: str, unknown: type[UnknownDocument]) -> tuple[str, StreamId]:
+        """The JSON text of a document, and its position.
 
         Raises:
-            NotFound: there is no such document; the kind decides which error it is.
+            UnknownDocument: there is none; as `unknown`.
         """
-        named = self._of_kind.get(query.kind, {})
-        if query.name not in named:
-            raise self.unknown(query.kind, query.name)
-        body, position = named[query.name]
+        named = self._of_kind.get(kind, {})
+        if name not in named:
+            names = sorted(named)
+            more = ", …" if len(names) > N_SHOWN else ""
+            known = f"one of {', '.join(names[:N_SHOWN])}{more}" if names else "one that was put; there is none"
+            raise unknown(f"Invalid {kind}: expected {known}, got {name!r}")
+        return named[name]
+
+    def get(self, query: GetScenario, as_of: str) -> DocumentDetails:
+        """The answer to `query`; raises `UnknownScenario`."""
+        body, position = self.find("scenario", query.name, UnknownScenario)
         return DocumentDetails(query.name, Raw(body.encode()), str(position), as_of)
 
     def list(self, query: ListDocuments, as_of: str) -> DocumentList:
         """The answer to `query`, in order of names."""
         named = self._of_kind.get(query.kind, {})
         return DocumentList([ListedDocument(name, str(named[name][1])) for name in sorted(named)], as_of)
-
-    def unknown(self, kind: str, name: str) -> NotFound:
-        """The error for a document that does not exist."""
-        names = sorted(self._of_kind.get(kind, {}))
-        more = ", …" if len(names) > N_SHOWN else ""
-        known = f"one of {', '.join(names[:N_SHOWN])}{more}" if names else "one that was put; there is none"
-        return _UNKNOWN[kind](f"Invalid {kind}: expected {known}, got {name!r}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.base.recommendation_ids import RecommendationIds, Shown
 from service.base.signing import Signer
-from service.engine.queries.document_queries import GetDocument, ListDocuments
+from service.engine.queries.document_queries import ListDocuments, UnknownDocument
 from service.engine.queries.source_queries import ListSources
 from service.engine.state.history import History
 from service.jobs.export_rows import rows_of
@@ -105,7 +105,7 @@ def shown(history: History) -> Any:
     """What people may ask for, and what two histories of the same entries have in common."""
     users, items = range(len(history.users)), range(len(history.items))
     documents = {
-        (kind, one.name): bytes(history.documents.get(GetDocument(kind, one.name), "").body)
+        (kind, one.name): history.documents.find(kind, one.name, UnknownDocument)[0]
         for kind in ("scenario", "experiment")
         for one in history.documents.list(ListDocuments(kind), "").documents
     }

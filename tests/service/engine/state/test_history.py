@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.engine.queries.document_queries import GetDocument, ListDocuments
+from service.engine.queries.document_queries import GetScenario, ListDocuments
 from service.engine.state import log_windows
 from service.engine.state.history import History
 from service.engine.state.positions import position_of
@@ -110,7 +110,7 @@ def plain_documents(entries: list[Entry]) -> dict[str, tuple[bytes, str]]:
 
 def documents_of(history: History) -> dict[str, tuple[bytes, str]]:
     listed = history.documents.list(ListDocuments("scenario"), "1-0").documents
-    details = [history.documents.get(GetDocument("scenario", one.name), "1-0") for one in listed]
+    details = [history.documents.get(GetScenario(one.name), "1-0") for one in listed]
     return {one.name: (bytes(one.body), one.stream_id) for one in details}
 
 

@@ -6,10 +6,10 @@ only list of extras, and no other room imports one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without these
     import typer
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without the
     from service.jobs.jobs import Jobs
     from service.jobs.trainer_messages import Team
     from service.jobs.trainer_process import TrainerModule
+    from service.processes.runtime import Runtime
     from service.settings.settings import Settings
     from service.storage.log.rating_log import RatingLog
     from service.storage.streams.stream import Stream
@@ -41,18 +42,6 @@ class Part(Protocol):
         """End the thread."""
 
 
-class Operator(NamedTuple):
-    """Performs operations for one data set.
-
-    Attributes:
-        calls: by the struct that asks for the operation; a call may wait for Redis or the disk.
-        close: ends what the calls need.
-    """
-
-    calls: Mapping[Any, Callable[[Any], Any]]
-    close: Callable[[], None]
-
-
 @dataclass
 class Parts:
     """What extras add to a service.
@@ -60,7 +49,8 @@ class Parts:
     Attributes:
         routes: each adds routes, and what they need, to an application that is being made.
         operations: structs that a front sends to the engine's process, beside those of `service.api.operations`.
-        operators: each makes what performs such operations for a data set.
+        engine: each adds to the engine's process of a data set, before the engine starts, such as what performs these
+            operations.
         companions: each makes a thread of the process that supervises the jobs of a data set.
         follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
         publish: makes what sends the folder of a worker to the store.
@@ -74,7 +64,7 @@ class Parts:
 
     routes: list[Callable[[Application], None]] = field(default_factory=list)
     operations: list[type[Struct]] = field(default_factory=list)
-    operators: list[Callable[[Settings], Operator]] = field(default_factory=list)
+    engine: list[Callable[[Runtime, Engine], None]] = field(default_factory=list)
     companions: list[Callable[[Settings, Jobs, Metrics, OnFailure], Part]] = field(default_factory=list)
     follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
     publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None

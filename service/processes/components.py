@@ -57,6 +57,7 @@ class Components:
 
     Attributes:
         serves: whether models answer in this process, or in one that belongs to it.
+        to_stop: what closes the parts without a thread, in reverse order, when all threads have ended.
     """
 
     serves = True
@@ -73,7 +74,7 @@ class Components:
         self.failure: BaseException | None = None
         self.on_failure = on_failure
         self._together: list[Callable[[], None]] = []
-        self._to_stop = contextlib.AsyncExitStack()
+        self.to_stop = contextlib.AsyncExitStack()
         self._rating_log = RatingLog(settings.data / "ratings")
         self._check_format = ArchivableFormat(self._rating_log.folder).check
 
@@ -84,7 +85,7 @@ class Components:
         ratings are durable.
         """
         await asyncio.gather(*(in_thread(stop, THREADS_STOP_S) for stop in self._together))
-        await self._to_stop.aclose()
+        await self.to_stop.aclose()
 
     def _fail(self, error: BaseException) -> None:
         """Note that a part has failed for good: the process should end, and the next one resumes from durable state."""
@@ -119,14 +120,14 @@ class Components:
 
     def _stop_later(self, stop: Callable[[], None]) -> None:
         """Register the `stop` of a part that threads need until they have ended."""
-        self._to_stop.push_async_callback(in_thread, stop, SERVER_STOP_S)
+        self.to_stop.push_async_callback(in_thread, stop, SERVER_STOP_S)
 
     def _open_stream(self) -> None:
         url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log
         self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_ids_between, log), keys)
-        self._to_stop.callback(self._stream.close)
+        self.to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
-        self._to_stop.callback(self._table.close)
+        self.to_stop.callback(self._table.close)
 
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what extras run beside it; `settle`: see `Supervisor`."""
@@ -162,7 +163,7 @@ class Worker(Components):
         self._prepare_data()
         compilation.check_cache()
         if self.settings.store is not None:
-            self._to_stop.callback(files.DataLock(self.settings.data).release)
+            self.to_stop.callback(files.DataLock(self.settings.data).release)
         self._open_stream()
         if self.settings.store is None:
             self._start_supervisor()

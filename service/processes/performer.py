@@ -129,7 +129,7 @@ class Performer:
             return json_of(await task(operation))
         if (call := _CALLS.get(kind)) is not None:
             return json_of(await self._runtime.blocking(call, self._runtime, operation))
-        return json_of(await self._runtime.blocking(self._runtime.calls[kind], operation))
+        return json_of(await self._runtime.calls[kind](operation))
 
     async def _check_new_ids(self, asked: CheckNewIds) -> None:
         self._runtime.new_ids.check(set(asked.users), set(asked.items))

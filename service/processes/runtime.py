@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import structlog
@@ -53,7 +53,7 @@ class Runtime(Components):
     Attributes:
         reports: takes what the archiver's process reports.
         jobs, hotswap, new_ids, statistics, traces, writes: see their classes; set by `start`.
-        calls: what performs the operations of extras; they may wait for Redis or the disk.
+        calls: what performs the operations of extras.
     """
 
     jobs: Jobs
@@ -61,12 +61,12 @@ class Runtime(Components):
     new_ids: NewIds
     statistics: Statistics
     writes: Writes
-    calls: Mapping[type, Callable[[Any], Any]]
 
     def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
         """Prepare; nothing is opened yet. See `Components` for the arguments."""
         super().__init__(settings, on_failure)
         self.reports = ReportedArchive()
+        self.calls: dict[type, Callable[[Any], Awaitable[Any]]] = {}
 
     async def start(self) -> None:
         """Lock the data folder and start all parts; `readiness` says when they can answer.
@@ -78,13 +78,13 @@ class Runtime(Components):
         self._prepare_data()
         server = None
         if settings.store or (settings.redis is None and not settings.data_set):  # else replicas may share the folder
-            self._to_stop.callback(DataLock(settings.data).release)
+            self.to_stop.callback(DataLock(settings.data).release)
         if settings.redis is None and not settings.data_set:
             server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
             self._stop_later(server.stop)
         self._server = server
         self._blocking = BlockingCalls(settings.max_waiting)
-        self._to_stop.callback(self._blocking.close)
+        self.to_stop.callback(self._blocking.close)
         self._open_stream()
         self._is_started = self._is_stopping = False
         self._watching: asyncio.Task[None] | None = None
@@ -224,8 +224,10 @@ class Runtime(Components):
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         knows = history.users.__contains__, history.items.__contains__
         self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
-        parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
-        engine = self._engine = Engine(history, chosen, settings.default_models, *parts)
+        shared = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
+        engine = self._engine = Engine(history, chosen, settings.default_models, *shared)
+        for add in parts().engine:
+            add(self, engine)
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
         self._stop_together(engine.stop)
@@ -239,19 +241,10 @@ class Runtime(Components):
         watch_archiver(self._archive, self.metrics)
         self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
-        self.calls = self._calls_of_extras()
         self.jobs = Jobs(
             self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failures.reason_of
         )
         self.hotswap.cause = self.jobs.trace_of
-
-    def _calls_of_extras(self) -> Mapping[type, Callable[[Any], Any]]:
-        calls: dict[type, Callable[[Any], Any]] = {}
-        for make in parts().operators:
-            operator = make(self.settings)
-            self._to_stop.callback(operator.close)
-            calls |= operator.calls
-        return calls
 
     def _archive_of(self, engine: Engine) -> Archive:
         """The archiver's process, or what copies the log from a store."""

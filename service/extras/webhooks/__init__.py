@@ -9,9 +9,11 @@ from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, Remove
 
 if TYPE_CHECKING:
     from service.api.app import Application
-    from service.extras import OnFailure, Operator, Parts
+    from service.engine.engine import Engine
+    from service.extras import OnFailure, Parts
     from service.extras.webhooks.deliverer import Deliverer
     from service.jobs.jobs import Jobs
+    from service.processes.runtime import Runtime
     from service.settings.settings import Settings
     from service.telemetry.metrics import Metrics
 
@@ -20,7 +22,7 @@ def register(parts: Parts) -> None:
     """Add the routes of webhooks, what performs them, and what delivers."""
     parts.routes.append(_add_routes)
     parts.operations += [MakeWebhook, ListWebhooks, RemoveWebhook]
-    parts.operators.append(_operator)
+    parts.engine.append(_add_calls)
     parts.companions.append(_deliverer)
 
 
@@ -30,20 +32,20 @@ def _add_routes(app: Application) -> None:
     app.add(routes.router)
 
 
-def _operator(settings: Settings) -> Operator:
-    from service.extras import Operator
+def _add_calls(runtime: Runtime, _: Engine) -> None:
     from service.extras.webhooks.deliveries import Deliveries
     from service.extras.webhooks.webhooks import Webhooks
     from service.storage.streams.redis_server import url_of
 
+    settings, blocking = runtime.settings, runtime.blocking
     deliveries = Deliveries(url_of(settings), settings.keyspace)
+    runtime.to_stop.callback(deliveries.close)
     webhooks = Webhooks(settings, deliveries)
-    calls = {
-        MakeWebhook: lambda asked: webhooks.make(asked.url, asked.events),
-        ListWebhooks: lambda _: webhooks.list(),
-        RemoveWebhook: lambda asked: webhooks.remove(asked.webhook),
+    runtime.calls |= {
+        MakeWebhook: lambda asked: blocking(webhooks.make, asked.url, asked.events),
+        ListWebhooks: lambda _: blocking(webhooks.list),
+        RemoveWebhook: lambda asked: blocking(webhooks.remove, asked.webhook),
     }
-    return Operator(calls, deliveries.close)
 
 
 def _deliverer(settings: Settings, jobs: Jobs, metrics: Metrics, on_failure: OnFailure) -> Deliverer:

@@ -69,7 +69,7 @@ def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int
     if n_ratings < max(n_users, n_items):
         raise InvalidInput(f"Invalid ratings: expected one a user and item at least, got {n_ratings:,}")
     log = RatingLog(data / "ratings")
-    if log.segments():
+    if log.files.segments():
         raise InvalidInput(f"Invalid data: expected a folder without ratings, got {data}")
     began = time.perf_counter()
     history = _History.drawn(n_users, n_items, n_ratings, seed)
@@ -146,7 +146,7 @@ def _write_log(log: RatingLog, history: _History) -> StreamId:
         firsts = range(entry, last + 1, ENTRIES_PER_GROUP)
         groups = (_group(history, users, names, first_ms, first, min(first + ENTRIES_PER_GROUP, last + 1))
                   for first in firsts)  # fmt: skip
-        log.write(StreamId(first_ms + entry, 0), StreamId(first_ms + last, 0), groups)
+        log.files.write(StreamId(first_ms + entry, 0), StreamId(first_ms + last, 0), groups)
 
     with ThreadPoolExecutor(_n_threads()) as pool:
         list(pool.map(write, range(0, n_entries, per_segment)))

@@ -16,9 +16,9 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 40,
         "in_circles": 0,
-        "small": 22,
-        "private": 0.363,
-        "once": 115,
+        "small": 17,
+        "private": 0.355,
+        "once": 110,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

@@ -242,7 +242,7 @@ class Engine:
                 self._pending_queries.call_on_loop(self._on_failure, self.failure)
 
     def _loading(self, log: RatingLog) -> Slices:
-        segments = log.segments()
+        segments = log.files.segments()
         first_ms, last_ms = (segments[0].first.ms, segments[-1].last.ms) if segments else (0, 0)
 
         def on_progress(_: int) -> None:

@@ -54,7 +54,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         list_files.remove_all(places.data)
         yield 0.2
         places.log.rewrite_without(user, position)
-        places.log.remove_temporaries()
+        places.log.files.remove_temporaries()
         places.settle()
         yield 0.6
         places.jobs.drop_name(job_id, user)

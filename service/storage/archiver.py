@@ -145,18 +145,32 @@ class Archiver:
             OSError: the log cannot be written.
         """
         reader = self._connected()
-        has_room = self.n_pending < COMMIT_RATINGS  # a full disk must not fill our memory: the rest stays in the stream
-        try:
-            n_read = self._read(reader, block_ms) if has_room else 0
-        except NewerEntry:
-            self._commit()  # the entries before it
-            raise
+        n_read = 0
+        if self.n_pending < COMMIT_RATINGS:  # a full disk must not fill our memory: the rest stays in the stream
+            try:
+                n_read = self._read(reader, block_ms)
+            except NewerEntry:
+                self._commit()  # the entries before it
+                raise
         if self._has_pending:
             is_due = self.n_pending >= COMMIT_RATINGS or self.lag_s >= COMMIT_EVERY_S
             if is_due or self._stream.requested_commit() >= self._first:
                 self._commit()
-        self._tidy()
-        self._relieve()
+        # Merge and trim from time to time, but not while the log is damaged: the stream may have the lost entries.
+        if time.monotonic() - self._tidied_s >= (LOOK_AGAIN_S if self.damage else TIDY_EVERY_S):
+            self._tidied_s = time.monotonic()
+            if self._is_intact(merge=True):
+                kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
+                self._stream.trim(min(self._keeper.upto(), StreamId(max(kept_from_ms, 0), 0)))
+        # Commit, and trim all that the log has, while Redis is close to its memory limit.
+        look_every_s = LOOK_AT_MEMORY_EVERY_S if self._has_pending else IDLE_LOOK_EVERY_S
+        if time.monotonic() - self._relieved_s >= look_every_s:
+            self._relieved_s = time.monotonic()
+            share = self._stream.memory_share()
+            if share >= HIGH_MEMORY_SHARE and self._stream.newest() > ZERO and self._is_intact(merge=False):
+                self._commit()
+                _log.warning("redis is close to its maxmemory: trimming all that the log has", share=round(share, 3))
+                self._stream.trim(self._keeper.upto())
         self._keep_rejected()  # last, because a full Redis refuses it, and trimming must go on
         self._stepped_s = time.monotonic()
         return n_read >= MAX_ENTRIES_PER_READ
@@ -215,34 +229,13 @@ class Archiver:
     def _commit(self) -> None:
         if self._has_pending:
             self._to_columns()
-            self._rating_log.write(self._first, self._last, [pa.concat_tables(self._pending)])
+            self._rating_log.files.write(self._first, self._last, [pa.concat_tables(self._pending)])
             self._pending, self.n_pending = [], 0
-
-    def _tidy(self) -> None:
-        """Merge and trim from time to time, but not while the log is damaged: the stream may have the lost entries."""
-        if time.monotonic() - self._tidied_s < (LOOK_AGAIN_S if self.damage else TIDY_EVERY_S):
-            return
-        self._tidied_s = time.monotonic()
-        if self._is_intact(merge=True):
-            kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
-            self._stream.trim(min(self._keeper.upto(), StreamId(max(kept_from_ms, 0), 0)))
-
-    def _relieve(self) -> None:
-        """Commit, and trim all that the log has, while Redis is close to its memory limit."""
-        every_s = LOOK_AT_MEMORY_EVERY_S if self._has_pending else IDLE_LOOK_EVERY_S
-        if time.monotonic() - self._relieved_s < every_s:
-            return
-        self._relieved_s = time.monotonic()
-        share = self._stream.memory_share()
-        if share >= HIGH_MEMORY_SHARE and self._stream.newest() > ZERO and self._is_intact(merge=False):
-            self._commit()
-            _log.warning("redis is close to its maxmemory: trimming all that the log has", share=round(share, 3))
-            self._stream.trim(self._keeper.upto())
 
     def _is_intact(self, *, merge: bool) -> bool:
         """Whether a check finds the log complete; merges segments if `merge`."""
         try:
-            self._rating_log.check()
+            self._rating_log.files.check()
             if merge:
                 self._rating_log.compact()
         except (CorruptLog, NewerEntry) as error:

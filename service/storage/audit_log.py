@@ -97,12 +97,20 @@ class AuditLog:
             LockTimeout: another process holds the lock for too long.
             OSError: the disk is full or broken.
         """
-        texts = ("object", "key", "account", "address", "request_id")
-        shortened = {name: _short(getattr(entry, name)) for name in texts}
-        line = msgspec.json.encode(msgspec.structs.replace(entry, **shortened)) + b"\n"
+        # Characters that UTF-8 has not, as in names of files, become question marks.
+        texts = {name: getattr(entry, name) for name in ("object", "key", "account", "address", "request_id")}
+        short = {name: text[:MAX_TEXT].encode("utf-8", "replace").decode() for name, text in texts.items() if text}
+        line = msgspec.json.encode(msgspec.structs.replace(entry, **short)) + b"\n"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock.take(self._folder / _LOCK):
-            path = self._file_for(len(line))
+            # The newest file, or the next one, if there is a new month or the file has its share of the bound.
+            month, paths = time.strftime("%Y-%m", time.gmtime()), self._files()
+            if not paths or paths[-1].stem[:7] < month:
+                path = self._folder / f"{month}-0001{SUFFIX}"
+            elif (newest := paths[-1]).stat().st_size + len(line) <= self._max_bytes // N_FILES:
+                path = newest
+            else:
+                path = self._folder / f"{newest.stem[:8]}{int(newest.stem[8:]) + 1:04}{SUFFIX}"
             is_new = not path.exists()
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -126,9 +134,9 @@ class AuditLog:
         """
         name, end = None, None
         if cursor:
-            if (found := _CURSOR.fullmatch(cursor)) is None:
+            if (match := _CURSOR.fullmatch(cursor)) is None:
                 raise InvalidRequest(f"Invalid cursor: expected `next` of a page of the audit log, got {cursor[:64]!r}")
-            name, end = found[1], int(found[2])
+            name, end = match[1], int(match[2])
         entries: list[AuditEntry] = []
         for path in reversed(self._files()):
             if name is not None and path.stem > name:
@@ -146,18 +154,6 @@ class AuditLog:
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{SUFFIX}"))
 
-    def _file_for(self, n_bytes: int) -> Path:
-        """The newest file, or the next one, if there is a new month or the file has its share of the bound."""
-        month = time.strftime("%Y-%m", time.gmtime())
-        if not (present := self._files()):
-            return self._folder / f"{month}-0001{SUFFIX}"
-        newest, number = present[-1], int(present[-1].stem[8:])
-        if newest.stem[:7] < month:
-            return self._folder / f"{month}-0001{SUFFIX}"
-        if newest.stat().st_size + n_bytes <= self._max_bytes // N_FILES:
-            return newest
-        return self._folder / f"{newest.stem[:7]}-{number + 1:04}{SUFFIX}"
-
     def _remove_oldest(self) -> None:
         """Keep the bound, with a file that may still grow to its share."""
         *older, _ = self._files()
@@ -169,18 +165,13 @@ class AuditLog:
             _log.warning("the oldest entries of the audit log are removed", file=str(path), bytes=sizes.pop(path))
 
 
-def _short(text: str | None) -> str | None:
-    """At most `MAX_TEXT` characters; those that UTF-8 has not, as in names of files, become question marks."""
-    return None if text is None else text[:MAX_TEXT].encode("utf-8", "replace").decode()
-
-
 def _lines(path: Path, end: int | None, n: int) -> Iterator[tuple[int, bytes]]:
     """The last `n` lines of a file before the byte `end`, the last one first, each with the byte at which it begins."""
     try:
-        opened = files.open_regular(path)
+        regular_file = files.open_regular(path)
     except FileNotFoundError:  # it was the oldest
         return
-    with opened as file:
+    with regular_file as file:
         size = os.fstat(file.fileno()).st_size
         end = size if end is None else min(end, size)
         begin = max(0, end - (n + 1) * MAX_LINE)

@@ -183,8 +183,8 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
-        own = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: let no other one wait for two
-        return own + len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
+        merging = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: no other one waits for two
+        return merging + len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
 
 
 Element = TypeVar("Element", RatingEvent, TypedEvent)
@@ -269,30 +269,24 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
     match content:
         case b"ratings":
             ratings = _checked(stream_id, value, _decoder.decode(value))
-            return Entry(stream_id, "rating", ratings, source=source)
+            entry = Entry(stream_id, "rating", ratings, source=source)
         case b"events":
             events = _checked(stream_id, value, _event_decoder.decode(value))
             for event in events:
                 if event.recommendation_id is not None:
                     recommendation_ids.content_of(event.recommendation_id)
-            return Entry(stream_id, "event", events=events, source=source)
+            entry = Entry(stream_id, "event", events=events, source=source)
         case b"items":
-            return Entry(stream_id, "item", items=item_changes.decode_entry(value))
-        case _:
-            return _parse_single(stream_id, content, value)
-
-
-def _parse_single(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
-    """An entry that has no rows of its own."""
-    match content:
+            entry = Entry(stream_id, "item", items=item_changes.decode_entry(value))
         case b"document":
-            return Entry(stream_id, "document", document=documents.decode_entry(value))
+            entry = Entry(stream_id, "document", document=documents.decode_entry(value))
         case b"merge":
-            return Entry(stream_id, "merge", merge=_different(_merge_decoder.decode(value)))
+            entry = Entry(stream_id, "merge", merge=_different(_merge_decoder.decode(value)))
         case b"unmark":
-            return Entry(stream_id, "unmark", unmark=decode_unmark(value))
+            entry = Entry(stream_id, "unmark", unmark=decode_unmark(value))
         case _:
-            return Entry(stream_id, _SUBJECT_KINDS[content], subject=check_id(value.decode()))
+            entry = Entry(stream_id, _SUBJECT_KINDS[content], subject=check_id(value.decode()))
+    return entry
 
 
 def _different(merge: Merge) -> Merge:

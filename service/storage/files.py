@@ -197,11 +197,11 @@ def _fault_point(kind: str) -> None:
 
 def open_to_others(data: Path, names: Iterable[str]) -> list[Path]:
     """The files of `names` in `data` that other users can read, if they know the way to it."""
-    found = []
+    open_paths = []
     for path in (data / name for name in names):
         with contextlib.suppress(OSError):
-            found += [path] if path.stat().st_mode & 0o077 else []
-    return found
+            open_paths += [path] if path.stat().st_mode & 0o077 else []
+    return open_paths
 
 
 def close_to_others(data: Path, ours: frozenset[str]) -> None:
@@ -218,8 +218,8 @@ def close_to_others(data: Path, ours: frozenset[str]) -> None:
     """
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = {entry.name for entry in data.iterdir()}
-    own = [data / name for name in names & ours]
-    for path in [data, *own] if names <= ours else own:
+    paths = [data / name for name in names & ours]
+    for path in [data, *paths] if names <= ours else paths:
         with contextlib.suppress(PermissionError):  # another user owns it, as with a mounted volume
             mode = stat.S_IMODE(path.lstat().st_mode)
             if mode & 0o077 and not path.is_symlink():

@@ -163,5 +163,13 @@ def revoke(data: Path, key_id: str, *, others_are_admins: bool) -> ListedKey:
 def listed(key: StoredKey, used_s: float | None = None) -> ListedKey:
     """The key without its hash; `used_s`: its last use in Unix seconds."""
     expires, last_used = (None if seconds is None else iso_of(seconds) for seconds in (key.expires_s, used_s))
-    ours = key.id, key.name, key.scope, key.data_sets, key.created_ms, key.ends_with
-    return ListedKey(*ours, expires, last_used)
+    return ListedKey(
+        id=key.id,
+        name=key.name,
+        scope=key.scope,
+        data_sets=key.data_sets,
+        created_ms=key.created_ms,
+        ends_with=key.ends_with,
+        expires=expires,
+        last_used=last_used,
+    )

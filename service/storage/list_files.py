@@ -47,15 +47,15 @@ def existing(data: Path, job: str) -> Path:
 
 def listed(data: Path) -> list[ListFile]:
     """All files, newest first."""
-    found = [(path, path.stat()) for path in (data / FOLDER).glob(f"*{SUFFIX}") if _JOB.fullmatch(path.stem)]
-    made = [ListFile(path.stem, status.st_size, status.st_mtime_ns // 1_000_000) for path, status in found]
-    return sorted(made, key=lambda one: (-one.created_ms, one.job))
+    paths = [(path, path.stat()) for path in (data / FOLDER).glob(f"*{SUFFIX}") if _JOB.fullmatch(path.stem)]
+    list_files = [ListFile(path.stem, status.st_size, status.st_mtime_ns // 1_000_000) for path, status in paths]
+    return sorted(list_files, key=lambda file: (-file.created_ms, file.job))
 
 
 def prune(data: Path) -> None:
     """Remove all but the newest `N_KEPT` files, and what killed processes have left."""
-    for one in listed(data)[N_KEPT:]:
-        path_of(data, one.job).unlink(missing_ok=True)
+    for file in listed(data)[N_KEPT:]:
+        path_of(data, file.job).unlink(missing_ok=True)
 
 
 def remove_all(data: Path) -> None:

@@ -60,11 +60,8 @@ def all_names() -> list[str]:
 
 def all_of(data: Path) -> dict[str, bytes]:
     """The sealed files in `data` by name, for a backup. Raises `CorruptFile`."""
-    found = {}
-    for path in (data / name for name in NAMES):
-        if read(path, object) is not None:
-            found[path.name] = files.read_regular(path)
-    return found
+    paths = (data / name for name in NAMES)
+    return {path.name: files.read_regular(path) for path in paths if read(path, object) is not None}
 
 
 def write(path: Path, content: object) -> None:

@@ -42,7 +42,8 @@ def begin(data: Path, secret: bytes, key: str, mark: bytes) -> None:
     """
     folder = data / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ends = sorted((0 if (one := _read(path)) is None else one.expires_s, path) for path in folder.glob("[!.]*"))
+    sessions = ((_read(path), path) for path in folder.glob("[!.]*"))
+    ends = sorted((0 if session is None else session.expires_s, path) for session, path in sessions)
     n_most = MAX_SESSIONS - 1
     for number, (expires_s, path) in enumerate(reversed(ends)):
         if number >= n_most or expires_s <= time.time():

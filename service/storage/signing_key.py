@@ -47,25 +47,25 @@ def agree(data: Path, stream: Stream) -> bytes:
         rotate.unlink(missing_ok=True)
         _log.warning(f"the signing key is replaced, as {ROTATE_FILE} asks; {VOID}", file=str(path))
     content = _content(data)
-    own = content if content is not None and len(content) == KEY_BYTES else None
-    proposed = secrets.token_bytes(KEY_BYTES) if content is None else own
-    key = stream.signing_key(proposed)
+    copy = content if content is not None and len(content) == KEY_BYTES else None
+    proposal = secrets.token_bytes(KEY_BYTES) if content is None else copy
+    key = stream.signing_key(proposal)
     if key is None or len(key) != KEY_BYTES:
         raise DamagedSigningKey(
             f"Invalid {path}: expected {KEY_BYTES} bytes, got {len(content or b'')}, and Redis has no such key either;"
             f" put the file of a backup in its place, or remove it: then {VOID}"
         )
-    if content is not None and own is None:
+    if content is not None and copy is None:
         _log.error(
             f"the signing key on the disk was damaged and is written again from Redis; {VALID}",
             file=str(path),
             bytes=len(content),
         )
-    elif own is not None and key != own:
+    elif copy is not None and key != copy:
         _log.warning(f"the signing key on the disk is not that of Redis, which replaces it; {VOID}", file=str(path))
-    elif content is None and key == proposed and (data / "ratings").is_dir() and any((data / "ratings").iterdir()):
+    elif content is None and key == proposal and (data / "ratings").is_dir() and any((data / "ratings").iterdir()):
         _log.warning(f"neither the disk nor Redis had the signing key, so there is a new one; {VOID}", file=str(path))
-    if key != own:
+    if key != copy:
         _write(data, key)
     return key
 

@@ -26,7 +26,7 @@ def planted(tmp_path, monkeypatch):
 
 def test_the_history_names_everybody_and_its_busiest_first(planted, tmp_path):
     log, history = RatingLog(tmp_path / "ratings"), History()
-    assert len(log.segments()) == 3
+    assert len(log.files.segments()) == 3
     history.load(log)
     assert (len(history.users), len(history.items)) == (USERS, ITEMS)
     assert 0.9 * RATINGS < history.table.n_ratings <= RATINGS

@@ -18,7 +18,7 @@ END = StreamId(2**62, 0)
 
 def commit(log: RatingLog, entries: Sequence[Entry]) -> Segment:
     """One segment of these entries, which come after all that is there."""
-    return log.write(entries[0].id, entries[-1].id, [table_of(entries)])
+    return log.files.write(entries[0].id, entries[-1].id, [table_of(entries)])
 
 
 def append(client: redis.Redis, fields: Mapping[bytes, bytes], stream_id: str = "*") -> StreamId:

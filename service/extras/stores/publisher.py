@@ -191,7 +191,7 @@ class Publisher:
             StoreRefused, StoreUnavailable: see `ObjectStore`.
         """
         begun_s = time.monotonic()
-        listed = self._rating_log.listed()
+        listed = self._rating_log.files.listed()
         if any(len(sums) != 1 for sums in listed.values()):  # a segment is being rewritten
             return
         versions = sorted(snapshot.versions(self._data / "snapshots"))

@@ -28,7 +28,7 @@ class StoreCopy:
     def clean(self) -> None:
         """Remove what killed copies have left, and snapshots that are torn. Raises `OSError`."""
         exclusion.clean(self._data)
-        self._log.remove_temporaries()
+        self._log.files.remove_temporaries()
         for version in snapshot.versions(self._folder):
             try:
                 snapshot.verify(self._folder, version)
@@ -57,14 +57,14 @@ class StoreCopy:
                 f"Invalid {self._store.url}: expected a rating log up to {self._log.last_id()}, as in {self._data}, got"
                 f" one up to {head.position}; if the store is the right one, empty the folder: it is filled again"
             )
-        listed, files = self._log.listed(), self._log.copying
+        listed, files = self._log.files.listed(), self._log.files
         for name in head.in_order:
             expected = head.segments[name]
             if listed.get(name) != [expected] or not files.holds(name, expected, reads=reads):
                 self._take_segment(name, expected)
         self._take_snapshots(head.live.values())
         live_versions.replace(self._data, head.live_versions)
-        self._log.copying.keep_only(head.segments)
+        self._log.files.keep_only(head.segments)
         self._take_snapshots(head.snapshots)
         for version in snapshot.versions(self._folder):
             if version not in head.snapshots:
@@ -81,7 +81,7 @@ class StoreCopy:
             if self._store.fetch(source, file, _ignore) is None:
                 raise CorruptStore(f"Invalid {self._store.url}: expected {source}, as its head says, got no such file")
 
-        self._log.copying.take(name, expected, fetch)
+        self._log.files.take(name, expected, fetch)
 
     def _take_snapshots(self, versions: Iterable[str]) -> None:
         there = snapshot.versions(self._folder)

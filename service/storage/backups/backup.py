@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 from service.base.errors import NotReady, ServiceError
-from service.settings.keyspace import Keyspace
 from service.settings.settings import Settings
 from service.storage import data_format, files, sealed_file, signing_key
 from service.storage.archive_lock import ArchiveLock
@@ -61,40 +60,29 @@ def complete_log(settings: Settings) -> None:
         StreamUnavailable, LogUnavailable, ServerFailed: Redis cannot be used, or nobody archives.
         NewerData: a newer version wrote the folder.
     """
-    data, root = settings.data, settings.root
+    data, root, owned = settings.data, settings.root, None
     if not (data / "ratings").is_dir():
         raise InvalidFolder(f"Invalid --data: expected the data folder of a service, got {data} without ratings in it")
     data_format.check(data)
     with contextlib.ExitStack() as stack:
-        if settings.redis is None and (lock := _own(root)) is not None:
-            stack.callback(lock.release)
+        if settings.redis is None:
+            with contextlib.suppress(ServiceError):  # while a service runs, it has the lock
+                owned = DataLock(root)
+        if owned is not None:
+            stack.callback(owned.release)
             if not (root / "redis").is_dir():  # it never had one, or was restored
                 return
             server = RedisServer(root, outlives=False)
             stack.callback(server.stop)
             server.start()
-        _archive(data, url_of(settings), settings.keyspace)
-
-
-def _own(data: Path) -> DataLock | None:
-    """The lock of the folder; None while a service has it."""
-    with contextlib.suppress(ServiceError):
-        return DataLock(data)
-    return None
-
-
-def _archive(data: Path, url: str, keys: Keyspace) -> None:
-    log = RatingLog(data / "ratings")
-    stream = Stream(url, log.last_id, keys=keys)
-    try:
-        lock = ArchiveLock.try_take(log.folder)
-        if lock is None:
+        log = RatingLog(data / "ratings")
+        stream = Stream(url_of(settings), log.last_id, keys=settings.keyspace)
+        stack.callback(stream.close)
+        if (lock := ArchiveLock.try_take(log.folder)) is None:
             archive_up_to(stream, log, stream.last_id())
         else:
             with lock:
                 Archiver(stream, log).flush()
-    finally:
-        stream.close()
 
 
 def back_up(
@@ -121,28 +109,32 @@ def back_up(
         sizes = {name: os.fstat(file.fileno()).st_size for name, file in opened.items()}
         on_total(sum(sizes.values()))
         target = stack.enter_context(backup_files.target(out))
-        found = {name: target.add(name, file, sizes[name], on_bytes) for name, file in opened.items()}
+        copied = {name: target.add(name, file, sizes[name], on_bytes) for name, file in opened.items()}
         for name, expected in sums.items():
-            if found[name] not in expected:
+            if copied[name] not in expected:
                 kind = CorruptLog if name.startswith("ratings/") else CorruptSnapshot
-                raise kind(f"Invalid {data / name}: expected {expected[0]}, got {found[name]}: it is torn or altered")
-        listed = {name.removeprefix("ratings/"): [one] for name, one in found.items() if name.startswith("ratings/")}
-        written = {"ratings/manifest.json": log_manifest.encoded(listed)}
+                raise kind(f"Invalid {data / name}: expected {expected[0]}, got {copied[name]}: it is torn or altered")
+        segments = {name.removeprefix("ratings/"): [s] for name, s in copied.items() if name.startswith("ratings/")}
+        contents = {"ratings/manifest.json": log_manifest.encoded(segments)}
         if live.is_written:
-            written[live_versions.LIVE_FILE] = live_versions.encoded(live)
-        written |= sealed_file.all_of(data)
+            contents[live_versions.LIVE_FILE] = live_versions.encoded(live)
+        contents |= sealed_file.all_of(data)
         with contextlib.suppress(NotReady):  # the service never ran since there are keys
-            written[signing_key.KEY_FILE] = signing_key.read(data)
-        found |= {name: _add(target, name, content) for name, content in written.items()}
-        now_ms = int(time.time() * 1000)
-        about = FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found
-        manifest = BackupManifest(*about, data_format.FORMAT)
-        _add(target, MANIFEST_FILE, manifest.encoded())
+            contents[signing_key.KEY_FILE] = signing_key.read(data)
+        for name, content in contents.items():
+            copied[name] = target.add(name, io.BytesIO(content), len(content), lambda n: None)
+        manifest = BackupManifest(
+            format=FORMAT,
+            nearfield=metadata.version("nearfield"),
+            position=position,
+            created_ms=int(time.time() * 1000),
+            live=live.versions,
+            files=copied,
+            data_format=data_format.FORMAT,
+        )
+        content = manifest.encoded()
+        target.add(MANIFEST_FILE, io.BytesIO(content), len(content), lambda n: None)
     return manifest
-
-
-def _add(target: Target, name: str, content: bytes) -> Sum:
-    return target.add(name, io.BytesIO(content), len(content), lambda n: None)
 
 
 def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[Live, Opened, dict[str, list[Sum]]]:
@@ -170,18 +162,17 @@ def _open_log(data: Path, stack: contextlib.ExitStack, opened: Opened, sums: dic
     """Open all segments of one state of the log; return its last position."""
     log = RatingLog(data / "ratings")
     for attempt in range(ATTEMPTS):
-        listed, found, segments = log.listed(), Opened(), log.segments()
+        listed, segments = log.files.listed(), log.files.segments()
         try:
-            for segment in segments:
-                found[f"ratings/{segment.path.name}"] = stack.enter_context(files.open_regular(segment.path))
+            log_files = {s.path.name: stack.enter_context(files.open_regular(s.path)) for s in segments}
         except FileNotFoundError:  # merged into another one meanwhile
             continue
-        if log.listed() == listed and {name.removeprefix("ratings/") for name in found} >= listed.keys():
-            opened |= found
-            sums |= {f"ratings/{name}": of_it for name, of_it in listed.items()}
+        if log.files.listed() == listed and log_files.keys() >= listed.keys():
+            opened |= {f"ratings/{name}": file for name, file in log_files.items()}
+            sums |= {f"ratings/{name}": segment_sums for name, segment_sums in listed.items()}
             return str(max((segment.last for segment in segments), default=ZERO))
         if attempt == ATTEMPTS - 1:
-            log.check()  # names the segment that is missing
+            log.files.check()  # names the segment that is missing
     raise CorruptLog(f"Invalid rating log {log.folder}: it changes too fast to be copied; try again")
 
 
@@ -220,11 +211,11 @@ def _copy(opener: Opener, name: str, manifest: BackupManifest, target: Target, o
     expected = manifest.files[name]
     try:
         with opener(name, expected.n_bytes) as file:
-            found = target.add(name, file, expected.n_bytes, on_bytes)
+            actual = target.add(name, file, expected.n_bytes, on_bytes)
     except EOFError as error:
         raise InvalidBackup(f"Invalid backup: {name} is torn: {error}") from None
-    if found != expected:
-        raise InvalidBackup(f"Invalid backup: expected {name} with {expected}, got {found}: it is torn or altered")
+    if actual != expected:
+        raise InvalidBackup(f"Invalid backup: expected {name} with {expected}, got {actual}: it is torn or altered")
 
 
 class _Nowhere:

@@ -198,20 +198,20 @@ def _member(tar: tarfile.TarFile, path: Path, name: str, n_bytes: int | None) ->
         raise InvalidBackup(f"Invalid backup {path}: expected the file {name} in it, got none") from None
     except (ValueError, OverflowError, RecursionError, IndexError) as error:  # of headers that say nonsense
         raise tarfile.ReadError(str(error)) from None
-    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-        raise InvalidBackup(f"Invalid backup {path}: expected {name} as a plain file, got {_kind_of(member)}")
+    kinds = {
+        "a sparse one": member.issparse(),
+        "a link": member.issym() or member.islnk(),
+        "a folder": member.isdir(),
+        "a device": member.isdev(),
+        "something else": member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE),
+    }
+    if kind := next((kind for kind, is_it in kinds.items() if is_it), None):
+        raise InvalidBackup(f"Invalid backup {path}: expected {name} as a plain file, got {kind}")
     _check_size(path, name, member.size, n_bytes)
     file = tar.extractfile(member)
     if file is None:  # not of a plain file
         raise AssertionError(name)
     return file
-
-
-def _kind_of(member: tarfile.TarInfo) -> str:
-    if member.issparse():
-        return "a sparse one"
-    kinds = {"a link": member.issym() or member.islnk(), "a folder": member.isdir(), "a device": member.isdev()}
-    return next((kind for kind, is_it in kinds.items() if is_it), "something else")
 
 
 def _check_size(backup: Path, name: str, n_bytes: int, expected: int | None) -> None:

@@ -49,7 +49,7 @@ class BackupManifest(msgspec.Struct):
     @property
     def n_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(one.n_bytes for one in self.files.values())
+        return sum(file.n_bytes for file in self.files.values())
 
     def encoded(self) -> bytes:
         """The content of the file: the manifest, and its own digest in the last line."""

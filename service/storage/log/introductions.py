@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from service.storage.log.ownership import Part
+from service.storage.log.ownership import UserRows
 
 NOBODY = ""
 COLUMNS = ["index", "user", "item"]
 Positions = set[tuple[int, int, int]]  # ms, seq and index of rows
 
 
-def introduced_by(parts: Sequence[Part], read: Callable[[], Iterable[pa.RecordBatch]]) -> Positions:
+def introduced_by(parts: Sequence[UserRows], read: Callable[[], Iterable[pa.RecordBatch]]) -> Positions:
     """Positions of the rows of `parts` that are the first in the log with their item.
 
     Args:
@@ -37,30 +37,34 @@ def introduced_by(parts: Sequence[Part], read: Callable[[], Iterable[pa.RecordBa
     introduced: Positions = set()
     batches = iter(read())
     while named and (batch := next(batches, None)) is not None:
-        rows, items = _first_of(batch, named)
-        named -= set(items)
-        ours = rows[_are_of(batch, parts)[rows]]
-        introduced |= set(_positions(batch, ours))
+        # The first row in the batch of each item of `named`.
+        items = batch.column("item")
+        is_named = np.append(pc.is_in(items.dictionary, pa.array(sorted(named))).to_numpy(zero_copy_only=False), False)
+        codes = items.indices.fill_null(len(items.dictionary)).to_numpy()
+        rows = np.flatnonzero(is_named[codes])
+        distinct, first = np.unique(codes[rows], return_index=True)
+        rows = rows[first]
+        named -= set(items.dictionary.take(pa.array(distinct)).to_pylist())
+        introduced |= set(_positions(batch, rows[_are_of(batch, parts)[rows]]))
     return introduced
 
 
-def without(batch: pa.RecordBatch, parts: Sequence[Part], introduced: Positions) -> pa.RecordBatch:
+def without(batch: pa.RecordBatch, parts: Sequence[UserRows], introduced: Positions) -> pa.RecordBatch:
     """`batch` without the rows of `parts`; those of `introduced` and of sources stay, of nobody, and merges."""
     theirs = _are_of(batch, parts)
     is_mark = batch.column("source").is_valid().to_numpy(zero_copy_only=False) & (batch.column("index").to_numpy() == 0)
     rows = np.flatnonzero(theirs)
     kept = [row for row, position in zip(rows, _positions(batch, rows), strict=True) if position in introduced]
-    is_merge = theirs & _is_merge(batch)
+    is_merge = theirs & pc.equal(batch.column("kind").cast(pa.string()), "merge").to_numpy(zero_copy_only=False)
     stays = ~theirs | is_mark | is_merge
     stays[kept] = True
     is_nobodys, is_end = pa.array((theirs & ~is_merge)[stays]), pa.array(is_merge[stays])
+    either = pa.StructArray.from_arrays([is_nobodys, is_end], ["first", "second"])
     rest = batch.filter(pa.array(stays))
     entry_s = pc.divide(rest.column("ms").cast(pa.float64()), 1000.0)
     changed = {
-        "kind": pc.case_when(_either(is_nobodys, is_end), "rating", "forget", rest.column("kind").cast(pa.string())),
-        "user": pc.case_when(
-            _either(is_nobodys, is_end), NOBODY, rest.column("data"), rest.column("user").cast(pa.string())
-        ),
+        "kind": pc.case_when(either, "rating", "forget", rest.column("kind").cast(pa.string())),
+        "user": pc.case_when(either, NOBODY, rest.column("data"), rest.column("user").cast(pa.string())),
         "data": pc.if_else(pc.or_(is_nobodys, is_end), pa.scalar(None, pa.string()), rest.column("data")),
         "rating": pc.if_else(is_nobodys, pa.scalar(None, pa.float32()), rest.column("rating")),
         "timestamp": pc.if_else(is_nobodys, entry_s, rest.column("timestamp")),
@@ -72,33 +76,14 @@ def without(batch: pa.RecordBatch, parts: Sequence[Part], introduced: Positions)
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _are_of(batch: pa.RecordBatch, parts: Sequence[Part]) -> NDArray[np.bool_]:
-    found = np.zeros(batch.num_rows, dtype=np.bool_)
+def _are_of(batch: pa.RecordBatch, parts: Sequence[UserRows]) -> NDArray[np.bool_]:
+    are_theirs = np.zeros(batch.num_rows, dtype=np.bool_)
     names = batch.column("user").dictionary
     here = set(names.filter(pc.is_in(names, pa.array([part.user for part in parts], pa.string()))).to_pylist())
     for part in parts:
         if part.user in here:
-            found |= part.of(batch)
-    return found
-
-
-def _is_merge(batch: pa.RecordBatch) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.equal(batch.column("kind").cast(pa.string()), "merge").to_numpy(zero_copy_only=False)
-    return found
-
-
-def _either(first: pa.BooleanArray, second: pa.BooleanArray) -> pa.StructArray:
-    return pa.StructArray.from_arrays([first, second], ["first", "second"])
-
-
-def _first_of(batch: pa.RecordBatch, named: set[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """The first row in the batch of each item of `named`, and these items."""
-    column = batch.column("item")
-    is_wanted = np.append(pc.is_in(column.dictionary, pa.array(sorted(named))).to_numpy(zero_copy_only=False), False)
-    codes = column.indices.fill_null(len(column.dictionary)).to_numpy()
-    rows = np.flatnonzero(is_wanted[codes])
-    distinct, first = np.unique(codes[rows], return_index=True)
-    return rows[first], column.dictionary.take(pa.array(distinct)).to_pylist()
+            are_theirs |= part.of(batch)
+    return are_theirs
 
 
 def _positions(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:

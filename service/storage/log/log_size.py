@@ -19,27 +19,20 @@ class Size(NamedTuple):
     n_bytes: int
 
 
-class _Count(NamedTuple):
-    """The number `n` of rows after a watermark, up to `position`."""
-
-    position: StreamId
-    n: int
-
-
 class LogSize:
     """Counts rows of one log. Reads each of them once over all calls; one thread at a time may call it."""
 
     def __init__(self, log: RatingLog) -> None:
         self._log = log
         self._rows: dict[tuple[str, int], int] = {}  # by name and bytes of a segment
-        self._counts: dict[StreamId, _Count] = {}  # by watermark
+        self._counts: dict[StreamId, tuple[StreamId, int]] = {}  # by watermark: rows after it, up to a position
 
     def measure(self) -> Size:
         """The present size, from the ends of the segment files."""
         while True:
             with contextlib.suppress(FileNotFoundError):  # merged into another one meanwhile: list again
                 rows, cursor = dict[tuple[str, int], int](), ZERO
-                for segment in self._log.segments():
+                for segment in self._log.files.segments():
                     if segment.last > cursor:  # else it has been merged and is still there
                         key = segment.path.name, segment.path.stat().st_size
                         n_rows = self._rows[key] if key in self._rows else int(pq.read_metadata(segment.path).num_rows)
@@ -51,11 +44,11 @@ class LogSize:
         """The rows after each watermark, in the log so far. Raises what `RatingLog.read` raises."""
         counts = {}
         for after in watermarks:
-            count = self._counts.get(after, _Count(after, 0))
-            for batch in self._log.read(count.position, columns=["index"]):
+            last, n_rows = self._counts.get(after, (after, 0))
+            for batch in self._log.read(last, columns=["index"]):
                 if batch.num_rows:
                     last = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
-                    count = _Count(last, count.n + batch.num_rows)
-            counts[after] = count
+                    n_rows += batch.num_rows
+            counts[after] = last, n_rows
         self._counts = counts
-        return {after: count.n for after, count in counts.items()}
+        return {after: n_rows for after, (_, n_rows) in counts.items()}

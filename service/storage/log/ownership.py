@@ -8,7 +8,7 @@ who became part of this user, too.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from service.storage.events import ZERO, StreamId
 COLUMNS = ["kind", "user", "data"]
 
 
-class Part(NamedTuple):
+class UserRows(NamedTuple):
     """The rows of the id `user` at positions above `after` and below `before`."""
 
     user: str
@@ -57,29 +57,37 @@ class Owners:
         self.forgotten: list[tuple[str, StreamId]] = []
         self._ends: dict[str, list[_End]] = {}
         self._merged: dict[str, list[tuple[str, StreamId]]] = {}  # by the user whom others became part of
-        for kind, user, data, position in _ends_of(batches):
-            if kind == "forget":
-                self.forgotten.append((user, position))
-                self._ends.setdefault(user, []).append(_End(position, None))
-            else:
-                self._merged.setdefault(user, []).append((data, position))
-                self._ends.setdefault(data, []).append(_End(position, user))
+        for batch in batches:
+            kinds = batch.column("kind").cast(pa.string())
+            rows = batch.filter(pc.is_in(kinds, pa.array(["forget", "merge"])))
+            columns = (rows.column(name).to_pylist() for name in (*COLUMNS, "ms", "seq"))
+            for kind, user, data, ms, seq in zip(*columns, strict=True):
+                position = StreamId(ms, seq)
+                if kind == "forget":
+                    self.forgotten.append((user, position))
+                    self._ends.setdefault(user, []).append(_End(position, None))
+                else:
+                    self._merged.setdefault(user, []).append((data, position))
+                    self._ends.setdefault(data, []).append(_End(position, user))
 
     @property
     def ids(self) -> Iterable[str]:
         """The ids of all who were forgotten or merged."""
         return self._ends.keys()
 
-    def parts(self, user: str, before: StreamId) -> list[Part]:
+    def parts(self, user: str, before: StreamId) -> list[UserRows]:
         """All rows of a user at positions below `before`, under all ids; those under `user` are the first part."""
-        found, open_parts = list[Part](), [(user, before)]
+        parts, open_parts = list[UserRows](), [(user, before)]
         while open_parts:
-            name, end = open_parts.pop()
-            left = [one.position for one in self._ends.get(name, ()) if one.into is not None and one.position < end]
-            found.append(Part(name, left[-1] if left else ZERO, end))
-            into = self._merged.get(name, ())
-            open_parts += [(one, position) for one, position in into if found[-1].after < position < end]
-        return found
+            name, before = open_parts.pop()
+            merges = [
+                end.position for end in self._ends.get(name, ()) if end.into is not None and end.position < before
+            ]
+            after = merges[-1] if merges else ZERO
+            parts.append(UserRows(name, after, before))
+            others = self._merged.get(name, ())
+            open_parts += [(other, position) for other, position in others if after < position < before]
+        return parts
 
     def owner(self, user: str, position: StreamId, upto: StreamId) -> str | None:
         """The user of a row of `user` at `position`, as known at `upto`; None if ever forgotten, also after `upto`."""
@@ -94,13 +102,3 @@ class Owners:
             user = into
             shown = user if position <= upto else shown
         return shown
-
-
-def _ends_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str, str, StreamId]]:
-    """(kind, user, data, position) of each forgetting and merge, in order."""
-    for batch in batches:
-        kinds = batch.column("kind").cast(pa.string())
-        rows = batch.filter(pc.is_in(kinds, pa.array(["forget", "merge"])))
-        columns = (rows.column(name).to_pylist() for name in (*COLUMNS, "ms", "seq"))
-        for kind, user, data, ms, seq in zip(*columns, strict=True):
-            yield kind, user, data, StreamId(ms, seq)

@@ -21,7 +21,6 @@ import pyarrow as pa
 from service.storage.events import ZERO, Entry, StreamId
 from service.storage.files import FileLock
 from service.storage.log.introductions import COLUMNS, introduced_by, without
-from service.storage.log.log_manifest import Sums
 from service.storage.log.ownership import COLUMNS as END_COLUMNS
 from service.storage.log.ownership import Owners
 from service.storage.log.segment import behind, entries_of, holds, plain
@@ -36,11 +35,16 @@ _SMALLEST_TIER_BYTES = 16 << 10
 
 
 class RatingLog:
-    """The folder of segments. One process appends (see `service.storage.archiver`), any number of processes read."""
+    """The folder of segments. One process appends (see `service.storage.archiver`), any number of processes read.
+
+    Attributes:
+        folder: its path.
+        files: the segments in it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files = SegmentFolder(folder)
+        self.files = SegmentFolder(folder)
 
     @classmethod
     def of(cls, data: Path) -> RatingLog:
@@ -54,34 +58,9 @@ class RatingLog:
             raise FileNotFoundError(f"Invalid data folder {data}: expected a folder ratings in it, got none")
         return cls(folder)
 
-    def segments(self) -> list[Segment]:
-        """All segments in order of first id; of two with the same first id the longer comes first."""
-        return self._files.segments()
-
-    def check(self) -> None:
-        """Check that every segment is there and has its size; cheap.
-
-        Raises:
-            CorruptLog: a segment is missing or has another size.
-        """
-        self._files.check()
-
     def last_id(self) -> StreamId:
         """The log has all entries up to this id; `ZERO` if it is empty."""
-        return max((segment.last for segment in self.segments()), default=ZERO)
-
-    def listed(self) -> Sums:
-        """The sums of the segments that the manifest lists, by file name. Raises what `LogManifest.read` raises."""
-        return self._files.listed()
-
-    def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
-        """Write a segment, see `SegmentFolder.write`; it is durable and listed on return."""
-        return self._files.write(first, last, groups)
-
-    @property
-    def copying(self) -> SegmentFolder:
-        """For a folder that copies another one's segments: `take`, `keep_only` and `holds`."""
-        return self._files
+        return max((segment.last for segment in self.files.segments()), default=ZERO)
 
     # --- reading
 
@@ -96,16 +75,16 @@ class RatingLog:
             CorruptLog: a segment is torn or altered.
         """
         wanted = None if columns is None else ["ms", "seq", *columns]
-        cursor, remaining = after, self._files.check()
+        cursor, remaining = after, self.files.check()
         while remaining:
             segment = remaining.pop(0)
             if segment.last <= cursor:
                 continue
             try:
-                for batch in self._files.groups(segment, wanted):
+                for batch in self.files.groups(segment, wanted):
                     yield batch if segment.first > cursor else behind(batch, cursor)
             except FileNotFoundError:  # merged into another one meanwhile: list again
-                remaining = self._files.check()
+                remaining = self.files.check()
                 continue
             cursor = segment.last
 
@@ -144,20 +123,16 @@ class RatingLog:
         Raises:
             CorruptLog, OSError: see `SegmentFolder.seal`.
         """
-        self.remove_temporaries()
-        self._files.seal()
+        self.files.remove_temporaries()
+        self.files.seal()
         with self._maintenance(wait=False) as is_ours:
             if is_ours:
                 cursor, covered = ZERO, list[Segment]()
-                for segment in self.segments():
+                for segment in self.files.segments():
                     if segment.last <= cursor:
                         covered.append(segment)
                     cursor = max(cursor, segment.last)
-                self._files.remove(covered)
-
-    def remove_temporaries(self) -> None:
-        """Remove temporary files of killed writers, when no process writes."""
-        self._files.remove_temporaries()
+                self.files.remove(covered)
 
     def compact(self) -> int:
         """Merge runs of small adjacent segments; return the number of removed segments. Drops no row.
@@ -171,10 +146,10 @@ class RatingLog:
         """
         with self._maintenance(wait=False) as is_ours:
             n_gone = 0
-            while is_ours and (run := _mergeable(self.segments())):
+            while is_ours and (run := _mergeable(self.files.segments())):
                 last = max(segment.last for segment in run)
-                rows = _rows_of((segment.last, self._files.groups(segment, None)) for segment in run)
-                merged = self._files.write(run[0].first, last, rows, [segment.path.name for segment in run])
+                rows = _rows_of((segment.last, self.files.groups(segment, None)) for segment in run)
+                merged = self.files.write(run[0].first, last, rows, [segment.path.name for segment in run])
                 for segment in run:
                     if segment.path != merged.path:
                         segment.path.unlink(missing_ok=True)
@@ -193,14 +168,14 @@ class RatingLog:
             CorruptLog: a segment is torn or altered.
         """
         with self._maintenance(wait=True):
-            earlier = [segment for segment in self._files.check() if segment.first < before]
+            earlier = [segment for segment in self.files.check() if segment.first < before]
             parts = self.owners().parts(user, before)
             users = {part.user for part in parts}
-            holding = [segment for segment in earlier if holds(self._files.groups(segment, ["user"]), users)]
+            holding = [segment for segment in earlier if holds(self.files.groups(segment, ["user"]), users)]
             introduced = introduced_by(parts, lambda: self.read(columns=COLUMNS)) if holding else set()
             for segment in holding:
-                kept = (plain(without(batch, parts, introduced)) for batch in self._files.groups(segment, None))
-                self._files.write(segment.first, segment.last, kept)
+                kept = (plain(without(batch, parts, introduced)) for batch in self.files.groups(segment, None))
+                self.files.write(segment.first, segment.last, kept)
             return len(holding)
 
     @contextlib.contextmanager

@@ -53,67 +53,47 @@ _DICTIONARY_BYTES = 32 << 20
 
 def table_of(entries: Sequence[Entry]) -> pa.Table:
     """The rows of `entries`; a noop has no row."""
-    runs = itertools.groupby(entries, key=lambda entry: entry.kind)
-    tables = [_MAKERS.get(kind, _subjects)(list(run)) for kind, run in runs]
-    return pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
+    tables = [SCHEMA.empty_table()]
+    with_rows = (entry for entry in entries if entry.kind != "noop")
+    for kind, run in itertools.groupby(with_rows, key=lambda entry: entry.kind):
+        of_kind = list(run)
+        if kind == "rating":
+            ratings = [rating for entry in of_kind for rating in entry.ratings]
+            columns: dict[str, Any] = {
+                "user": [rating.user for rating in ratings],
+                "item": [rating.item for rating in ratings],
+                "rating": [rating.rating for rating in ratings],
+                "timestamp": [rating.timestamp for rating in ratings],
+            }
+        elif kind == "event":
+            events = [event for entry in of_kind for event in entry.events]
+            names = "user", "item", "timestamp", "type", "value", "event_id"
+            columns = {name: [getattr(event, name) for event in events] for name in names}
+            columns["data"] = [event.recommendation_id for event in events]
+        elif kind == "item":
+            changes = [change for entry in of_kind for change in entry.items]
+            data = [item_changes.encode(change).decode() for change in changes]
+            columns = {"item": [change.item for change in changes], "data": data}
+        else:
+            tables.append(_of_single_rows(of_kind))
+            continue
+        tables.append(_of_columns(of_kind, columns))
+    return pa.concat_tables(tables).combine_chunks()
 
 
-def _ratings(entries: list[Entry]) -> pa.Table:
-    ratings = [rating for entry in entries for rating in entry.ratings]
-    return _of_columns(
-        entries,
-        {
-            "user": [rating.user for rating in ratings],
-            "item": [rating.item for rating in ratings],
-            "rating": [rating.rating for rating in ratings],
-            "timestamp": [rating.timestamp for rating in ratings],
-        },
-    )
-
-
-def _events(entries: list[Entry]) -> pa.Table:
-    events = [event for entry in entries for event in entry.events]
-    names = "user", "item", "timestamp", "type", "value", "event_id"
-    columns = {name: [getattr(event, name) for event in events] for name in names}
-    return _of_columns(entries, columns | {"data": [event.recommendation_id for event in events]})
-
-
-def _items(entries: list[Entry]) -> pa.Table:
-    changes = [change for entry in entries for change in entry.items]
-    data = [item_changes.encode(change).decode() for change in changes]
-    return _of_columns(entries, {"item": [change.item for change in changes], "data": data})
-
-
-def _documents(entries: list[Entry]) -> pa.Table:
-    rows = [
-        {
-            "ms": entry.id.ms,
-            "seq": entry.id.seq,
-            "index": 0,
-            "kind": entry.kind,
-            "data": documents.encode(document).decode(),
-        }
-        for entry in entries
-        if (document := entry.document) is not None
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _merges(entries: list[Entry]) -> pa.Table:
-    rows = [
-        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": entry.kind, "user": one.into, "data": one.user}
-        for entry in entries
-        if (one := entry.merge) is not None
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _unmarks(entries: list[Entry]) -> pa.Table:
-    rows = [
-        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": entry.kind, "source": one.name, "owner": one.owner}
-        for entry in entries
-        if (one := entry.unmark) is not None
-    ]
+def _of_single_rows(entries: list[Entry]) -> pa.Table:
+    """The rows of entries that have one each."""
+    rows = []
+    for entry in entries:
+        if entry.document is not None:
+            content: dict[str, Any] = {"data": documents.encode(entry.document).decode()}
+        elif entry.merge is not None:
+            content = {"user": entry.merge.into, "data": entry.merge.user}
+        elif entry.unmark is not None:
+            content = {"source": entry.unmark.name, "owner": entry.unmark.owner}
+        else:
+            content = {"user" if entry.kind == "forget" else "item": entry.subject}
+        rows.append({"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": entry.kind, **content})
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -143,25 +123,6 @@ def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
-def _subjects(entries: list[Entry]) -> pa.Table:
-    kind = entries[0].kind
-    name = "user" if kind == "forget" else "item"
-    rows = [
-        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": kind, name: entry.subject}
-        for entry in entries
-        if kind != "noop"
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-_MAKERS = {
-    "rating": _ratings,
-    "event": _events,
-    "item": _items,
-    "document": _documents,
-    "merge": _merges,
-    "unmark": _unmarks,
-}
 _OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may have several rows
 
 
@@ -233,8 +194,8 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
         NewerEntry: a newer version wrote entries of kinds that this one does not know.
     """
     try:
-        with file or files.open_regular(path) as opened:
-            parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
+        with file or files.open_regular(path) as segment:
+            parquet = pq.ParquetFile(segment, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 table = parquet.read_row_group(group, columns=columns, use_threads=False)
                 for field in SCHEMA:  # nulls in place of columns that older versions did not write

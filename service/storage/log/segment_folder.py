@@ -81,12 +81,9 @@ class SegmentFolder:
 
     def _check_size(self, path: Path, sums: list[Sum]) -> None:
         with contextlib.suppress(FileNotFoundError):
-            for known in (
-                sums,
-                self._manifest.read().get(path.name, []),
-            ):  # again: it may have been rewritten
+            for present in (sums, self._manifest.read().get(path.name, [])):  # again: it may have been rewritten
                 n_bytes = path.stat().st_size
-                if n_bytes in [one.n_bytes for one in known]:
+                if n_bytes in [one.n_bytes for one in present]:
                     return
             raise _altered(path, sums, f"{n_bytes:,} bytes")
 

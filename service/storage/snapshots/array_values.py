@@ -53,7 +53,8 @@ class ArrayValues:
             raise ValueError(f"expected an array {min(missing)}, got none")
         if (has := [name for name in WITHOUT_WEIGHTS if name in stored]) and len(has) < len(WITHOUT_WEIGHTS):
             raise ValueError(f"expected both of {' and '.join(WITHOUT_WEIGHTS)} or none, got {has[0]}")
-        sizes = self._sizes | {"H": self._size_of(stored, "projections"), "T": self._size_of(stored, "item_weights")}
+        axes_of_shapes = (("H", "projections"), ("T", "item_weights"))
+        sizes = self._sizes | {axis: stored[name].shape[-1] if name in stored else 0 for axis, name in axes_of_shapes}
         if sizes["H"] % WORD_BITS or (sizes["H"] and not isinstance(self._params, CulshParams)):
             raise ValueError(f"expected a multiple of {WORD_BITS} bits in projections, got {sizes['H']}")
         most = min(sizes["I"], MAX_WEIGHTED) if self._params.has_item_weights else 0
@@ -70,7 +71,19 @@ class ArrayValues:
 
     def checker(self, name: str) -> OnPart:
         """What checks the parts of array `name`; it raises `ValueError` with the place of the first bad value."""
-        low, high = self._range_of(name)
+        low, high = -MAX_PARAMETER, MAX_PARAMETER
+        if name.endswith("factors"):
+            low, high = (0.0, MAX_NONNEGATIVE) if self._params.is_nonnegative else (-MAX_FACTOR, MAX_FACTOR)
+        integers = np.iinfo(np.int32)
+        ranges = {
+            "neighbors": (NO_NEIGHBOR, self._sizes["I"] - 1),
+            "item_slots": (NO_SLOT, self._n_slots - 1),
+            "item_counts": (0, self._most_counted),
+            "projections": (integers.min, integers.max),
+            "user_trained": (0, 1),
+            "item_trained": (0, 1),
+        }
+        low, high = ranges.get(name, (low, high))
 
         def check(part: NDArray[Any], first: int) -> None:
             numbers = part.view(np.uint8) if part.dtype == np.bool_ else part
@@ -90,21 +103,3 @@ class ArrayValues:
                     raise ValueError(f"expected some {name} above {LEAST_NONNEGATIVE:g}, got {largest:g} at most")
 
         return check
-
-    def _range_of(self, name: str) -> tuple[float, float]:
-        """The lowest and the highest value."""
-        integers = np.iinfo(np.int32)
-        ranges = {
-            "neighbors": (NO_NEIGHBOR, self._sizes["I"] - 1),
-            "item_slots": (NO_SLOT, self._n_slots - 1),
-            "item_counts": (0, self._most_counted),
-            "projections": (integers.min, integers.max),
-            "user_trained": (0, 1),
-            "item_trained": (0, 1),
-        }
-        if name.endswith("factors"):
-            return (0.0, MAX_NONNEGATIVE) if self._params.is_nonnegative else (-MAX_FACTOR, MAX_FACTOR)
-        return ranges.get(name, (-MAX_PARAMETER, MAX_PARAMETER))
-
-    def _size_of(self, stored: Mapping[str, StoredArray], name: str) -> int:
-        return stored[name].shape[-1] if name in stored else 0

@@ -28,10 +28,15 @@ Tag = tuple[str, str]  # (name, value)
 Described = tuple[Mapping[str, Sequence[str]], NDArray[np.float32] | None]  # tags by name, and the embedding
 
 
-class _Names(msgspec.Struct, frozen=True):
-    """The metadata of the file."""
+class _Format(msgspec.Struct, frozen=True):
+    """The part of the metadata that every version writes."""
 
     format: int
+
+
+class _Names(_Format, frozen=True):
+    """The metadata of the file."""
+
     tags: list[Tag] = []
     n_dimensions: int = 0
 
@@ -64,9 +69,8 @@ class Features:
         self, tags: Mapping[str, Sequence[str]], embedding: NDArray[np.float32] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """(columns, numbers) of an item, both (n,), columns ascending; n = 0 if none of its attributes is known."""
-        known = self._known(tags)
-        numbers = np.full(len(known), 1 / np.sqrt(max(len(known), 1)))
-        columns = np.array(known, dtype=np.int64)
+        columns = np.array(self._columns_of(tags), dtype=np.int64)
+        numbers = np.full(len(columns), 1 / np.sqrt(max(len(columns), 1)))
         length = 0.0 if embedding is None else math.sqrt(math.fsum(np.square(embedding, dtype=np.float64)))
         if embedding is None or len(embedding) != self.n_dimensions or not length:
             return columns, numbers
@@ -76,15 +80,15 @@ class Features:
     def of_each(self, items: Sequence[Described]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """(columns, numbers, n) of B items: those of all items in turn, and how many each has, (B,)."""
         if self.n_dimensions:
-            parts = [self.of(*one) for one in items]
-            columns, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
-            return columns, numbers, np.array([len(own) for own, _ in parts])
-        known = [self._known(tags) for tags, _ in items]
-        n = np.array(list(map(len, known)), dtype=np.int64)
+            pairs = [self.of(tags, embedding) for tags, embedding in items]
+            columns, numbers = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+            return columns, numbers, np.array([len(item_columns) for item_columns, _ in pairs])
+        tag_columns = [self._columns_of(tags) for tags, _ in items]
+        n = np.array(list(map(len, tag_columns)), dtype=np.int64)
         numbers = np.repeat(1 / np.sqrt(np.maximum(n, 1)), n)
-        return np.array(list(itertools.chain.from_iterable(known)), dtype=np.int64), numbers, n
+        return np.array(list(itertools.chain.from_iterable(tag_columns)), dtype=np.int64), numbers, n
 
-    def _known(self, tags: Mapping[str, Sequence[str]]) -> list[int]:
+    def _columns_of(self, tags: Mapping[str, Sequence[str]]) -> list[int]:
         """Columns of the known tags, ascending."""
         column_of = self._columns.get
         columns = [column_of((name, value)) for name, values in tags.items() for value in values]
@@ -139,10 +143,9 @@ class ContentMap:
             if arrays.keys() != {"weights"} or "names" not in metadata:
                 raise ValueError(f"{path.name}: expected an array weights, and names in its metadata")
             text = metadata["names"]
-            stated = msgspec.json.decode(text, type=_Stated)
-            if stated.format > FORMAT:
+            if (file_format := msgspec.json.decode(text, type=_Format).format) > FORMAT:
                 raise NewerSnapshot(
-                    f"{path.parent.name}/{path.name} was written by a newer version (format {stated.format}); "
+                    f"{path.parent.name}/{path.name} was written by a newer version (format {file_format}); "
                     f"this one reads up to {FORMAT}: upgrade"
                 )
             names = msgspec.json.decode(text, type=_Names)
@@ -151,14 +154,10 @@ class ContentMap:
             dtype, shape, _ = arrays["weights"]
             if dtype != np.float32 or shape != expected:
                 raise ValueError(f"{path.name}: expected weights of float32 {expected}, got {dtype} {shape}")
-            weights = array_file.read_array(file, arrays["weights"], _check)
+
+            def check(part: NDArray[np.float32], first: int) -> None:
+                if not (part.min() >= -MAX_PARAMETER and part.max() <= MAX_PARAMETER):
+                    raise ValueError(f"expected weights within {MAX_PARAMETER:g}, got others from row {first} on")
+
+            weights = array_file.read_array(file, arrays["weights"], check)
         return cls(features, weights)
-
-
-def _check(part: NDArray[np.float32], first: int) -> None:
-    if not (part.min() >= -MAX_PARAMETER and part.max() <= MAX_PARAMETER):
-        raise ValueError(f"expected weights within {MAX_PARAMETER:g}, got others from row {first} on")
-
-
-class _Stated(msgspec.Struct):
-    format: int

@@ -60,7 +60,15 @@ def read_all(data: Path) -> Live:
         versions = msgspec.json.decode(files.read_regular(path), type=dict[str, str])
         digest, text = versions.pop(_DIGEST, None), versions.pop(_SHADOWS, "")
         live = Live(versions, frozenset(text.split(_BETWEEN)) if text else frozenset())
-        _check(live, digest)
+        if digest is not None and digest != _digest(live):
+            raise ValueError(f"its {_DIGEST} is not that of its names and versions")
+        for name, version in live.versions.items():
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{name[:64]!r} is no name of a model")
+            if not version_names.is_version(version, name):
+                raise ValueError(f"{version[:64]!r} is no version of {name}")
+        if not live.shadows <= live.versions.keys():
+            raise ValueError("it names a shadow without a version")
     except FileNotFoundError:
         return Live({}, frozenset(), is_written=False)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
@@ -165,15 +173,14 @@ def check_defaults(folders: Collection[Path], names: Collection[str]) -> None:
         CorruptLiveFile: see `read_all`.
     """
     live = [read_all(data) for data in folders]
-    known = set(ALGORITHMS).union(*(one.versions for one in live))
+    model_names = set(ALGORITHMS).union(*(one.versions for one in live))
     for name in names:
-        is_known = name in known or any(snapshot.versions(data / "snapshots", name) for data in folders)
+        is_known = name in model_names or any(snapshot.versions(data / "snapshots", name) for data in folders)
         if any(one.versions for one in live) and not is_known:
-            own = (
-                ", ".join(sorted(set().union(*(one.versions.keys() - one.shadows for one in live)))) or "there is none"
-            )
+            answering = set[str]().union(*(one.versions.keys() - one.shadows for one in live))
             raise InvalidSetting(
-                f"Invalid default_models: expected names of live models ({own}) or algorithms"
+                f"Invalid default_models: expected names of live models"
+                f" ({', '.join(sorted(answering)) or 'there is none'}) or algorithms"
                 f" ({', '.join(sorted(ALGORITHMS))}), got {name!r}"
             )
 
@@ -232,27 +239,13 @@ def _write(data: Path, live: Live) -> None:
 
 def encoded(live: Live) -> bytes:
     """The content of the file for these models."""
-    document = live.versions | _shadows_of(live.shadows)
-    document[_DIGEST] = _digest(live)
+    document = _content(live) | {_DIGEST: _digest(live)}
     return msgspec.json.format(msgspec.json.encode(document, order="sorted"))
 
 
-def _shadows_of(shadows: Collection[str]) -> dict[str, str]:
-    return {_SHADOWS: _BETWEEN.join(sorted(shadows))} if shadows else {}
-
-
-def _check(live: Live, digest: str | None) -> None:
-    if digest is not None and digest != _digest(live):
-        raise ValueError(f"its {_DIGEST} is not that of its names and versions")
-    for name, version in live.versions.items():
-        if not NAME.fullmatch(name):
-            raise ValueError(f"{name[:64]!r} is no name of a model")
-        if not version_names.is_version(version, name):
-            raise ValueError(f"{version[:64]!r} is no version of {name}")
-    if not live.shadows <= live.versions.keys():
-        raise ValueError("it names a shadow without a version")
+def _content(live: Live) -> dict[str, str]:
+    return live.versions | ({_SHADOWS: _BETWEEN.join(sorted(live.shadows))} if live.shadows else {})
 
 
 def _digest(live: Live) -> str:
-    content = live.versions | _shadows_of(live.shadows)
-    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(_content(live), order="sorted")).hexdigest()

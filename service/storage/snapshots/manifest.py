@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
 from gpu.ratings import NO_MIDDLE
 from gpu.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
@@ -112,7 +113,9 @@ class Manifest(msgspec.Struct, frozen=True):
     n_ratings: int | None = None
 
 
-class _Stated(msgspec.Struct):
+class _Head(msgspec.Struct):
+    """The part that every version writes."""
+
     version: str
     format: int = 1
 
@@ -124,10 +127,10 @@ def read(content: bytes) -> Manifest:
         NewerSnapshot: a newer version wrote it.
         MsgspecError: `content` is not a manifest.
     """
-    stated = msgspec.json.decode(content, type=_Stated)
-    if stated.format > FORMAT:
+    head = msgspec.json.decode(content, type=_Head)
+    if head.format > FORMAT:
         raise NewerSnapshot(
-            f"snapshot {stated.version} was written by a newer version (format {stated.format}); "
+            f"snapshot {head.version} was written by a newer version (format {head.format}); "
             f"this one reads up to {FORMAT}: upgrade"
         )
     manifest = msgspec.json.decode(content, type=Manifest)
@@ -140,7 +143,7 @@ def read(content: bytes) -> Manifest:
     calibration = manifest.calibration
     if manifest.format == 1:
         calibration = StoredCalibration.of(before_calibration(parameters))
-        given = _changed(manifest.algorithm, parameters, _DEFAULTS_OF_FORMAT_1.get(manifest.algorithm, {}))
+        given = changed(manifest.algorithm, parameters, _DEFAULTS_OF_FORMAT_1.get(manifest.algorithm, {}))
     return msgspec.structs.replace(manifest, parameters=parameters, given=given, calibration=calibration)
 
 
@@ -153,14 +156,12 @@ def check_known(manifest: Manifest) -> None:
         )
 
 
-def changed(params: Params) -> dict[str, Any]:
-    """The hyperparameters that differ from the defaults."""
-    return _changed(params.algorithm, dataclasses.asdict(params), {})
-
-
-def _changed(algorithm: str, parameters: dict[str, Any], other_defaults: dict[str, float]) -> dict[str, Any]:
+def changed(
+    algorithm: str, parameters: dict[str, Any], other_defaults: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The hyperparameters that differ from the defaults of the algorithm, of which some may have been others."""
     if algorithm not in ALGORITHMS:  # loading the model reports it
         return {}
     fields = dataclasses.fields(ALGORITHMS[algorithm].params)
-    defaults = {field.name: field.default for field in fields} | other_defaults
+    defaults = {field.name: field.default for field in fields} | dict(other_defaults)
     return {name: value for name, value in parameters.items() if value != defaults.get(name)}

@@ -7,7 +7,7 @@ import math
 from gpu.algorithms import ALGORITHMS
 from service.storage.events import StreamId
 from service.storage.snapshots.array_values import MAX_PARAMETER
-from service.storage.snapshots.manifest import Manifest, StoredCalibration
+from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, ITEMS_FILE, USERS_FILE
 
 MAX_BYTES = 1 << 20  # of a manifest
@@ -35,11 +35,7 @@ def check(manifest: Manifest) -> None:
     _check("n_ratings", manifest.n_ratings or 0, 0)
     _check("mean", manifest.mean, -MAX_PARAMETER, MAX_PARAMETER)
     _check_scale("scale", manifest.scale)
-    has_values = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.has_values
-    _check_calibration(manifest.calibration, has_values=has_values)
-
-
-def _check_calibration(stored: StoredCalibration, *, has_values: bool) -> None:
+    stored = manifest.calibration
     for name in ("unit", "typical", "usual_weight", "alpha"):  # divisors
         _check(f"calibration.{name}", getattr(stored, name), LEAST_DIVISOR, LARGEST)
     for name in ("regularization", "prior"):
@@ -49,11 +45,9 @@ def _check_calibration(stored: StoredCalibration, *, has_values: bool) -> None:
     _check("calibration.density", stored.density, 0, 1)
     _check_scale("calibration.scale", stored.scale)
     low, high = stored.scale
-    if (
-        has_values
-        and stored.values == "ratings"
-        and (stored.middle is None or high is None or high - low < LEAST_DIVISOR)
-    ):
+    has_values = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.has_values
+    has_width = stored.middle is not None and high is not None and high - low >= LEAST_DIVISOR
+    if has_values and stored.values == "ratings" and not has_width:
         raise ValueError(
             f"expected a calibration of ratings with a middle and a width, got {stored.middle}, {low} to {high}"
         )

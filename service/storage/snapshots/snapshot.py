@@ -55,7 +55,7 @@ def latest_revision(folder: Path, version: str) -> str:
     Raises:
         UnknownVersion: there is none.
     """
-    revisions = [one for one in versions(folder) if shown(one) == shown(version)]
+    revisions = [revision for revision in versions(folder) if shown(revision) == shown(version)]
     if not revisions:
         raise UnknownVersion(f"there is no snapshot {version!r}")
     return max(revisions, key=revision_of)
@@ -89,11 +89,18 @@ def write(
     temporary = folder / f".{version}.{os.getpid()}.tmp"
     temporary.mkdir(parents=True)
     try:
-        names = _write_parts(temporary, model, user_ids, item_ids, content)
+        snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
+        snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
+        snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
+        names = [ARRAYS_FILE, USERS_FILE, ITEMS_FILE]
+        if content is not None:
+            content.write(temporary / CONTENT_FILE)
+            names.append(CONTENT_FILE)
+        algorithm, parameters = model.params.algorithm, dataclasses.asdict(model.params)
         manifest = Manifest(
             version=version,
-            algorithm=model.params.algorithm,
-            parameters=dataclasses.asdict(model.params),
+            algorithm=algorithm,
+            parameters=parameters,
             mean=model.mean,
             scale=model.scale,
             metrics=metrics,
@@ -103,7 +110,7 @@ def write(
             files={name: files.sha256_of(temporary / name) for name in names},
             format=FORMAT,
             calibration=StoredCalibration.of(model.calibration),
-            given=manifests.changed(model.params) if given is None else given,
+            given=manifests.changed(algorithm, parameters) if given is None else given,
             n_ratings=n_ratings,
         )
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
@@ -161,7 +168,7 @@ def verify(folder: Path, version: str) -> Manifest:
         with _corrupt(version):  # what `load` would notice, without the memory for the arrays
             params = params_for(manifest.algorithm, manifest.parameters)
             snapshot_files.check_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
-            _ids_and_content(path, manifest, params)
+            _read_rest(path, manifest, params)
     return manifest
 
 
@@ -176,7 +183,8 @@ def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapsh
         path, params = path_of(folder, version), params_for(manifest.algorithm, manifest.parameters)
         arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
         model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
-        return Snapshot(manifest, model, *_ids_and_content(path, manifest, params))
+        user_ids, item_ids, content = _read_rest(path, manifest, params)
+        return Snapshot(manifest, model, user_ids, item_ids, content)
 
 
 @contextlib.contextmanager
@@ -190,9 +198,13 @@ def _corrupt(version: str, what: str = "") -> Iterator[None]:
 
 def versions(folder: Path, name: str | None = None) -> list[str]:
     """All versions below `folder`, of `name` if it is not None, newest first."""
-    found = [entry for entry in _entries(folder) if is_version(entry, name)]
-    kept = [(time_text_of(entry), _written_ns(folder / entry), entry) for entry in found]
-    return [entry for _, _, entry in sorted(kept, reverse=True)]
+    dated = []
+    for version in filter(lambda entry: is_version(entry, name), _entries(folder)):
+        written_ns = 0  # orders versions of the same second; 0: removed meanwhile
+        with contextlib.suppress(FileNotFoundError):
+            written_ns = (folder / version).stat().st_mtime_ns
+        dated.append((time_text_of(version), written_ns, version))
+    return [version for _, _, version in sorted(dated, reverse=True)]
 
 
 def path_of(folder: Path, version: str) -> Path:
@@ -240,10 +252,8 @@ def holds_user(folder: Path, version: str, user_id: str) -> bool:
     Raises:
         CorruptSnapshot: the table cannot be read.
     """
-    try:
+    with _corrupt(version, f"{USERS_FILE} cannot be read"):
         return user_id in snapshot_files.read_ids(path_of(folder, version) / USERS_FILE)
-    except (OSError, ValueError) as error:
-        raise CorruptSnapshot(f"snapshot {version}: {USERS_FILE} cannot be read: {error}") from error
 
 
 def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
@@ -271,36 +281,15 @@ def _entries(folder: Path) -> Iterable[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
 
 
-def _written_ns(path: Path) -> int:
-    """Time of writing, which orders versions of the same second."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:  # removed meanwhile
-        return 0
-
-
 def _values_of(params: Params, manifest: Manifest) -> ArrayValues:
     n_forgotten, has_counts = revision_of(manifest.version), manifest.format > 1
     return ArrayValues(params, manifest.n_users, manifest.n_items, n_forgotten=n_forgotten, has_counts=has_counts)
 
 
-def _ids_and_content(
+def _read_rest(
     path: Path, manifest: Manifest, params: Params
 ) -> tuple[Sequence[str], Sequence[str], ContentMap | None]:
+    """Ids of users and items, and the content map."""
     users = snapshot_files.read_ids(path / USERS_FILE, manifest.n_users)
     items = snapshot_files.read_ids(path / ITEMS_FILE, manifest.n_items)
     return users, items, ContentMap.read(path / CONTENT_FILE, params.width) if CONTENT_FILE in manifest.files else None
-
-
-def _write_parts(
-    folder: Path, model: Model, user_ids: Sequence[str], item_ids: Sequence[str], content: ContentMap | None
-) -> list[str]:
-    """Write all files but those of the manifest; returns their names."""
-    snapshot_files.write_arrays(folder / ARRAYS_FILE, model)
-    snapshot_files.write_ids(folder / USERS_FILE, user_ids)
-    snapshot_files.write_ids(folder / ITEMS_FILE, item_ids)
-    names = [ARRAYS_FILE, USERS_FILE, ITEMS_FILE]
-    if content is not None:
-        content.write(folder / CONTENT_FILE)
-        names.append(CONTENT_FILE)
-    return names

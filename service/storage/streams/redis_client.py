@@ -12,13 +12,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from service.storage import files
 from service.storage.errors import InvalidKey, StreamUnavailable
 from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
-from service.storage.streams import aof_files
 
 SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
 REWRITE_TIMEOUT_S = 600.0  # seconds; how long rewrites of the append-only file may take
 _POLL_S = 0.05
+_AOF_MANIFEST = "appendonlydir/appendonly.aof.manifest"
 
 # KEYS: the stream. ARGV: most entries to copy. Returns false, or, if there are more, the id of the first that is too
 # many.
@@ -74,22 +75,20 @@ def rewrite_aof(client: Any, folder: Path) -> None:
     """See `service.storage.streams.stream.Stream.rewrite_aof`."""
     deadline_s = time.monotonic() + REWRITE_TIMEOUT_S
     _await_rewrite(client, deadline_s)  # a running rewrite may still write entries that were trimmed since
-    unused = aof_files.unused(folder)
-    _start_rewrite(client, deadline_s)
-    if _await_rewrite(client, deadline_s) != "ok":
-        raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
-    aof_files.remove(folder, unused)
-
-
-def _start_rewrite(client: Any, deadline_s: float) -> None:
-    while True:
+    unused = unused_aof_files(folder)
+    is_ours = False
+    while not is_ours:
         try:
             client.bgrewriteaof()
-            return
+            is_ours = True
         except redis.ResponseError as error:  # another process, or another data set, has started one meanwhile
             if "already in progress" not in str(error):
                 raise
-        _await_rewrite(client, deadline_s)
+        status = _await_rewrite(client, deadline_s)
+    if status != "ok":
+        raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
+    for path in unused & unused_aof_files(folder):
+        path.unlink(missing_ok=True)
 
 
 def _await_rewrite(client: Any, deadline_s: float) -> str:
@@ -101,6 +100,22 @@ def _await_rewrite(client: Any, deadline_s: float) -> str:
         if time.monotonic() > deadline_s:
             raise StreamUnavailable(f"Redis has not rewritten its file after {REWRITE_TIMEOUT_S:g} s")
         time.sleep(_POLL_S)
+
+
+def unused_aof_files(folder: Path) -> set[Path]:
+    """Append-only files, which name users, that an embedded server left when it was killed during a rewrite.
+
+    Empty if the server keeps its files elsewhere. Call it while no rewrite runs, and remove the files after the next
+    rewrite: only then is it certain that no process writes them.
+    """
+    try:
+        manifest = files.read_regular(folder / _AOF_MANIFEST).decode(errors="replace")
+    except FileNotFoundError:
+        return set()
+    # The manifest names files in lines such as `file appendonly.aof.2.base.rdb seq 2 type b`.
+    used = {Path(_AOF_MANIFEST).name}.union(*(line.split()[1:2] for line in manifest.splitlines()))
+    parts = {path for path in (folder / "appendonlydir").glob("appendonly.aof.*.*") if path.name not in used}
+    return parts.union(folder.glob("temp-*"), (folder / "appendonlydir").glob("temp-*"))
 
 
 def id_of(raw: bytes, stream: str) -> StreamId:

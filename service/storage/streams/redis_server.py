@@ -123,11 +123,19 @@ class RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         runtime_folder(self.folder.parent)
         self.socket.unlink(missing_ok=True)
+        options = self._policy | {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "unixsocketperm": "700",
+            "save": "",
+            "daemonize": "no",
+            "hz": str(HZ),
+        }
         with (self.folder / "server.log").open("ab") as log:
             # Its own process group: Ctrl-C in the terminal must not end the server before the service has flushed. Not
             # a session, for the reason in `service.jobs.trainer_process`.
             self._process = subprocess.Popen(  # noqa: S603 (the command is ours)
-                self._command(),
+                [str(find_binary()), *(part for name, value in options.items() for part in (f"--{name}", value))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -137,17 +145,6 @@ class RedisServer:
             )
         self._await_loaded()
         _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))
-
-    def _command(self) -> list[str]:
-        settings = self._policy | {
-            "port": "0",
-            "unixsocket": str(self.socket),
-            "unixsocketperm": "700",
-            "save": "",
-            "daemonize": "no",
-            "hz": str(HZ),
-        }
-        return [str(find_binary()), *(part for name, value in settings.items() for part in (f"--{name}", value))]
 
     def _adopt(self) -> bool:
         """Adopt a server that listens on our socket; whether there was one. Shuts down one with other policies."""

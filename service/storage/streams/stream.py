@@ -135,8 +135,8 @@ class Stream:
         """
         self.verify()
         with translated():
-            found = text_of(self._client.info("server").get("run_id", "")) if run_id else ""
-        if found != run_id:
+            actual = text_of(self._client.info("server").get("run_id", "")) if run_id else ""
+        if actual != run_id:
             raise StreamUnavailable("Redis was replaced while a connection to it was opened; try again")
 
     # --- reading

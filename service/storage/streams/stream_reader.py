@@ -21,7 +21,7 @@ class RejectedEntry(NamedTuple):
     reason: str
 
 
-class Batch(NamedTuple):
+class EntryBatch(NamedTuple):
     """The result of one read.
 
     Attributes:
@@ -45,7 +45,7 @@ class StreamReader:
         self.cursor = after
         self._gap: Iterator[list[Entry]] = iter(())
 
-    def read(self, block_ms: int, count: int = MAX_ENTRIES_PER_READ) -> Batch:
+    def read(self, block_ms: int, count: int = MAX_ENTRIES_PER_READ) -> EntryBatch:
         """The next entries, about `count` at most; waits up to `block_ms` for the first one.
 
         Raises:
@@ -55,36 +55,34 @@ class StreamReader:
             NewerEntry: a newer version wrote the next entry; the cursor stays before it.
             InvalidKey: another program overwrote a key of the service in Redis.
         """
-        batch = self._next_of_gap()
-        if batch is None:
-            entries, trimmed = self._stream.read(self.cursor, block_ms, count)
-            batch = self._open_gap(trimmed) if trimmed > self.cursor else _parse(entries)
+        entries = next(self._gap, None)
+        if entries is not None:
+            batch = EntryBatch(entries, [])
+        else:
+            raw_entries, trimmed = self._stream.read(self.cursor, block_ms, count)
+            if trimmed > self.cursor:
+                self._gap = self._entries_up_to(trimmed)
+                batch = EntryBatch(next(self._gap, []), [])
+            else:
+                batch = _parse(raw_entries)
         if batch.entries:
             self.cursor = batch.entries[-1].id
         return batch
 
-    def _next_of_gap(self) -> Batch | None:
-        entries = next(self._gap, None)
-        return None if entries is None else Batch(entries, [])
-
-    def _open_gap(self, trimmed: StreamId) -> Batch:
+    def _entries_up_to(self, trimmed: StreamId) -> Iterator[list[Entry]]:
+        """The entries of the log that were trimmed from the stream before they were read."""
         if trimmed > self._log.last_id():
             raise StreamReplaced(
                 f"Invalid rating log: expected everything up to {trimmed}, which was trimmed from the stream,"
                 f" got {self._log.last_id()}. Was the data folder replaced? Delete nearfield:trimmed to skip them"
             )
-
-        def fill() -> Iterator[list[Entry]]:
-            yield from self._log.entries(self.cursor, trimmed)
-            if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
-                yield [Entry(trimmed, "noop")]
-
-        self._gap = fill()
-        return self._next_of_gap() or Batch([], [])
+        yield from self._log.entries(self.cursor, trimmed)
+        if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
+            yield [Entry(trimmed, "noop")]
 
 
-def _parse(entries: list[tuple[StreamId, Fields]]) -> Batch:
-    batch = Batch([], [])
+def _parse(entries: list[tuple[StreamId, Fields]]) -> EntryBatch:
+    batch = EntryBatch([], [])
     for stream_id, fields in entries:
         try:
             batch.entries.append(parse_entry(stream_id, fields))

@@ -168,8 +168,8 @@ class Connection(asyncio.Protocol):
                 else:
                     is_secret = url.startswith("rediss:")
                     tls = ssl.create_default_context(cafile=target.get("ssl_ca_certs")) if is_secret else None
-                    address = target.get("host", "localhost"), target.get("port", 6379)
-                    await loop.create_connection(lambda: connection, *address, ssl=tls)
+                    host, port = target.get("host", "localhost"), target.get("port", 6379)
+                    await loop.create_connection(lambda: connection, host, port, ssl=tls)
                 try:
                     if "password" in target:
                         user = (target["username"],) if "username" in target else ()

@@ -41,7 +41,8 @@ class Tail:
     def after(self, position: StreamId) -> list[tuple[StreamId, Fields]]:
         """The entries after `position`, in order."""
         with self._lock:
-            return sorted((one for one in self._entries.items() if one[0] > position), key=lambda one: one[0])
+            later = (entry for entry in self._entries.items() if entry[0] > position)
+            return sorted(later, key=lambda entry: entry[0])
 
     def ids(self) -> set[StreamId]:
         """The ids of all entries."""

@@ -19,13 +19,13 @@ from service.settings.keyspace import Keyspace
 from service.settings.settings import AppendFsync
 from service.storage.errors import StreamReplaced, VolatileServer
 from service.storage.events import NOOP_VERSION, ZERO, StreamId
-from service.storage.streams.durability import refuse_volatile
 from service.storage.streams.redis_client import last_and_length, position_of, text_of, translated, value_ids
 from service.storage.streams.tail import Tail
 
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
 OTHERS_S = 2.0  # seconds in which other processes give back what they have seen; they look for the server each second
 
+_FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _log = structlog.get_logger(__name__)
 
 
@@ -87,6 +87,7 @@ class Verification:
         return max(self._archived(), self._tail.highest)
 
     def _check_durability(self) -> None:
+        """Check that the settings of the server make it keep what it acknowledges; raises `VolatileServer`."""
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
         try:
             config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
@@ -95,7 +96,17 @@ class Verification:
                 _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
             self._warned = True
             return
-        refuse_volatile(config, self._appendfsync)
+        if config["appendonly"] != "yes":
+            # CONFIG SET is not enough: until its first rewrite is done, a killed server would lose everything.
+            raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; restart it with yes")
+        if _FSYNC_STRENGTH.get(config["appendfsync"], 0) < _FSYNC_STRENGTH[self._appendfsync]:
+            raise VolatileServer(
+                f"Invalid appendfsync of the Redis server: expected {self._appendfsync}, got {config['appendfsync']};"
+                " change it there, or accept the weaker one with NEARFIELD_APPENDFSYNC"
+            )
+        if config["maxmemory"] not in ("", "0") and config["maxmemory-policy"] != "noeviction":
+            policy = config["maxmemory-policy"]
+            raise VolatileServer(f"Invalid maxmemory-policy of the Redis server: expected noeviction, got {policy}")
 
     def _info(self, section: str) -> dict[str, Any]:
         """Empty if the server refuses to tell."""

@@ -22,7 +22,7 @@ from tests.service.planted import entries
 def data(tmp_path: Path) -> Path:
     log, made = RatingLog(tmp_path / "data" / "ratings"), entries()
     made = [*made, Entry(StreamId(made[-1].id.ms + 1, 0), "forget", subject="u1")]
-    log.write(made[0].id, made[-1].id, [table_of(made)])
+    log.files.write(made[0].id, made[-1].id, [table_of(made)])
     return tmp_path / "data"
 
 

@@ -106,7 +106,7 @@ def test_commands_refuse_a_forged_model_with_a_sentence(folder: Path, tmp_path: 
     version = snapshot.versions(models)[0]
     forge(models / version)
     made = [*entries(), Entry(StreamId(5000, 0), "noop")]
-    RatingLog(tmp_path / "data/ratings").write(made[0].id, made[-1].id, [table_of(made[:-1])])
+    RatingLog(tmp_path / "data/ratings").files.write(made[0].id, made[-1].id, [table_of(made[:-1])])
     for command in (
         ["evaluate", "--model", str(models), "--test", str(folder / "unseen.csv")],
         ["topics", "--model", str(models)],

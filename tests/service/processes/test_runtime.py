@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.jobs.training import Training
-from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment_folder import SegmentFolder
 from tests.service.local import serving
 from tests.service.waiting import eventually
 
@@ -19,7 +19,7 @@ def test_a_log_that_cannot_be_written_is_not_ready_and_still_answers(
 
     with serving(tmp_path) as service:
         with monkeypatch.context() as patched:
-            patched.setattr(RatingLog, "write", full)
+            patched.setattr(SegmentFolder, "write", full)
             last = service.rate(("ann", "tea", 5))
             service.runtime.jobs.submit_training(Training.of("als", {}))  # requests a commit of all entries
             eventually(lambda: service.get("/health/ready").status_code == 503)

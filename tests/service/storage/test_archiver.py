@@ -267,7 +267,7 @@ def test_a_damaged_log_is_reported_until_it_is_repaired(
     first = [put("a"), put("b")][-1]
     stream.request_commit(first)
     eventually(lambda: stream.trimmed_id() == first)
-    segment = log.segments()[0]  # on a busy machine both ratings may have one each
+    segment = log.files.segments()[0]  # on a busy machine both ratings may have one each
     intact = segment.path.read_bytes()
     segment.path.write_bytes(intact[:-9] + bytes([intact[-9] ^ 1]) + intact[-8:])  # merging alone will see that
     for item in "cd":
@@ -373,7 +373,7 @@ def test_a_flushed_server_goes_on_above_the_log(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
 ) -> None:
     stream.request_commit(put("a"))
-    eventually(lambda: len(log.segments()) == 1)
+    eventually(lambda: len(log.files.segments()) == 1)
     client.flushall()
     last = put("b")
     stream.request_commit(last)
@@ -435,7 +435,7 @@ def test_nothing_is_trimmed_before_it_is_in_the_log(stream: Stream, log: RatingL
     for ms in (10, 20, 10_000_000):
         append(client, encode_subject("hide", "x"), f"{ms}-0")
     archiver = Archiver(stream, log)
-    archiver._tidy()
+    archiver.step(0)
     assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ["20-0", "10000000-0"]
 
 
@@ -451,7 +451,7 @@ def test_what_stays_in_redis_at_the_end_is_counted(
         raise OSError(28, "No space left on device")
 
     put("a"), put("b"), put("c", "d")
-    monkeypatch.setattr(log, "write", fails)
+    monkeypatch.setattr(log.files, "write", fails)
     archiver.finish()
     said = capsys.readouterr().out
     assert "stream not archived at stop" in said

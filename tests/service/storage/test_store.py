@@ -45,7 +45,7 @@ class Folder(NamedTuple):
         return cls(data, RatingLog(data / "ratings"))
 
     def write(self, *entries: Entry) -> None:
-        self.log.write(entries[0].id, entries[-1].id, [table_of(list(entries))])
+        self.log.files.write(entries[0].id, entries[-1].id, [table_of(list(entries))])
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [row for batch in self.log.read(columns=["user", "item"]) for row in batch.to_pylist()]
@@ -117,7 +117,11 @@ def test_a_replica_gets_log_and_models_and_loses_what_the_worker_loses(pair: Pai
     assert live_versions.read(pair.replica.data) == {"als": NEW}
     assert snapshot.versions(pair.replica.data / "snapshots") == [NEW]
     assert {name.split("/")[1] for name in pair.store.names("snapshots")} == {NEW}
-    assert len(pair.store.names("ratings")) == len(pair.worker.log.segments()) == len(pair.replica.log.segments())
+    assert (
+        len(pair.store.names("ratings"))
+        == len(pair.worker.log.files.segments())
+        == len(pair.replica.log.files.segments())
+    )
 
 
 def test_each_side_refuses_what_it_cannot_use_and_goes_on_when_it_can(pair: Pair, rating_entry: Make):
@@ -129,7 +133,7 @@ def test_each_side_refuses_what_it_cannot_use_and_goes_on_when_it_can(pair: Pair
     both(pair)
     pair.worker.write(rating_entry(2, ("v", "j", 3.0)))
     pair.publisher.step()
-    torn = store_head.object_of(pair.worker.log.listed()[pair.worker.log.segments()[1].path.name][0])
+    torn = store_head.object_of(pair.worker.log.files.listed()[pair.worker.log.files.segments()[1].path.name][0])
     whole = pair.store.read(torn, 1 << 20)
     pair.store.write(torn, b"torn")
     with pytest.raises(CorruptLog, match="torn or altered"):
@@ -225,7 +229,7 @@ def test_a_damaged_copy_is_taken_again_and_a_newer_log_is_kept(pair: Pair, ratin
     pair.worker.write(rating_entry(1, ("u", "i", 4.0)))
     pair.worker.train(OLD, "u")
     both(pair)
-    (segment,) = pair.replica.log.segments()
+    (segment,) = pair.replica.log.files.segments()
     segment.path.write_bytes(bytes(segment.path.stat().st_size))
     (pair.replica.data / "snapshots" / OLD / "users.parquet").write_bytes(b"")
     again = Follower(pair.store, pair.replica.data, RatingLog(pair.replica.log.folder), lambda: StreamId(0, 0), print)

@@ -83,7 +83,7 @@ def test_a_model_travels_by_a_folder_and_goes_live(model: Path, tmp_path: Path, 
     data, url = tmp_path / "data", f"file://{tmp_path}/a store/models"
     log, made = RatingLog(data / "ratings"), entries()
     made = [*made, Entry(StreamId(made[-1].id.ms + 1, 0), "forget", subject="u1")]
-    log.write(made[0].id, made[-1].id, [table_of(made)])
+    log.files.write(made[0].id, made[-1].id, [table_of(made)])
     assert run(["push", str(model.parent), url]) == 0
     assert capsys.readouterr().out.startswith(f"pushed {url}/{VERSION}")
     assert run(["push", str(model), url]) == 0
@@ -335,7 +335,7 @@ def test_the_examples_of_the_page(out: Path, tmp_path: Path, monkeypatch, capsys
     text = (Path(__file__).parents[4] / "docs" / "registry.md").read_text("utf-8").replace("$PWD", str(tmp_path))
     block = next(part for part in text.split("```bash\n")[1:] if part.startswith("$ nearfield")).split("```")[0]
     log = RatingLog(tmp_path / "DATA" / "ratings")
-    log.write(entries()[0].id, entries()[-1].id, [table_of(entries())])
+    log.files.write(entries()[0].id, entries()[-1].id, [table_of(entries())])
     shutil.copytree(out, tmp_path / "MODEL_DIR")
     monkeypatch.chdir(tmp_path)
     for example in block.removeprefix("$ ").split("\n$ "):

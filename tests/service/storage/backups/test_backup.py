@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("backup") / "data"
     log, made = RatingLog(data / "ratings"), entries()
     for part in (made[:10], made[10:]):
-        log.write(part[0].id, part[-1].id, [table_of(part)])
+        log.files.write(part[0].id, part[-1].id, [table_of(part)])
     ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 2]), np.array([5.0, 1.0], np.float32), (2, 3))
     model = gpu.fit(ratings, gpu.params_for("als", {"n_factors": 4, "n_epochs": 1}))
     version = snapshot.write(data / "snapshots", model, USERS, ITEMS, metrics={}, watermark="1005-0").version
@@ -64,7 +64,7 @@ def test_a_restored_folder_is_the_one_that_was_backed_up(data: Path, tmp_path: P
     assert restored == made
     assert content_of(tmp_path / "restored") == content_of(data)
     assert sum(done) > 1000
-    RatingLog(tmp_path / "restored" / "ratings").check()
+    RatingLog(tmp_path / "restored" / "ratings").files.check()
     assert (tmp_path / "restored").stat().st_mode & 0o077 == 0
     assert {one.name for one in tmp_path.iterdir()} == {Path(name).parts[0], "restored"}
 

@@ -38,17 +38,17 @@ def test_rows_count_once_at_every_moment_of_a_merge(filled: RatingLog, monkeypat
 
 
 def test_a_merge_between_the_list_and_the_look_loses_no_row(filled: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    segments, n_calls = filled.segments, 0
+    segments, n_calls = filled.files.segments, 0
 
     def listed_before_a_merge() -> list:
         nonlocal n_calls
         n_calls, listed = n_calls + 1, segments()
         if n_calls == 1:
-            monkeypatch.setattr(filled, "segments", segments)
+            monkeypatch.setattr(filled.files, "segments", segments)
             filled.compact()
         return listed
 
-    monkeypatch.setattr(filled, "segments", listed_before_a_merge)
+    monkeypatch.setattr(filled.files, "segments", listed_before_a_merge)
     assert LogSize(filled).measure()[:2] == (1, 2 * N_SEGMENTS)
 
 

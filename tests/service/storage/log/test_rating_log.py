@@ -22,7 +22,7 @@ Make = Callable[..., Entry]
 
 
 def names(log: RatingLog) -> list[str]:
-    return [segment.path.name for segment in log.segments()]
+    return [segment.path.name for segment in log.files.segments()]
 
 
 def test_the_name_is_the_range(log: RatingLog, rating_entry: Make) -> None:
@@ -77,7 +77,7 @@ def test_overlaps_are_harmless_and_merging_drops_nothing(
     assert contents(log) == entries
     log.compact()
     assert contents(log) == entries
-    assert len(log.segments()) == 1
+    assert len(log.files.segments()) == 1
     log.clean()
     assert contents(log) == entries
 
@@ -142,7 +142,7 @@ def test_rewriting_drops_one_users_earlier_rows_and_nothing_else(log: RatingLog,
     assert contents(log) == [*kept[:2], rating_entry(4, ("w", "a", 4.0)), *kept[2:]]
     assert names(log) == before
     assert log.rewrite_without("u", StreamId(5, 0)) == 0
-    assert b"u" not in _distinct_users(log.segments()[0].path)
+    assert b"u" not in _distinct_users(log.files.segments()[0].path)
 
 
 def test_who_was_the_first_to_name_an_item_leaves_the_item(log: RatingLog, rating_entry: Make) -> None:
@@ -232,7 +232,7 @@ def test_a_full_disk_commits_nothing_and_the_same_commit_works_later(
         with pytest.raises(OSError, match="No space"):
             commit(log, entries)
         assert [*log.folder.glob("*.parquet"), *log.folder.glob(".tmp-*")] == []
-        assert log._files._manifest.read() == {}
+        assert log.files._manifest.read() == {}
     commit(log, entries)
     assert contents(log) == entries
 

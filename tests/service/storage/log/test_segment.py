@@ -12,7 +12,7 @@ from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.log.introductions import without
-from service.storage.log.ownership import Part
+from service.storage.log.ownership import UserRows
 from service.storage.log.segment import SCHEMA, behind, entries_of, holds, plain, read_groups, table_of, write_groups
 from service.storage.sources import Source
 
@@ -73,14 +73,16 @@ def test_a_segment_of_an_older_version_has_no_data(tmp_path: Path) -> None:
 def test_rows_can_be_left_out() -> None:
     (batch,) = table_of([rating(1, "u"), rating(2, "v"), rating(3, "u")]).to_batches()
     assert behind(batch, StreamId(1, 0)).column("ms").to_pylist() == [2, 3]
-    assert without(_as_read(batch), [Part("u", ZERO, StreamId(3, 0))], set()).column("ms").to_pylist() == [2, 3]
+    assert without(_as_read(batch), [UserRows("u", ZERO, StreamId(3, 0))], set()).column("ms").to_pylist() == [2, 3]
 
 
 def test_what_is_left_out_leaves_no_trace_when_written(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     with path.open("wb") as file:
         write_groups(file, [table_of([rating(1, "somebody"), rating(2, "else")])])
-    kept = [plain(without(batch, [Part("somebody", ZERO, StreamId(9, 0))], set())) for batch in read_groups(path, None)]
+    kept = [
+        plain(without(batch, [UserRows("somebody", ZERO, StreamId(9, 0))], set())) for batch in read_groups(path, None)
+    ]
     with path.open("wb") as file:
         write_groups(file, kept)
     assert b"somebody" not in path.read_bytes()
@@ -125,7 +127,7 @@ def test_segments_of_older_versions_are_filled_with_nulls(tmp_path: Path) -> Non
 def test_an_event_that_introduced_an_item_stays_as_a_deletion_by_nobody() -> None:
     event = TypedEvent("somebody", "i", "view", 2.0, 9.0, "order-7")
     (batch,) = table_of([Entry(StreamId(1000, 0), "event", events=[event])]).to_batches()
-    (kept,) = entries_of(without(_as_read(batch), [Part("somebody", ZERO, StreamId(2000, 0))], {(1000, 0, 0)}))
+    (kept,) = entries_of(without(_as_read(batch), [UserRows("somebody", ZERO, StreamId(2000, 0))], {(1000, 0, 0)}))
     assert kept == Entry(StreamId(1000, 0), "rating", [RatingEvent("", "i", None, 1.0)])
 
 

@@ -31,7 +31,7 @@ def filled(log: RatingLog, rating_entry: Make) -> RatingLog:
 
 def test_every_altered_byte_is_noticed(filled: RatingLog) -> None:
     """The footer too, and headers of pages, which the checksums of Parquet leave out."""
-    path = filled.segments()[1].path
+    path = filled.files.segments()[1].path
     intact = path.read_bytes()
     draw = random.Random(1)
     for position in {*range(len(intact) - 600, len(intact)), *draw.sample(range(len(intact)), 200)}:
@@ -45,20 +45,20 @@ def test_every_altered_byte_is_noticed(filled: RatingLog) -> None:
 
 
 def test_a_missing_segment_is_noticed_wherever_it_was(filled: RatingLog, tmp_path: Path) -> None:
-    for segment in filled.segments():
+    for segment in filled.files.segments():
         aside = segment.path.rename(tmp_path / "aside")
-        for call in (filled.check, filled.clean, lambda: contents(filled), lambda: History().load(filled)):
+        for call in (filled.files.check, filled.clean, lambda: contents(filled), lambda: History().load(filled)):
             with pytest.raises(CorruptLog, match=segment.path.name):
                 call()
         aside.rename(segment.path)
-    filled.check()
+    filled.files.check()
 
 
 def test_a_torn_end_is_noticed_without_reading(filled: RatingLog) -> None:
-    path = filled.segments()[0].path
+    path = filled.files.segments()[0].path
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptLog, match=path.name):
-        filled.check()
+        filled.files.check()
 
 
 def test_every_altered_byte_of_the_manifest_is_noticed(filled: RatingLog) -> None:
@@ -69,7 +69,7 @@ def test_every_altered_byte_of_the_manifest_is_noticed(filled: RatingLog) -> Non
         altered[position] ^= 4
         path.write_bytes(altered)
         try:
-            filled.check()
+            filled.files.check()
             contents(RatingLog(filled.folder))
         except CorruptLog as error:
             assert str(filled.folder) in str(error)
@@ -82,14 +82,14 @@ def test_merging_compares_and_names(log: RatingLog, rating_entry: Make, monkeypa
     monkeypatch.setattr(rating_log, "MERGE_AT", 3)
     for ms in range(1, 4):
         commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0))])
-    path = log.segments()[1].path
+    path = log.files.segments()[1].path
     intact = path.read_bytes()
     path.write_bytes(intact[:-10] + bytes([intact[-10] ^ 1]) + intact[-9:])
     with pytest.raises(CorruptLog, match=path.name):
         RatingLog(log.folder).compact()
     path.write_bytes(intact)
     assert log.compact() == 2
-    log.check()
+    log.files.check()
     assert [entry.id.ms for entry in contents(RatingLog(log.folder))] == [1, 2, 3]
 
 
@@ -102,7 +102,7 @@ def test_rewriting_changes_what_the_manifest_says(filled: RatingLog) -> None:
 
 def test_a_kill_between_rewriting_and_listing_is_no_damage(filled: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either content counts until the next archiver has looked which it is."""
-    manifest = filled._files._manifest
+    manifest = filled.files._manifest
     store = manifest.store
     for n_allowed, user in ((0, "u1"), (1, "u2")):
         left = [None] * n_allowed
@@ -129,9 +129,9 @@ def test_a_log_without_a_manifest_is_read_and_gets_one(tmp_path: Path) -> None:
     assert len(before) > 5
     assert not (log.folder / "manifest.json").exists()
     log.clean()
-    assert SegmentFolder(log.folder)._manifest.read().keys() == {segment.path.name for segment in log.segments()}
+    assert SegmentFolder(log.folder)._manifest.read().keys() == {segment.path.name for segment in log.files.segments()}
     assert contents(log) == before
-    path = log.segments()[0].path
+    path = log.files.segments()[0].path
     path.unlink()
     with pytest.raises(CorruptLog, match=path.name):
         contents(log)
@@ -140,16 +140,16 @@ def test_a_log_without_a_manifest_is_read_and_gets_one(tmp_path: Path) -> None:
 def test_a_segment_of_another_place_is_not_listed(filled: RatingLog) -> None:
     """Such as one whose name was altered: what it holds is not what it says."""
     (filled.folder / "manifest.json").unlink()
-    segment = filled.segments()[2]
+    segment = filled.files.segments()[2]
     segment.path.rename(filled.folder / segment.path.name.replace("_9.0", "_8.0"))
     with pytest.raises(CorruptLog, match="expected rows from 7-0 to 8-0"):
         filled.clean()
 
 
 def test_what_can_be_read_for_ever_is_refused(filled: RatingLog) -> None:
-    path = filled.segments()[2].path
+    path = filled.files.segments()[2].path
     path.unlink()
     path.symlink_to("/dev/zero")
-    for call in (filled.check, lambda: contents(RatingLog(filled.folder))):
+    for call in (filled.files.check, lambda: contents(RatingLog(filled.folder))):
         with pytest.raises(CorruptLog, match=path.name):
             call()

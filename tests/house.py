@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
     Attributes:
         rooms, floors, arrows: see this module.
-        extras, extra_arrows: folders in `extras`, and the arrows from them to rooms and to each other.
+        extras, extra_arrows: folders in `extras`, and the arrows from one of them to rooms and to others, on average.
         circles, in_circles: groups of modules that import each other, also through others; and these modules.
         small: modules of fewer than `SMALL` lines that exactly one other imports.
         modules, lines: of Python.
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
     floors: int
     arrows: int
     extras: int
-    extra_arrows: int
+    extra_arrows: float
     circles: int
     in_circles: int
     small: int
@@ -217,7 +217,7 @@ def shape(package: str) -> Shape:
         floors=floors(below),
         arrows=sum(map(len, below.values())),
         extras=len(extras),
-        extra_arrows=sum(map(len, extras.values())),
+        extra_arrows=sum(map(len, extras.values())) / max(1, len(extras)),
         circles=len(groups),
         in_circles=sum(map(len, groups)),
         small=len(small(package)),

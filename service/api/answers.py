@@ -29,13 +29,6 @@ class Written(Struct):
     stream_id: str
 
 
-class ExperimentList(Struct):
-    """The ids of all experiments, each with the position of the entry that has put it."""
-
-    experiments: list[ListedDocument]
-    as_of: str
-
-
 class ScenarioList(Struct):
     """All scenarios in order of names."""
 

@@ -25,7 +25,6 @@ from service.api.routes import (
     admin,
     audit,
     docs,
-    experiments,
     health,
     home,
     items,
@@ -50,7 +49,6 @@ ROUTES = (
     listings,
     admin,
     scenarios,
-    experiments,
     sources,
     audit,
     health,
@@ -80,6 +78,7 @@ class Application(FastAPI):
         self.gateway = Gateway(self._table, serving.settings, serving.metrics, limits)
         self.audit = Audit(serving.settings, self.gateway.keys, self._table)
         self.state.is_stopping = False
+        self.state.refusals = dict[str, dict[str, Any]]()  # of operations by status, which extras add to the document
         self.state.documenting, self.state.documents = asyncio.Lock(), dict[Any, bytes]()
         self.state.further = {name: app.state.serving for name, app in further.items()}
         self._further = {name.encode(): app for name, app in further.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from service.engine.models.model_info import ModelInfo
-from service.engine.queries.experiment_queries import Experiment
 from service.jobs.jobs import Job
 from service.jobs.training import Training
 from service.storage.list_files import ListFile
@@ -59,19 +58,9 @@ class ActivateModel(Struct, frozen=True, tag=True):
 
 
 class EndModel(Struct, frozen=True, tag=True):
-    """Asks for an `EndedModel`, which does not answer any more.
-
-    Raises `UnknownModel`, `CorruptLiveFile`, and `ModelInUse` if an experiment has an arm with it.
-    """
+    """Asks for an `EndedModel`, which does not answer any more. Raises `UnknownModel`, `CorruptLiveFile`."""
 
     model: str
-
-
-class PutExperiment(Struct, frozen=True, tag=True):
-    """Asks for `ExperimentPut`. Raises what `Runtime.append` raises, and `InvalidRequest` if a model is not live."""
-
-    name: str
-    experiment: Experiment
 
 
 class ArchiveAll(Struct, frozen=True, tag=True):
@@ -125,7 +114,6 @@ Operation = (
     | ListModels
     | ActivateModel
     | EndModel
-    | PutExperiment
     | ForgetUser
 )
 
@@ -172,12 +160,6 @@ class EndedModel(Struct):
 
     name: str
     cancelled: list[str]
-
-
-class ExperimentPut(Struct):
-    """The experiment is durable at `stream_id`."""
-
-    stream_id: str
 
 
 class Forgotten(Struct):

@@ -12,7 +12,8 @@ from service.api.list_requests import ScenarioBody
 from service.api.requests import NO_FIELDS
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
-from service.engine.queries.document_queries import DocumentDetails, GetScenario, StaleScenario, UnknownDocument
+from service.engine.errors import UnknownDocument
+from service.engine.queries.document_queries import DocumentDetails, GetScenario, StaleScenario
 from service.storage.errors import UnknownModel
 from service.storage.events import StreamId
 

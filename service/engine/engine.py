@@ -18,14 +18,12 @@ import structlog
 
 from gpu.backend import Backend
 from service.base.errors import NotReady, ServiceError
-from service.base.recommendation_ids import RecommendationIds
 from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
 from service.engine.fairness import Client
 from service.engine.lists.cursors import Cursors
-from service.engine.lists.experiments import Experiments
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
@@ -57,6 +55,7 @@ class Engine:
         history: ids and last ratings; use it only in slices (`run_slices`).
         live: the live models; only `model_swap` changes it.
         signer: signs cursors and recommendation ids; takes the key of the service once Redis is there.
+        planner, answer_to: see `Ranking`; extras add to them before the start.
         stages: progress of the start; the service is ready when all are done.
         traces: records batches.
         failure: the error that stopped the thread, or None.
@@ -92,8 +91,8 @@ class Engine:
         self.live, self.signer = self._ranking.live, self._ranking.signer
         self._cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
-        experiments = self._ranking.planner.arms = Experiments(history, self.live, RecommendationIds(self.signer))
-        self._ranking.answer_to |= self._prequential.answer_to | experiments.answer_to
+        self.planner, self.answer_to = self._ranking.planner, self._ranking.answer_to
+        self.answer_to |= self._prequential.answer_to
         self.n_forgotten = 0
         self._as_of = self._target = history.position
         self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()

@@ -17,6 +17,10 @@ class UnknownItem(NotFound):
     slug, title = "unknown-item", "Unknown item"
 
 
+class UnknownDocument(NotFound):
+    """No document of a kind has that name."""
+
+
 class Gone(ServiceError):
     """The model whose list a cursor continues is not live any more."""
 

@@ -6,16 +6,17 @@ only list of extras, and no other room imports one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without these
     import typer
     from msgspec import Struct
 
     from service.api.app import Application
+    from service.api.serving import Serving
     from service.engine.engine import Engine
     from service.extras.stores.follower import Follower
     from service.extras.stores.publisher import Publisher
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the command line reads `Parts`, and starts fast without the
     from service.telemetry.traces import Export
 
 OnFailure = Callable[[BaseException], None]
+Page = Callable[["Serving", str | None], Awaitable[dict[str, Any]]]
 
 
 class Part(Protocol):
@@ -54,6 +56,8 @@ class Parts:
         companions: each makes a thread of the process that supervises the jobs of a data set.
         follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
         publish: makes what sends the folder of a worker to the store.
+        pages: of the console, by their names. Each gives what the template `templates/NAME.html` of its extra shows, of
+            the service and of the `id` in the query.
         span_export: makes what sends the spans of a process, if `traces` is on. None: no extra can send them.
         trainer: what to run for a training where `trainer_ranks` is above 1. None: no extra trains with several ranks.
         team: the ranks of a training on a file.
@@ -68,6 +72,7 @@ class Parts:
     companions: list[Callable[[Settings, Jobs, Metrics, OnFailure], Part]] = field(default_factory=list)
     follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
     publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None
+    pages: dict[str, Page] = field(default_factory=dict)
     span_export: Export | None = None
     trainer: TrainerModule | None = None
     team: Callable[[Settings], AbstractContextManager[Team]] | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from service.extras import Parts, console, exports, kafka, ranks, registry, stores, traces, webhooks
+from service.extras import Parts, console, experiments, exports, kafka, ranks, registry, stores, traces, webhooks
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
 EXTRAS: list[Callable[[Parts], None]] = [
     console.register,
+    experiments.register,
     exports.register,
     kafka.register,
     ranks.register,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from service.api.operations import (
     CheckNewNames,
     EndedModel,
     EndModel,
-    ExperimentPut,
     ForgetUser,
     Forgotten,
     GetJob,
@@ -28,7 +27,6 @@ from service.api.operations import (
     ListJobs,
     ListModels,
     ModelList,
-    PutExperiment,
     Ready,
     SubmitLists,
     SubmitTraining,
@@ -37,13 +35,10 @@ from service.api.serving import check_shared
 from service.base.errors import NotReady
 from service.engine.models.model_info import ModelInfo
 from service.engine.queries.encoding import json_of
-from service.engine.queries.experiment_queries import KIND, CheckArms, CheckUnused
 from service.jobs.forget import REMAINS
 from service.jobs.orders import ACTIVATE, END
 from service.processes.runtime import Runtime
-from service.storage.documents import Document
-from service.storage.documents import encode as encode_json
-from service.storage.events import StreamId, encode_document, encode_subject
+from service.storage.events import encode_subject
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.telemetry.metrics_sum import MetricsSum
 from service.telemetry.scrape import Scrape
@@ -84,6 +79,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
     ActivateModel: lambda runtime, asked: _activate(runtime, asked.version),
+    EndModel: lambda runtime, asked: _end_model(runtime, asked.model),
 }
 
 
@@ -108,16 +104,12 @@ class Performer:
         """Perform what `runtime` can do; pages of metrics include those of `others`."""
         self._runtime, self._others = runtime, others
         self._scrape = Scrape(self._page, others.update)
-        self._arms = asyncio.Lock()  # an experiment does not get an arm whose model is ending
-        self._put_at: StreamId | None = None  # position of the newest experiment that was put here
         self._tasks: dict[type, Callable[[Any], Awaitable[Any]]] = {
             CheckNewIds: self._check_new_ids,
             CheckNewNames: self._check_new_names,
-            EndModel: self._end_model,
             ForgetUser: self._forget,
             GetMetrics: self._metrics,
             GetReadiness: self._ready,
-            PutExperiment: self._put_experiment,
         }
 
     async def perform(self, operation: Struct) -> bytes:
@@ -125,11 +117,12 @@ class Performer:
         if isinstance(operation, SubmitLists):
             check_shared(self._runtime.settings, "lists of all users", "it is not available with NEARFIELD_STORE")
         kind = type(operation)
-        if (task := self._tasks.get(kind)) is not None:
-            return json_of(await task(operation))
-        if (call := _CALLS.get(kind)) is not None:
-            return json_of(await self._runtime.blocking(call, self._runtime, operation))
-        return json_of(await self._runtime.calls[kind](operation))
+        async with self._runtime.guards.get(kind, contextlib.nullcontext)(operation):
+            if (task := self._tasks.get(kind)) is not None:
+                return json_of(await task(operation))
+            if (call := _CALLS.get(kind)) is not None:
+                return json_of(await self._runtime.blocking(call, self._runtime, operation))
+            return json_of(await self._runtime.calls[kind](operation))
 
     async def _check_new_ids(self, asked: CheckNewIds) -> None:
         self._runtime.new_ids.check(set(asked.users), set(asked.items))
@@ -155,15 +148,3 @@ class Performer:
         stream_id = await self._runtime.writes.append(encode_subject("forget", asked.user))
         job = await self._runtime.blocking(self._runtime.jobs.submit_forgetting, asked.user, stream_id)
         return Forgotten(str(stream_id), job.id, REMAINS)
-
-    async def _put_experiment(self, asked: PutExperiment) -> ExperimentPut:
-        body = encode_json(asked.experiment).decode()
-        async with self._arms:
-            await self._runtime.ask(CheckArms([arm.model for arm in asked.experiment.arms]))
-            self._put_at = await self._runtime.writes.append(encode_document(Document(KIND, asked.name, body)))
-            return ExperimentPut(str(self._put_at))
-
-    async def _end_model(self, asked: EndModel) -> EndedModel:
-        async with self._arms:
-            await self._runtime.ask(CheckUnused(asked.model), self._put_at)
-            return await self._runtime.blocking(_end_model, self._runtime, asked.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import structlog
@@ -54,6 +55,7 @@ class Runtime(Components):
         reports: takes what the archiver's process reports.
         jobs, hotswap, new_ids, statistics, traces, writes: see their classes; set by `start`.
         calls: what performs the operations of extras.
+        guards: within what operations are performed, also those that are of no extra; a guard may refuse one.
     """
 
     jobs: Jobs
@@ -67,6 +69,7 @@ class Runtime(Components):
         super().__init__(settings, on_failure)
         self.reports = ReportedArchive()
         self.calls: dict[type, Callable[[Any], Awaitable[Any]]] = {}
+        self.guards: dict[type, Callable[[Any], AbstractAsyncContextManager[Any]]] = {}
 
     async def start(self) -> None:
         """Lock the data folder and start all parts; `readiness` says when they can answer.
@@ -133,8 +136,11 @@ class Runtime(Components):
         backend = self._engine.backend
         return f"{backend.name} backend: {backend.reason}; data in {self.settings.data}"
 
-    async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
-        """The engine's answer after it has learned `wait_for`. Raises what `Engine.ask` and `wait_for` raise."""
+    async def ask(self, query: Any, wait_for: StreamId | None = None) -> Any:
+        """The engine's answer after it has learned `wait_for`. Raises what `Engine.ask` and `wait_for` raise.
+
+        The query is a `Query`, or one that an extra has added to `Engine.answer_to`.
+        """
         await self.wait_for(wait_for)
         return await self.ask_now(query)
 

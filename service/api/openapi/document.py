@@ -32,6 +32,7 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
         components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
         for path, operations in result["paths"].items():
             for operation in operations.values():
+                operation["responses"] |= app.state.refusals.get(operation["operationId"], {})
                 operation["security"] = _security(path.encode(), keys)
         add_examples(result)
         if path := data_sets.path_of(app.state.serving.settings.data_set):

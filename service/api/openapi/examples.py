@@ -10,7 +10,6 @@ from typing import Any
 
 from service.api.openapi import operation_examples
 from service.api.openapi.model_examples import (
-    EXPERIMENT,
     ITEM,
     JOB,
     MODEL,
@@ -114,7 +113,6 @@ BODIES: dict[str, dict[str, Any]] = {
             "ratings": [{"item": OTHER_ITEM, "rating": 5}, {"item": ITEM, "rating": None}],
         },
     },
-    "put_experiment": {"two arms": EXPERIMENT},
     **operation_examples.BODIES,
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},

@@ -68,30 +68,8 @@ _model = {
 }
 _result = {"n": 1000, "value": 0.612, "baseline": 0.431}
 _point = {"as_of": POSITION, "model_version": VERSION, "n": 100, "value": 0.61, "baseline": 0.42}
-EXPERIMENT: dict[str, Any] = {
-    "arms": [{"model": MODEL, "share": 90.0}, {"model": "culsh", "share": 10.0}],
-    "salt": "summer",
-}
-_rate = {"events": 41, "users": 30, "rate": 0.6, "low": 0.462, "high": 0.724}
-_arm = {"model": MODEL, "share": 90.0, "answered": 1204, "users": 50, "types": {"view": _rate}}
-_difference = {"model": "culsh", "type": "view", "difference": 0.04, "low": -0.03, "high": 0.11}
 OF_MODELS: dict[str, Any] = {
     "EndedModel": {"name": "home-b", "cancelled": ["5b1f0c3a9d27"]},
-    "ArmBody": EXPERIMENT["arms"][0],
-    "ArmReport": _arm,
-    "Difference": _difference,
-    "ExperimentBody": EXPERIMENT,
-    "ExperimentList": {"experiments": [{"name": "summer", "stream_id": POSITION}], "as_of": POSITION},
-    "ExperimentReport": {
-        "experiment": "summer",
-        "salt": "summer",
-        "stream_id": POSITION,
-        "confidence": 0.95,
-        "arms": [_arm],
-        "differences": [_difference],
-        "as_of": POSITION,
-    },
-    "Rate": _rate,
     "Job": _job,
     "JobList": {"jobs": [_job]},
     "ModelInfo": _model,

@@ -130,9 +130,7 @@ async def activate_model(version: PathName, query: NoQuery, serving: TheService)
 @router.delete(
     "/models/{name}",
     status_code=202,
-    responses=answers(
-        EndedModel, 202, "Ended", http_404="No live model of that name", http_409="An arm of an experiment"
-    ),
+    responses=answers(EndedModel, 202, "Ended", http_404="No live model of that name"),
 )
 async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> bytes:
     """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back."""

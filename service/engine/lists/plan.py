@@ -19,7 +19,7 @@ from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.rules import has_rules
 from service.engine.state.history import History
 
-NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has none"
+NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has no extra for experiments, got {!r}"
 
 
 class Plan(Struct, frozen=True):
@@ -66,7 +66,7 @@ class Planner:
     """Makes plans of queries.
 
     Attributes:
-        arms: of the experiments; None: there are none.
+        arms: of the experiments; None: no extra has any.
     """
 
     def __init__(self, history: History, live: LiveModels, selection: Selection) -> None:
@@ -83,7 +83,7 @@ class Planner:
         queries: Sequence[Recommend] | None = None
         if query.experiment is not None:
             if self.arms is None:
-                raise InvalidRequest(NO_EXPERIMENTS)
+                raise InvalidRequest(NO_EXPERIMENTS.format(query.experiment))
             queries = self.arms.queries_of(query)
         self._history.documents.check(query.of_scenario)
         self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one

@@ -33,8 +33,8 @@ class Ranking:
 
     Attributes:
         live: the live models.
-        planner: makes plans; a service with experiments sets its `arms`.
-        signer: signs pages and answers of experiments; its key is set when it is known.
+        planner: makes plans.
+        signer: signs pages and recommendation ids; its key is set when it is known.
         answer_to: for each type of query but `Recommend` the function that answers it.
     """
 

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from service.engine.queries.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.queries.document_queries import DocumentAnswer, DocumentQuery
-from service.engine.queries.experiment_queries import ExperimentAnswer, ExperimentQuery
 from service.engine.queries.forms import (
     MAX_CURSOR,
     MAX_EXPLORE_BELOW,
@@ -212,7 +211,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
 
 
 OfRatings = UserRatings | RatingQuery
-OfModels = ExperimentQuery | Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
+OfModels = Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
 Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery | SourceQuery
 
 
@@ -385,5 +384,4 @@ Answer = (
     | DocumentAnswer
     | SourceAnswer
     | QualityReport
-    | ExperimentAnswer
 )

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from gpu.ranking.eligible import Eligible
-from service.engine.queries import Answer, Recommend
+from service.engine.queries import Recommend
 
-AnswerTo = Callable[[Any, str], Answer]  # answers one query, at a position of the stream
+AnswerTo = Callable[[Any, str], Any]  # answers one query, at a position of the stream
 
 
 def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:

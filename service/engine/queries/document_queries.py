@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from service.base.errors import NotFound, Unavailable
+from service.base.errors import Unavailable
+from service.engine.errors import UnknownDocument
 from service.storage.documents import DocumentKind
-
-
-class UnknownDocument(NotFound):
-    """No document of a kind has that name."""
 
 
 class UnknownScenario(UnknownDocument):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from service.engine.errors import UnknownDocument
 from service.engine.queries.document_queries import (
     DocumentDetails,
     DocumentList,
@@ -11,7 +12,6 @@ from service.engine.queries.document_queries import (
     ListDocuments,
     ListedDocument,
     StaleScenario,
-    UnknownDocument,
     UnknownScenario,
 )
 from service.storage.documents import Document

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from gpu.changes import Changes
 from gpu.growing import Growing
 from gpu.online.rating_table import RatingTable
 from service.engine.state.applied import NO_CHANGES, Applied, Forgotten
-from service.engine.state.attributions import Attributed, Attributions
 from service.engine.state.catalog import Catalog
 from service.engine.state.documents import Documents
 from service.engine.state.id_table import IdTable
@@ -28,7 +27,7 @@ from service.engine.state.log_windows import OneBehind, ahead, windows
 from service.engine.state.positions import ascending_from
 from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.state.sources import Sources
-from service.engine.state.strength_rows import Batch, EventRows
+from service.engine.state.strength_rows import Attributed, Batch, EventRows
 from service.engine.state.strengths import Strengths
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
@@ -37,6 +36,34 @@ from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import entries_of
+
+
+class Observer(Protocol):
+    """Follows what a history applies, for what only an extra counts. Belongs to the thread of the history."""
+
+    def note(
+        self, users: NDArray[np.integer], are_first: NDArray[np.bool_], attributed: Mapping[int, Attributed]
+    ) -> None:
+        """Events came, some of them with a recommendation id.
+
+        Args:
+            users: rows of the users of E events.
+            are_first: bool (E,), whether the event is no repetition of an earlier one.
+            attributed: those with a recommendation id, by their place.
+        """
+        ...
+
+    def replace(self, document: Document) -> None:
+        """A document is put or deleted."""
+        ...
+
+    def move(self, user: int, into: int) -> None:
+        """A row becomes part of another one; `drop_user` of it follows."""
+        ...
+
+    def drop_user(self, user: int) -> None:
+        """The user of a row is forgotten."""
+        ...
 
 
 class History:
@@ -50,7 +77,7 @@ class History:
         catalog: the attributes of items.
         documents: named documents, such as scenarios.
         sources: how far each source of batches has come.
-        attributions: events of experiments.
+        observers: of extras.
         n_hidings: how often items were hidden or shown.
         n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
     """
@@ -63,7 +90,7 @@ class History:
         self.table = RatingTable()
         self.catalog = Catalog()
         self.documents = Documents()
-        self.attributions = Attributions(self.documents.position)
+        self.observers: list[Observer] = []
         self.position = ZERO
         self.n_hidings = self.n_events = 0
         self._next_position = 0
@@ -195,8 +222,8 @@ class History:
         are_ratings = ~events.are_events
         changes = self._rate_items(batch.where(are_ratings)) if are_ratings.any() else NO_CHANGES
         strengths = self.strengths.apply(batch, events, known)
-        if events.attributed:
-            self.attributions.note(users[events.are_events], self.strengths.are_first, events.attributed)
+        for observer in self.observers if events.attributed else ():
+            observer.note(users[events.are_events], self.strengths.are_first, events.attributed)
         return Applied(changes, [], Applied(strengths, []))
 
     def _rate_items(self, batch: Batch) -> Changes:
@@ -247,12 +274,14 @@ class History:
             strengths = self.strengths.take_over(user, into, both, rated.items, ms, first)
             applied = applied._replace(of_strengths=Applied(strengths, []))
         self._next_position = first + (n_rated if both is None else len(both.items)) + 1
-        self.attributions.move(user, into)
+        for observer in self.observers:
+            observer.move(user, into)
         self.users.forget(merge.user)
         return [applied, self._drop_user(user)]
 
     def _drop_user(self, user: int) -> Applied:
-        self.attributions.drop_user(user)
+        for observer in self.observers:
+            observer.drop_user(user)
         rated = Forgotten.of(user, self.table)
         if not self.strengths.has_events:
             return Applied(NO_CHANGES, [rated])
@@ -299,7 +328,8 @@ class History:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
     def _apply_document(self, document: Document, position: StreamId) -> None:
-        self.attributions.end(document)
+        for observer in self.observers:
+            observer.replace(document)
         self.documents.apply(document, position)
 
     def _columns_of(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.online.events import NO_KEY
-from service.engine.state.attributions import Attributed
+from service.engine.state.strength_rows import Attributed
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 
 

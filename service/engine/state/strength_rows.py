@@ -8,7 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.state.attributions import Attributed
+
+class Attributed(NamedTuple):
+    """An event with a recommendation id."""
+
+    recommendation_id: str
+    type: str
 
 
 class EventRows(NamedTuple):

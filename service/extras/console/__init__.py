@@ -3,26 +3,31 @@
 # ruff: noqa: PLC0415 (a command that serves nothing does not need the framework)
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.api.app import Application
-    from service.extras import Parts
+    from service.extras import Page, Parts
 
 
 def register(parts: Parts) -> None:
-    """Add the pages below /console."""
-    parts.routes.append(_add_pages)
+    """Add the pages below /console, with those of other extras."""
+    parts.routes.append(functools.partial(_add_pages, parts.pages))
 
 
-def _add_pages(app: Application) -> None:
-    from service.extras.console import access, experiments, items, jobs, login, models, overview, static_files, users
+def _add_pages(further: Mapping[str, Page], app: Application) -> None:
+    from service.extras.console import access, items, jobs, login, models, overview, static_files, users
     from service.extras.console.session import Sessions
-    from service.extras.console.visit import unknown
+    from service.extras.console.visit import page_of, unknown
 
     app.state.sessions = Sessions(app.state.serving.settings, lambda: app.gateway.keys)
-    for one in (static_files, overview, models, jobs, users, items, experiments, access):
+    app.state.pages = [(name, name.capitalize()) for name in further]
+    for one in (static_files, overview, models, jobs, users, items, access):
         app.add(one.router)
+    for name, values in further.items():
+        app.add(page_of(name, values))
     app.add(login.entry)
     app.add(login.router)
     app.add(unknown)

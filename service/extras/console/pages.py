@@ -47,10 +47,10 @@ def _number(value: float | None) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    folder = Path(str(resources.files("service.extras.console"))) / "templates"
+    extras = Path(str(resources.files("service.extras")))  # others may add pages
     made = jinja2.Environment(
         autoescape=True,
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(sorted(extras.glob("*/templates"))),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,6 +87,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "has_key": getattr(state, "has_key", False),
         "data_set": request.app.state.serving.settings.data_set,
         "root": root(request),
+        "further": request.app.state.pages,
         "here": template.removesuffix(".html"),
     }
     return HTMLResponse(_templates.get_template(template).render(shared | values), status)

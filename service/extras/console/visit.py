@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qsl
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import problems
 from service.api.answers import ProblemDocument
+from service.api.dependencies import TheService
 from service.api.door import audit
 from service.api.door.route import Call, Route
 from service.api.door.site_check import check_fetch
 from service.api.errors import Forbidden, NotAuthorized
 from service.base.errors import InvalidRequest, NotFound
+from service.engine.queries.forms import Id
 from service.extras.console import pages
 from service.extras.console.session import COOKIE, VISITOR_COOKIE, Session, Sessions, of_visitor
 from service.storage.session_folder import SESSION_S
+
+if TYPE_CHECKING:
+    from service.extras import Page
 
 LOGIN = "/console/login"
 MAX_FIELDS = 200  # of a form; the longest has fewer than 40
@@ -49,6 +55,17 @@ class ConsoleRoute(Route):
 def console_router() -> APIRouter:
     """A router for pages of the console."""
     return APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)
+
+
+def page_of(name: str, values: Page) -> APIRouter:
+    """A router with a page of another extra."""
+    router = console_router()
+
+    @router.get(f"/{name}")
+    async def show(request: Request, serving: TheService, id: Annotated[Id | None, Query()] = None) -> Response:
+        return pages.page(request, f"{name}.html", **await values(serving, id))
+
+    return router
 
 
 unknown = console_router()  # comes after all others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -200,38 +199,6 @@ def test_the_trainings_of_a_name_end_with_it(app: Local) -> None:
     eventually(lambda: app.get(f"/admin/jobs/{job}").json()["state"] == "cancelled", 60)
     assert "busy" not in live_versions.read(app.runtime.settings.data)
     assert app.get("/recommend/u1", model="busy").status_code == 404
-
-
-def test_an_arm_of_an_experiment_does_not_end(app: Local) -> None:
-    written(app, "arm")
-    arms = [{"model": "arm", "share": 50}, {"model": "home-a", "share": 50}]
-    put = app.request("PUT", "/admin/experiments/running", json={"arms": arms}).json()["stream_id"]
-    refused = end(app, "arm", wait_for=put)
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:nearfield:problem:model-in-use")
-    assert "an arm of 'running'" in refused.json()["detail"]
-    assert app.get("/recommend/u1", model="arm").status_code == 200
-    ended = app.request("DELETE", "/admin/experiments/running").json()["stream_id"]
-    assert end(app, "arm", wait_for=ended).status_code == 202
-
-
-def test_a_model_does_not_end_while_it_becomes_an_arm(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    append, checked = app.runtime.writes.append, asyncio.Event()
-
-    async def late(fields: Any) -> Any:
-        checked.set()
-        await asyncio.sleep(0.1)
-        return await append(fields)
-
-    async def both() -> tuple[httpx.Response, httpx.Response]:
-        arms = {"arms": [{"model": "home-a", "share": 50}, {"model": "home-b2", "share": 50}]}
-        put = asyncio.ensure_future(app._client.put("/admin/experiments/racing", json=arms))
-        await checked.wait()
-        return await app._client.delete("/admin/models/home-b2"), await put
-
-    monkeypatch.setattr(app.runtime.writes, "append", late)
-    ended, put = app._run(both())
-    assert (ended.status_code, put.status_code) == (409, 202), (ended.text, put.text)
-    app.get("/popular", wait_for=app.request("DELETE", "/admin/experiments/racing").json()["stream_id"])
 
 
 def test_a_file_that_is_torn_or_gone_ends_nothing(app: Local, data: Path) -> None:

@@ -25,6 +25,10 @@ sys.exit(run(sys.argv[1:]))
 """
 OF_EXTRAS = [
     ("GET", "/console/"),
+    ("GET", "/admin/experiments"),
+    ("PUT", "/admin/experiments/one"),
+    ("GET", "/admin/experiments/one"),
+    ("DELETE", "/admin/experiments/one"),
     ("GET", "/admin/export"),
     ("GET", "/admin/exports"),
     ("POST", "/admin/lists"),
@@ -62,6 +66,11 @@ def test_ratings_trainings_lists_and_forgetting_work(client):
     assert (job["state"], job["promoted"]) == ("succeeded", True)
     answer = client.http.get("/recommend/u1", params={"wait_for": stream_id}).json()
     assert (answer["personalized"], answer["model"]) == (True, "als-implicit")
+    refused = client.http.get("/recommend/u1", params={"experiment": "home"})
+    assert refused.status_code == httpx.codes.UNPROCESSABLE_ENTITY
+    assert refused.json()["detail"] == (
+        "Invalid experiment: expected none, because this service has no extra for experiments, got 'home'"
+    )
     client.rate([{"user": "u1", "item": answer["items"][0]["item"], "rating": 5}])
     forgotten = client.http.delete("/admin/users/u1").json()
     eventually(lambda: client.http.get(f"/admin/jobs/{forgotten['job']}").json()["state"] == "succeeded")
@@ -73,7 +82,9 @@ def test_routes_of_extras_are_absent(client):
         answer = client.http.request(method, path, json={} if method == "POST" else None)
         assert answer.status_code == httpx.codes.NOT_FOUND, (method, path, answer.text)
     documented = client.http.get("/openapi.json").json()["paths"]
-    assert not {path for path in documented if path.startswith(("/admin/webhooks", "/admin/export", "/admin/lists"))}
+    paths = "/admin/experiments", "/admin/webhooks", "/admin/export", "/admin/lists"
+    assert not {path for path in documented if path.startswith(paths)}
+    assert "409" not in documented["/admin/models/{name}"]["delete"]["responses"]
 
 
 def test_commands_of_extras_are_absent():

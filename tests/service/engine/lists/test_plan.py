@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from service.base.errors import InvalidRequest
 from service.base.recommendation_ids import RecommendationIds
-from service.engine.lists.experiments import Experiments
 from service.engine.lists.plan import grouped
 from service.engine.queries import Recommend
 from service.engine.queries.document_queries import StaleScenario
 from service.engine.queries.filter_tree import text_of
+from service.extras.experiments.experiments import Experiments
 from service.storage.documents import Document
 from service.storage.events import Entry, StreamId
 from tests.service.engine.lists.test_ranking import ask

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from service.base.recommendation_ids import RecommendationIds, Shown
 from service.base.signing import Signer
-from service.engine.queries.document_queries import ListDocuments, UnknownDocument
+from service.engine.errors import UnknownDocument
+from service.engine.queries.document_queries import ListDocuments
 from service.engine.queries.source_queries import ListSources
-from service.engine.state.history import History
 from service.jobs.export_rows import rows_of
 from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import Entry, StreamId, TypedEvent, parse_entry
 from service.storage.log.rating_log import RatingLog
+from tests.service.extras.experiments.test_attributions import Counting
 from tests.service.logs import commit
 
 OURS = RecommendationIds(Signer(lambda: b"k" * 32)).of(Shown("e", "1-0", "als", "v", "1-0"), "u")
@@ -101,7 +102,7 @@ def judged(fields: dict[bytes, bytes], stream_id: StreamId) -> Entry:
         return Entry(stream_id, "noop")
 
 
-def shown(history: History) -> Any:
+def shown(history: Counting) -> Any:
     """What people may ask for, and what two histories of the same entries have in common."""
     users, items = range(len(history.users)), range(len(history.items))
     documents = {
@@ -133,7 +134,7 @@ def test_any_entry_applies_or_is_set_aside_and_the_log_agrees(
         entries = [judged(fields, StreamId(first_ms + n, n)) for n, fields in enumerate(written)]
     except NewerEntry:  # a document of a kind that this version does not know: this process waits to be upgraded
         return
-    streamed, loaded, log = History(), History(), RatingLog(tmp_path_factory.mktemp("log"))
+    streamed, loaded, log = Counting(), Counting(), RatingLog(tmp_path_factory.mktemp("log"))
     streamed.apply(entries)
     commit(log, entries)
     loaded.load(log)
@@ -152,7 +153,7 @@ def test_a_recommendation_id_that_nobody_gave_sets_the_entry_aside(foreign: str)
 
 def test_a_log_of_older_versions_may_hold_such_an_id(tmp_path: Path) -> None:
     event = TypedEvent("u", "i", "view", 1.0, 0.0, recommendation_id="abc")
-    log, history = RatingLog(tmp_path), History()
+    log, history = RatingLog(tmp_path), Counting()
     commit(log, [Entry(StreamId(1, 0), "event", events=[event])])
     history.load(log)
     assert history.n_events == 1

@@ -10,10 +10,11 @@ import pytest
 
 from service.base.recommendation_ids import RecommendationIds, Shown
 from service.base.signing import Signer
-from service.engine.lists.experiments import arm_of
-from service.engine.queries.experiment_queries import KIND, Arm, Experiment, TypeCounts
 from service.engine.state.history import History
-from service.storage.documents import Document
+from service.extras.experiments.attributions import Attributions
+from service.extras.experiments.experiments import arm_of
+from service.extras.experiments.queries import KIND
+from service.storage.documents import Arm, Document, Experiment
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit
@@ -97,21 +98,28 @@ def raw(recommendation_id: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def reported(history: History) -> dict[tuple[str, str], tuple[int, dict[str, TypeCounts]]]:
+class Counting(History):
+    """A history with attributions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attributions = Attributions(self.documents.position)
+        self.observers.append(self.attributions)
+
+
+def reported(history: Counting) -> dict[tuple[str, str], tuple[int, dict[str, tuple[int, int]]]]:
     found = {(name, arm): history.attributions.of(name, arm) for name in NAMES for arm in ARMS}
-    return {
-        key: (users, {name: one for name, one in types.items() if one.events}) for key, (users, types) in found.items()
-    }
+    return {key: (users, {name: one for name, one in types.items() if one[0]}) for key, (users, types) in found.items()}
 
 
-def expected(counts: Counts) -> dict[tuple[str, str], tuple[int, dict[str, TypeCounts]]]:
+def expected(counts: Counts) -> dict[tuple[str, str], tuple[int, dict[str, tuple[int, int]]]]:
     found = {}
     for name in NAMES:
         for arm in ARMS:
             types = {key[2]: users for key, users in counts.items() if key[:2] == (name, arm)}
             users = {user for one in types.values() for user, n in one.items() if n}
             shown = {
-                of: TypeCounts(sum(one.values()), sum(n > 0 for n in one.values()))
+                of: (sum(one.values()), sum(n > 0 for n in one.values()))
                 for of, one in types.items()
                 if sum(one.values())
             }
@@ -122,12 +130,12 @@ def expected(counts: Counts) -> dict[tuple[str, str], tuple[int, dict[str, TypeC
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_are_those_of_a_plain_count(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     entries = drawn(seed)
-    single, grouped, loaded = History(), History(), History()
+    single, grouped, loaded = Counting(), Counting(), Counting()
     most = 0
     for n, entry in enumerate(entries, 1):
         single.apply([entry])
         assert reported(single) == expected(counted(entries[:n])), entry
-        most = max(most, sum(one.events for _, types in reported(single).values() for one in types.values()))
+        most = max(most, sum(one[0] for _, types in reported(single).values() for one in types.values()))
     assert most > 20
     for start in range(0, len(entries), 7):
         grouped.apply(entries[start : start + 7])

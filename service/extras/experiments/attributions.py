@@ -1,4 +1,4 @@
-"""`Attributions`: events by experiment, arm, type and user, counted from the stream. Belongs to a `History`.
+"""`Attributions`: events by experiment, arm, type and user, counted from the stream. An `Observer` of a `History`.
 
 So a restart and all replicas have the same counts at the same position, and a forgotten user is in none.
 """
@@ -6,25 +6,18 @@ So a restart and all replicas have the same counts at the same position, and a f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
 from service.base.recommendation_ids import content_of
-from service.engine.queries.experiment_queries import KIND, TypeCounts
+from service.engine.state.strength_rows import Attributed
+from service.extras.experiments.queries import KIND
 from service.storage.documents import Document
 from service.storage.events import StreamId
 
 PutAt = Callable[[str, str], StreamId | None]
-
-
-class Attributed(NamedTuple):
-    """An event with a recommendation id."""
-
-    recommendation_id: str
-    type: str
 
 
 class Attributions:
@@ -35,26 +28,22 @@ class Attributions:
         self._put_at = put_at
         self._counts: dict[str, dict[str, dict[str, Growing]]] = {}  # by experiment, arm and type: of each user
 
-    def note(self, users: NDArray[np.integer], counts: NDArray[np.bool_], attributed: Mapping[int, Attributed]) -> None:
-        """Count events.
-
-        Args:
-            users: rows of the users of E events.
-            counts: bool (E,), whether the event is no repetition of an earlier one.
-            attributed: those with a recommendation id, by their place.
-        """
+    def note(
+        self, users: NDArray[np.integer], are_first: NDArray[np.bool_], attributed: Mapping[int, Attributed]
+    ) -> None:
+        """Count events."""
         for place, event in attributed.items():
             try:
                 shown = content_of(event.recommendation_id)
             except ValueError:  # older versions archived ids of other producers without a check
                 continue
-            if counts[place] and str(self._put_at(KIND, shown.experiment)) == shown.put:
+            if are_first[place] and str(self._put_at(KIND, shown.experiment)) == shown.put:
                 types = self._counts.setdefault(shown.experiment, {}).setdefault(shown.arm, {})
                 column = types.setdefault(event.type, Growing(np.zeros(0, dtype=np.int32)))
                 column.grow(int(users[place]) + 1)
                 column.values[users[place]] += 1
 
-    def end(self, document: Document) -> None:
+    def replace(self, document: Document) -> None:
         """Drop the counts of an experiment that `document` replaces or deletes."""
         if document.kind == KIND:
             self._counts.pop(document.name, None)
@@ -75,14 +64,13 @@ class Attributions:
                 for column in types.values():
                     column.values[user : user + 1] = 0
 
-    def of(self, experiment: str, arm: str) -> tuple[int, dict[str, TypeCounts]]:
-        """The number of users with events, and the counts of each type, in order of the types."""
+    def of(self, experiment: str, arm: str) -> tuple[int, dict[str, tuple[int, int]]]:
+        """The number of users with events; and of each type, the events and the users with any."""
         types = self._counts.get(experiment, {}).get(arm, {})
         longest = max((len(column.values) for column in types.values()), default=0)
         have_any = np.zeros(longest, dtype=np.bool_)
-        found = {}
-        for name in sorted(types):
-            values = types[name].values
-            have_any[: len(values)] |= values > 0
-            found[name] = TypeCounts(int(values.sum()), int(np.count_nonzero(values)))
-        return int(np.count_nonzero(have_any)), found
+        counts = {}
+        for name, column in types.items():
+            have_any[: len(column.values)] |= column.values > 0
+            counts[name] = int(column.values.sum()), int(np.count_nonzero(column.values))
+        return int(np.count_nonzero(have_any)), counts

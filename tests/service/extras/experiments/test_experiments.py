@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from scipy.stats import binomtest
 
 from service.storage.snapshots import live_versions
-from tests.service.api.test_named_models import SETTINGS, written
+from tests.service.api.test_named_models import SETTINGS, end, written
 from tests.service.local import Local, serving
 from tests.service.planted import events
 
@@ -210,3 +212,35 @@ def test_arms_whose_model_is_away_sign_nothing(shop: Shop) -> None:
     assert "home-a" in live_versions.read(shop.data)
     unknown = shop.shown("nobody-yet")
     assert (unknown["personalized"], unknown["arm"]) == (False, unknown["model"])  # the arm has answered, by fallback
+
+
+def test_an_arm_of_an_experiment_does_not_end(shop: Shop) -> None:
+    written(shop.app, "arm")
+    put = shop.put("running", {"arms": [{"model": "arm", "share": 50}, {"model": "home-a", "share": 50}]})
+    refused = end(shop.app, "arm", wait_for=put)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:nearfield:problem:model-in-use")
+    assert "an arm of 'running'" in refused.json()["detail"]
+    assert shop.app.get("/recommend/u1", model="arm").status_code == 200
+    ended = shop.app.request("DELETE", "/admin/experiments/running").json()["stream_id"]
+    assert end(shop.app, "arm", wait_for=ended).status_code == 202
+
+
+def test_a_model_does_not_end_while_it_becomes_an_arm(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(shop.app, "late")
+    append, checked = shop.app.runtime.writes.append, asyncio.Event()
+
+    async def late(fields: Any) -> Any:
+        checked.set()
+        await asyncio.sleep(0.1)
+        return await append(fields)
+
+    async def both() -> tuple[httpx.Response, httpx.Response]:
+        arms = {"arms": [{"model": "home-a", "share": 50}, {"model": "late", "share": 50}]}
+        put = asyncio.ensure_future(shop.app._client.put("/admin/experiments/racing", json=arms))
+        await checked.wait()
+        return await shop.app._client.delete("/admin/models/late"), await put
+
+    monkeypatch.setattr(shop.app.runtime.writes, "append", late)
+    ended, put = shop.app._run(both())
+    assert (ended.status_code, put.status_code) == (409, 202), (ended.text, put.text)
+    shop.app.get("/popular", wait_for=shop.app.request("DELETE", "/admin/experiments/racing").json()["stream_id"])

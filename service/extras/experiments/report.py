@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from service.engine.queries.experiment_queries import ArmCounts, ExperimentCounts
+from service.storage.documents import Experiment
 
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # standard deviations
+
+
+class ArmCounts(NamedTuple):
+    """What an arm has led to.
+
+    Attributes:
+        answered: lists that this process has answered since its start.
+        users: users with events of any type that were attributed to the arm.
+        types: by type, the events, and the users with any.
+    """
+
+    answered: int
+    users: int
+    types: Mapping[str, tuple[int, int]]
 
 
 class Rate(Struct):
@@ -65,24 +81,30 @@ class ExperimentReport(Struct):
     as_of: str
 
 
-def report_of(counts: ExperimentCounts) -> ExperimentReport:
-    """The report of an experiment."""
-    types = sorted({name for arm in counts.arms for name in arm.types})
-    arms = [_arm(arm, types) for arm in counts.arms]
+def report_of(
+    name: str, put: str, experiment: Experiment, counted: Sequence[ArmCounts], as_of: str
+) -> ExperimentReport:
+    """The report of an experiment.
+
+    Args:
+        name, put: its id, and the position at which it was put.
+        experiment: its arms.
+        counted: of each arm.
+        as_of: position of the counts.
+    """
+    types = sorted({of for arm in counted for of in arm.types})
+    arms = []
+    for arm, (answered, n_users, counts) in zip(experiment.arms, counted, strict=True):
+        rates = {of: _rate(*counts.get(of, (0, 0)), n_users) for of in types}
+        arms.append(ArmReport(arm.model, arm.share, answered, n_users, rates))
+    first = arms[0]
     differences = [
-        _difference(arm, name, arms[0].types[name], arm.types[name])
+        _difference(arm, of, first.types[of], arm.types[of])
         for arm in arms[1:]
-        for name in types
-        if arms[0].users and arm.users
+        for of in types
+        if first.users and arm.users
     ]
-    where = counts.experiment, counts.salt, counts.stream_id
-    return ExperimentReport(*where, CONFIDENCE, arms, differences, counts.as_of)
-
-
-def _arm(arm: ArmCounts, types: list[str]) -> ArmReport:
-    known = {name: (arm.types[name].events, arm.types[name].users) if name in arm.types else (0, 0) for name in types}
-    rates = {name: _rate(*counts, arm.users) for name, counts in known.items()}
-    return ArmReport(arm.model, arm.share, arm.answered, arm.users, rates)
+    return ExperimentReport(name, experiment.salt, put, CONFIDENCE, arms, differences, as_of)
 
 
 def _rate(n_events: int, n_users: int, n_all: int) -> Rate:

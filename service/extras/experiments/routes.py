@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
+from msgspec import Struct
 from pydantic import AfterValidator, Field
 
-from service.api.answers import ExperimentList, Written
+from service.api.answers import Written
 from service.api.dependencies import DocumentName, TheService, answers
 from service.api.door.route import Route
-from service.api.experiment_report import ExperimentReport, report_of
-from service.api.operations import PutExperiment
+from service.api.openapi import examples
+from service.api.openapi.model_examples import MODEL, POSITION
 from service.api.requests import NoParameters, Wait
+from service.api.serving import Serving
 from service.base.errors import InvalidRequest
 from service.base.ids import MAX_ID_BYTES
-from service.engine.queries.document_queries import DocumentList, ListDocuments
-from service.engine.queries.experiment_queries import KIND, Arm, Experiment, ExperimentCounts, GetExperiment
+from service.engine.queries.document_queries import DocumentList, ListDocuments, ListedDocument
 from service.engine.queries.few_faults import Strict, few_faults
-from service.storage.documents import WHOLE, Document
-from service.storage.events import encode_document
+from service.extras.experiments.queries import KIND, GetExperiment, PutExperiment
+from service.extras.experiments.report import ExperimentReport
+from service.storage.documents import WHOLE, Arm, Document, Experiment
+from service.storage.events import StreamId, encode_document
 
 MAX_EXPERIMENTS = 100
+MAX_ARMS = 10  # of an experiment
+SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough
 
 router = APIRouter(route_class=Route, prefix="/admin/experiments", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
 WaitQuery = Annotated[Wait, Query()]
-
-
-MAX_ARMS = 10  # of an experiment
-SHARES_TOLERANCE = 1e-6  # three times 33.3333333 is enough
 
 
 class ArmBody(Strict):
@@ -68,10 +68,17 @@ class ExperimentBody(Strict):
     )
 
 
+class ExperimentList(Struct):
+    """The ids of all experiments, each with the position of the entry that has put it."""
+
+    experiments: list[ListedDocument]
+    as_of: str
+
+
 @router.put("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService) -> bytes:
     """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
-    listed = msgspec.json.decode(await serving.answer(ListDocuments(KIND)), type=DocumentList).documents
+    listed = (await _listed(serving)).documents
     if len(listed) >= MAX_EXPERIMENTS and experiment not in {one.name for one in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
     arms = [Arm(arm.model, arm.share) for arm in body.arms]
@@ -89,13 +96,49 @@ async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: T
 @router.get("", responses=answers(ExperimentList))
 async def list_experiments(query: WaitQuery, serving: TheService) -> bytes:
     """The ids of all experiments."""
-    found = msgspec.json.decode(await serving.answer(ListDocuments(KIND), query.position), type=DocumentList)
+    found = await _listed(serving, query.position)
     return msgspec.json.encode(ExperimentList(found.documents, found.as_of))
 
 
 @router.get("/{experiment}", responses=answers(ExperimentReport, http_404="Unknown experiment"))
 async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: TheService) -> bytes:
     """The arms, and the rates of users with events of each type, with intervals."""
-    found = await serving.answer(GetExperiment(experiment), query.position)
-    counts = msgspec.json.decode(found, type=ExperimentCounts)
-    return msgspec.json.encode(await asyncio.to_thread(report_of, counts))
+    return await serving.operate(GetExperiment(experiment), query.position)
+
+
+async def page(serving: Serving, id: str | None) -> dict[str, Any]:
+    """What the console shows: the ids of all experiments, and the report of one: of `id`, else of the first."""
+    names = [one.name for one in (await _listed(serving)).documents]
+    if id is None and not names:
+        return {"names": names, "report": None}
+    report = await serving.operate(GetExperiment(id or names[0]))
+    return {"names": names, "report": msgspec.json.decode(report, type=ExperimentReport)}
+
+
+async def _listed(serving: Serving, wait_for: StreamId | None = None) -> DocumentList:
+    return msgspec.json.decode(await serving.answer(ListDocuments(KIND), wait_for), type=DocumentList)
+
+
+_rate = {"events": 41, "users": 30, "rate": 0.6, "low": 0.462, "high": 0.724}
+_arm = {"model": MODEL, "share": 90.0, "answered": 1204, "users": 50, "types": {"view": _rate}}
+_difference = {"model": "culsh", "type": "view", "difference": 0.04, "low": -0.03, "high": 0.11}
+_experiment = {"arms": [{"model": MODEL, "share": 90.0}, {"model": "culsh", "share": 10.0}], "salt": "summer"}
+_report_of_it = {
+    "experiment": "summer",
+    "salt": "summer",
+    "stream_id": POSITION,
+    "confidence": 0.95,
+    "arms": [_arm],
+    "differences": [_difference],
+    "as_of": POSITION,
+}
+examples.BODIES["put_experiment"] = {"two arms": _experiment}
+examples.COMPONENTS |= {
+    "ArmBody": _experiment["arms"][0],
+    "ArmReport": _arm,
+    "Difference": _difference,
+    "ExperimentBody": _experiment,
+    "ExperimentList": {"experiments": [{"name": "summer", "stream_id": POSITION}], "as_of": POSITION},
+    "ExperimentReport": _report_of_it,
+    "Rate": _rate,
+}

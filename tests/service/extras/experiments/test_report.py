@@ -7,19 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from service.api.experiment_report import report_of
-from service.engine.queries.experiment_queries import ArmCounts, ExperimentCounts, TypeCounts
+from service.extras.experiments.report import ArmCounts, ExperimentReport, report_of
+from service.storage.documents import Arm, Experiment
 
 Z = 1.959963984540054  # the normal distribution is within ±Z in 95 % of all cases
 
 
-def counts(**arms: tuple[int, dict[str, int]]) -> ExperimentCounts:
-    """Arms with users, and how many of these have events of each type, two events each."""
-    made = [
-        ArmCounts(name, 50.0, 7, users, {of: TypeCounts(2 * n, n) for of, n in types.items()})
-        for name, (users, types) in arms.items()
-    ]
-    return ExperimentCounts("home", "salt", "1-0", made, "2-0")
+def reported(**arms: tuple[int, dict[str, int]]) -> ExperimentReport:
+    """The report of arms with users, and how many of these have events of each type, two events each."""
+    counted = [ArmCounts(7, users, {of: (2 * n, n) for of, n in types.items()}) for users, types in arms.values()]
+    return report_of("home", "1-0", Experiment([Arm(name, 50.0) for name in arms], "salt"), counted, "2-0")
 
 
 def wilson(n: int, of: int) -> tuple[float, float]:
@@ -31,7 +28,7 @@ def wilson(n: int, of: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("first", "other"), [((200, 31), (190, 44)), ((5, 0), (3, 3)), ((1, 1), (100_000, 17))])
 def test_intervals_are_those_of_the_formulas(first: tuple[int, int], other: tuple[int, int]) -> None:
-    report = report_of(counts(als=(first[0], {"view": first[1]}), home=(other[0], {"view": other[1]})))
+    report = reported(als=(first[0], {"view": first[1]}), home=(other[0], {"view": other[1]}))
     assert report.confidence == 0.95
     rates = [arm.types["view"] for arm in report.arms]
     for rate, (users, n) in zip(rates, (first, other), strict=True):
@@ -47,7 +44,7 @@ def test_intervals_are_those_of_the_formulas(first: tuple[int, int], other: tupl
 
 def test_types_and_arms_without_events() -> None:
     """A type that only one arm has is a rate of 0 in the others; an arm without users has no rate."""
-    report = report_of(counts(als=(10, {"view": 4}), home=(8, {"cart": 2}), empty=(0, {})))
+    report = reported(als=(10, {"view": 4}), home=(8, {"cart": 2}), empty=(0, {}))
     assert [[arm.types[name].rate for name in ("cart", "view")] for arm in report.arms] == [
         [0.0, 0.4],
         [0.25, 0.0],
@@ -59,8 +56,8 @@ def test_types_and_arms_without_events() -> None:
         ("home", "cart", 0.25),
         ("home", "view", -0.4),
     ]
-    assert report_of(counts(empty=(0, {}), als=(10, {"view": 4}))).differences == []
-    assert report_of(counts(als=(0, {}), home=(0, {}))).differences == []
+    assert reported(empty=(0, {}), als=(10, {"view": 4})).differences == []
+    assert reported(als=(0, {}), home=(0, {})).differences == []
 
 
 def test_intervals_hold_in_95_of_100_experiments() -> None:
@@ -68,7 +65,7 @@ def test_intervals_hold_in_95_of_100_experiments() -> None:
     users, p, q, n = 400, 0.05, 0.08, 400
     holds = []
     for first, other in rng.binomial(users, [p, q], (n, 2)).tolist():
-        report = report_of(counts(als=(users, {"view": first}), home=(users, {"view": other})))
+        report = reported(als=(users, {"view": first}), home=(users, {"view": other}))
         rate, (difference,) = report.arms[0].types["view"], report.differences
         holds.append((rate.low < p < rate.high, difference.low < q - p < difference.high))
     for share in np.mean(holds, axis=0):

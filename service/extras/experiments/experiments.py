@@ -1,15 +1,20 @@
-"""`Experiments`: which arm a user gets, and what the arms have led to. Belongs to the engine thread."""
+"""`Experiments`: which arm a user gets, and what the arms have led to. `Changes`: puts them, and keeps their models."""
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import collections
+import contextlib
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from service.api.answers import Written
+from service.api.operations import EndModel
 from service.base.errors import InvalidRequest, NotReady
 from service.base.recommendation_ids import RecommendationIds, Shown
 from service.engine.errors import Gone
@@ -17,33 +22,37 @@ from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.batches import AnswerTo
 from service.engine.queries.document_queries import ListDocuments
-from service.engine.queries.experiment_queries import (
+from service.engine.state.history import History
+from service.extras.experiments.attributions import Attributions
+from service.extras.experiments.queries import (
     KIND,
-    ArmCounts,
-    ArmsChecked,
     CheckArms,
     CheckUnused,
-    Experiment,
-    ExperimentCounts,
     GetExperiment,
     ModelInUse,
+    PutExperiment,
     UnknownExperiment,
 )
-from service.engine.state.history import History
-from service.storage.documents import experiment_of
+from service.extras.experiments.report import ArmCounts, ExperimentReport, report_of
+from service.storage.documents import Document, Experiment, encode, experiment_of
 from service.storage.errors import UnknownModel
+from service.storage.events import StreamId, encode_document
+
+if TYPE_CHECKING:
+    from service.processes.runtime import Runtime
 
 
 class Experiments:
-    """Decides arms, signs answers, and reports.
+    """Decides arms, signs answers, and reports. Belongs to the engine thread.
 
     Attributes:
         answer_to: for each type of query the method that answers it.
     """
 
     def __init__(self, history: History, live: LiveModels, ids: RecommendationIds) -> None:
-        self._documents, self._attributions = history.documents, history.attributions
-        self._live, self._ids = live, ids
+        self._documents, self._live, self._ids = history.documents, live, ids
+        self._attributions = Attributions(history.documents.position)
+        history.observers.append(self._attributions)
         self._parsed: dict[str, tuple[str, Experiment]] = {}  # by id: position, and what was put there
         self._answered: collections.Counter[tuple[str, str, str]] = collections.Counter()
         self.answer_to: dict[type, AnswerTo] = {
@@ -83,7 +92,7 @@ class Experiments:
         answer.recommendation_id = self._ids.of(shown, answer.user)
         self._answered[name, put, query.model] += 1
 
-    def check(self, query: CheckArms, as_of: str) -> ArmsChecked:
+    def check(self, query: CheckArms, _: str) -> None:
         """Check the models of arms.
 
         Raises:
@@ -94,9 +103,8 @@ class Experiments:
                 self._live.named(model)
             except (UnknownModel, NotReady) as error:
                 raise InvalidRequest(f"Invalid arms: {str(error).removeprefix('Invalid model: ')}") from None
-        return ArmsChecked(as_of)
 
-    def check_unused(self, query: CheckUnused, as_of: str) -> ArmsChecked:
+    def check_unused(self, query: CheckUnused, as_of: str) -> None:
         """Check that no experiment has an arm with the model.
 
         Raises:
@@ -108,23 +116,20 @@ class Experiments:
                     f"Invalid model: expected one that is no arm of an experiment, got {query.model!r}, an arm of"
                     f" {listed.name!r}; DELETE or PUT this experiment first"
                 )
-        return ArmsChecked(as_of)
 
-    def report(self, query: GetExperiment, as_of: str) -> ExperimentCounts:
-        """The answer to `query`.
+    def report(self, query: GetExperiment, as_of: str) -> ExperimentReport:
+        """What the arms of an experiment have led to.
 
         Raises:
             UnknownExperiment: there is none of that id.
         """
         name = query.experiment
         put, experiment = self._experiment(name)
-        arms = [
-            ArmCounts(
-                arm.model, arm.share, self._answered[name, put, arm.model], *self._attributions.of(name, arm.model)
-            )
+        counted = [
+            ArmCounts(self._answered[name, put, arm.model], *self._attributions.of(name, arm.model))
             for arm in experiment.arms
         ]
-        return ExperimentCounts(name, experiment.salt, put, arms, as_of)
+        return report_of(name, put, experiment, counted, as_of)
 
     def _experiment(self, name: str) -> tuple[str, Experiment]:
         """Position and content of an experiment."""
@@ -133,6 +138,38 @@ class Experiments:
         if known is None or known[0] != str(position):
             known = self._parsed[name] = str(position), experiment_of(body)
         return known
+
+
+class Changes:
+    """Puts experiments, and refuses to end a model that is an arm of one. Belongs to the event loop."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = asyncio.Lock()  # an experiment does not get an arm whose model is ending
+        self._put_at: StreamId | None = None  # position of the newest experiment that was put here
+
+    async def put(self, asked: PutExperiment) -> Written:
+        """Put an experiment; it is durable on return.
+
+        Raises:
+            InvalidRequest: a model is not live, or is a shadow. Further errors: see `Writes.append`.
+        """
+        document = Document(KIND, asked.name, encode(asked.experiment).decode())
+        async with self._lock:
+            await self._runtime.ask(CheckArms([arm.model for arm in asked.experiment.arms]))
+            self._put_at = await self._runtime.writes.append(encode_document(document))
+            return Written(str(self._put_at))
+
+    @contextlib.asynccontextmanager
+    async def without(self, asked: EndModel) -> AsyncIterator[None]:
+        """Let a model end that is no arm, and become none meanwhile.
+
+        Raises:
+            ModelInUse: it is one.
+        """
+        async with self._lock:
+            await self._runtime.ask(CheckUnused(asked.model), self._put_at)
+            yield
 
 
 def arm_of(experiment: Experiment, user: str) -> str:

@@ -18,6 +18,7 @@ from service.api.door.connection_guard import ConnectionGuard, current
 from service.api.door.connection_table import ConnectionLimits, ConnectionTable
 from service.api.door.gateway import Gateway
 from service.api.door.http_protocol import HttpProtocol
+from service.api.door.plain_lists import PlainLists
 from service.api.door.rate_limit import Limits
 from service.api.door.route import RouteTable
 from service.api.openapi import document as openapi
@@ -86,6 +87,8 @@ class Application(FastAPI):
         most = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(most, ClientAddresses(settings.trusted_proxies).group)
         serving.metrics.connections.set_function(lambda: self.n_connections)
+        lists = PlainLists(self.gateway, recommend.plain_page(serving), serving.answer_each)
+        self._begin = None if self.gateway.tracer is not None or self.gateway.cors.is_on else lists.begin
 
     def add(self, router: APIRouter) -> None:
         """Add routes."""
@@ -111,7 +114,7 @@ class Application(FastAPI):
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""
         refusal = self.gateway.raw_refusal
-        return ConnectionGuard(HttpProtocol(refusal, **options), self._connections, refusal)
+        return ConnectionGuard(HttpProtocol(refusal, **options), self._connections, refusal, self._begin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the gateway: the layers of the framework would cost ten times as much as an answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -31,8 +32,8 @@ class Serving(Protocol):
         """
         ...
 
-    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
-        """The JSON of the recommendations for each of several users; raises what `answer` raises."""
+    def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """The JSON of the list of each of several users; raises what `answer` raises, now or when awaited."""
         ...
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:

@@ -274,8 +274,9 @@ class Engine:
         if not pending_queries:
             return
         now = time.monotonic()
-        self._metrics.queue_seconds.observe(QUERIES, *[now - pending.since for pending in pending_queries])
-        self._metrics.batch_size.observe((), len(pending_queries))
+        waits_s = [now - pending.since for pending in pending_queries for _ in range(pending.n)]
+        self._metrics.queue_seconds.observe(QUERIES, *waits_s)
+        self._metrics.batch_size.observe((), len(waits_s))
         pending_queries = self._pending_queries.in_time(pending_queries, now)
         answers = self._cursors.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)

@@ -89,6 +89,8 @@ class _Line:
 class ClientWork:
     """Pieces of work in lines; each has a `client`, a `cost` and, for `expire`, the time `since` which it waits.
 
+    A piece stands for `n` requests of its client, which are counted one by one.
+
     The event loop calls `admit` and `done`, and the thread that does the work the rest.
     """
 
@@ -96,8 +98,9 @@ class ClientWork:
         """Bound what waits.
 
         Args:
-            most: pieces that may wait; more are refused. Default: no bound. A client with fewer than `most / SHARE`
+            most: requests that may wait; more are refused. Default: no bound. A client with fewer than `most / SHARE`
                 that are not done may add more until `2 * most` wait, so that one busy client cannot lock others out.
+                A piece of more than `most` requests may wait alone.
         """
         self._most = most
         self._n_undone: Counter[Client] = Counter()
@@ -108,7 +111,7 @@ class ClientWork:
         self._now = 0.0  # virtual time
 
     def __len__(self) -> int:
-        """Pieces that were admitted and not taken."""
+        """Requests that were admitted and not taken."""
         return self._n_admitted - self._n_taken
 
     @property
@@ -116,27 +119,28 @@ class ClientWork:
         """Whether a piece waits in a line."""
         return bool(self._heap)
 
-    def admit(self, client: Client) -> None:
-        """Count one more piece of a client, which `add` or `take` gets.
+    def admit(self, client: Client, n: int = 1) -> None:
+        """Count one more piece of a client, which stands for `n` requests, and which `add` or `take` gets.
 
         Raises:
             Overloaded: too many wait.
         """
         n_waiting = self._n_admitted - self._n_taken
-        if n_waiting >= self._most and (n_waiting >= 2 * self._most or self._n_undone[client] >= self._most / SHARE):
+        most = self._most if self._n_undone[client] >= self._most / SHARE else 2 * self._most
+        if n_waiting and n_waiting + n > most:
             raise Overloaded(f"{n_waiting:,} requests are already waiting")
-        self._n_admitted += 1
-        self._n_undone[client] += 1
+        self._n_admitted += n
+        self._n_undone[client] += n
 
-    def done(self, client: Client) -> None:
+    def done(self, client: Client, n: int = 1) -> None:
         """A piece of this client has been taken and is done."""
-        self._n_undone[client] -= 1
+        self._n_undone[client] -= n
         if not self._n_undone[client]:
             del self._n_undone[client]
 
     def add(self, work: Any) -> None:
         """Append a piece to its line."""
-        name = work.client, work.cost <= LIGHT
+        name = work.client, work.cost <= LIGHT * work.n
         line = self._lines.get(name)
         if line is None:
             if len(self._lines) >= MAX_REMEMBERED:
@@ -148,21 +152,22 @@ class ClientWork:
             self._push(line)
 
     def take(self, most: int, new: Sequence[Any] = ()) -> Sequence[Any]:
-        """The next pieces: at most `most`, with a total cost of at most `MAX_COST`, but at least one.
+        """The next pieces: of at most `most` requests, with a total cost of at most `MAX_COST`, but at least one.
 
         `new`: pieces to add before; without a line, and if all of them may be taken, they keep their order.
         """
-        if not self._heap and len(new) <= most and sum(work.cost for work in new) <= MAX_COST:
-            self._n_taken += len(new)
+        n_new = sum([work.n for work in new])
+        if not self._heap and n_new <= most and sum([work.cost for work in new]) <= MAX_COST:
+            self._n_taken += n_new
             return new
         for work in new:
             self.add(work)
         taken: list[Any] = []
-        cost = 0
-        while self._heap and len(taken) < most:
+        n_taken = cost = 0
+        while self._heap:
             due, _, line = self._heap[0]
-            cost += line.waiting[0].cost
-            if taken and cost > MAX_COST:
+            n_taken, cost = n_taken + line.waiting[0].n, cost + line.waiting[0].cost
+            if taken and (n_taken > most or cost > MAX_COST):
                 break
             heapq.heappop(self._heap)
             self._now = due
@@ -171,7 +176,7 @@ class ClientWork:
             taken.append(work)
             if line.waiting:
                 self._push(line)
-        self._n_taken += len(taken)
+        self._n_taken += sum([work.n for work in taken])
         return taken
 
     def expire(self, before: float) -> list[Any]:
@@ -181,7 +186,7 @@ class ClientWork:
             while line.waiting and line.waiting[0].since < before:
                 late.append(line.waiting.popleft())
         if late:
-            self._n_taken += len(late)
+            self._n_taken += sum([work.n for work in late])
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapq.heapify(self._heap)
         return late
@@ -190,10 +195,15 @@ class ClientWork:
         heapq.heappush(self._heap, (line.due, next(self._numbers), line))
 
 
+def n_lists_of(query: Query) -> int:
+    """The requests that `query` counts as: one for each list, 1 for all others."""
+    return len(query.users or (None,)) if isinstance(query, Recommend) else 1
+
+
 def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
-        return cost_of_list(query) * (1 if query.users is None else len(query.users))
+        return cost_of_list(query) * n_lists_of(query)
     if isinstance(query, Ranked):
         return _width(query)
     if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client, ClientWork, cost_of
+from service.engine.fairness import Client, ClientWork, cost_of, n_lists_of
 from service.engine.queries import Query
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
@@ -28,8 +28,8 @@ class Limits(NamedTuple):
     """Limits of the queue; the settings of the same names have the defaults.
 
     Attributes:
-        max_batch: most queries in one batch.
-        max_waiting: most queries that wait, see `ClientWork`; more are refused.
+        max_batch: most lists and other queries in one batch.
+        max_waiting: most lists and other queries that wait, see `ClientWork`; more are refused.
         max_wait_s: seconds; a query that waits longer is refused.
     """
 
@@ -55,13 +55,17 @@ class Promise(Protocol):
 
 
 class PendingQuery(Struct, frozen=True):
-    """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived."""
+    """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived.
+
+    `n`: the requests that it counts as, see `ClientWork`.
+    """
 
     query: Query
     promise: Promise
     since: float
     client: Client
     cost: int
+    n: int
 
 
 class PendingQueries:
@@ -102,10 +106,11 @@ class PendingQueries:
         Raises:
             Overloaded: too many are waiting.
         """
-        self._work.admit(client)
+        n = n_lists_of(query)
+        self._work.admit(client, n)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.hand_over)
-        self._gathered.append(PendingQuery(query, promise, time.monotonic(), client, cost_of(query)))
+        self._gathered.append(PendingQuery(query, promise, time.monotonic(), client, cost_of(query), n))
 
     def hand_over(self) -> None:
         """Pass the queries of this turn to the engine, with one wake-up for all."""
@@ -164,7 +169,7 @@ class PendingQueries:
     def _deliver(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         for pending, answer in zip(pending_queries, answers, strict=True):
             promise = pending.promise
-            self._work.done(pending.client)
+            self._work.done(pending.client, pending.n)
             if promise.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):

@@ -64,9 +64,9 @@ class FrontServing:
         """The JSON of one answer."""
         return (await self._ask(query, wait_for))[0]
 
-    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+    def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
         """The JSON of each recommendation."""
-        return await self._ask(query, wait_for)
+        return self._ask(query, wait_for)
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""

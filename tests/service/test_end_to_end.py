@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,32 @@ def test_without_a_model_popular_items_are_recommended(fresh):
     assert [line["item"] for line in answer["items"]] == ["x", "y"]
     assert (answer["personalized"], answer["model"], answer["fallback"]) == (False, None, "popular")
     assert fresh.get("/recommend/somebody", fallback="none").status_code == 404
+
+
+PAGES = ["", "?n=1", "?n=5&offset=3", "?model=culsh", "?n=100&offset=900", "?offset=1001", "?model=als", "?n=3&n=7"]
+
+
+def test_a_plain_list_is_that_of_the_usual_way_byte_for_byte(trained):
+    """Plain lists are gathered; one parameter more, with its default, takes the usual way."""
+    of_request = re.compile(rb'"took_ms":[^,]+,"request_id":"[^"]+"}$')
+
+    def told(path):
+        answer = trained.client.get(path)
+        headers = {name: value for name, value in answer.headers.items() if name not in ("x-request-id", "date")}
+        headers.pop("content-length")
+        if answer.status_code != 200:
+            return answer.status_code, headers, answer.json()["detail"]
+        body = answer.content
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        assert of_request.search(body)
+        return 200, headers, of_request.sub(b"", body)
+
+    users = [*(f"u{n}" for n in range(N_USERS)), "nobody", "a.b", "a~b", "it's", "a,b;c"]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for page in PAGES:
+            plain = list(pool.map(told, [f"/recommend/{user}{page}" for user in users]))
+            more = "&explore=0" if page else "?explore=0"
+            assert plain == list(pool.map(told, [f"/recommend/{user}{page}{more}" for user in users]))
 
 
 def test_recommendations_follow_taste_and_ratings(trained):

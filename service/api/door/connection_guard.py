@@ -3,7 +3,8 @@
 It divides the incoming bytes into requests (`RequestStream`) and passes on one request per turn of the event loop, as
 long as the protocol behind it does not pause. The others wait, and reading stops when too many bytes wait. Heads have a
 maximum size and are passed on whole. Heads, bodies, the reading of answers and idle connections have deadlines. A
-connection beyond the maximum number may only ask for health.
+connection beyond the maximum number may only ask for health. `PlainLists` answers plain requests for lists without the
+protocol.
 
 To the event loop the guard is a protocol, and to the protocol behind it a transport. It uses asyncio's interfaces and
 HTTP/1.1 and does not depend on the server. A plain request that arrives in one piece takes the short path through
@@ -31,24 +32,32 @@ class ConnectionGuard(asyncio.Protocol):
     """One connection.
 
     Attributes:
+        peer: address and port of the other side; None if it has none.
         must_close: whether the connection closes after the present, or the next, answer.
 
     Args:
         protocol: the protocol of the server, which gets this guard as its transport.
         table: all connections of the event loop.
         refusal: makes the whole response for an error, with `Connection: close`.
+        begin: see `PlainLists.begin`; None: the protocol answers all requests.
     """
 
     def __init__(
-        self, protocol: asyncio.Protocol, table: ConnectionTable, refusal: Callable[[ServiceError], bytes]
+        self,
+        protocol: asyncio.Protocol,
+        table: ConnectionTable,
+        refusal: Callable[[ServiceError], bytes],
+        begin: Callable[[ConnectionGuard, bytes], bool] | None = None,
     ) -> None:
-        self.protocol, self._table, self._refusal = protocol, table, refusal
+        self.protocol, self._table, self._refusal, self._begin = protocol, table, refusal, begin
+        self.peer: tuple[str, int] | None = None
         self.must_close = False
         self._limits = table.limits
         self._is_settled = False  # all input was passed on as whole requests, and more may be passed on
         self._is_ending = False  # no more bytes pass in either direction
         self._is_unanswered = False  # a request was passed on without all of its body, and no answer was written yet
         self._n_passed_on = 0  # requests that the protocol has not answered
+        self._has_read = False  # `PlainLists` has not answered yet
         self._is_scheduled = False  # `_hand_on_held` will run in the next turn of the event loop
         self._is_fresh = True
         self._is_for_health = False
@@ -67,7 +76,9 @@ class ConnectionGuard(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
-        self._is_for_health = not self._table.add(self, str(peer[0]) if isinstance(peer, tuple) else "")
+        if isinstance(peer, tuple):
+            self.peer = str(peer[0]), int(peer[1])
+        self._is_for_health = not self._table.add(self, self.peer[0] if self.peer else "")
         self._above = GuardedTransport(self, self._transport)
         self.protocol.connection_made(self._above)
         self._settle()
@@ -116,7 +127,7 @@ class ConnectionGuard(asyncio.Protocol):
     def check(self, now: float) -> None:
         """End the connection if the client has missed a deadline."""
         deadline = self._deadline
-        if deadline.due is Due.REQUEST and self._n_passed_on:
+        if deadline.due is Due.REQUEST and (self._has_read or self._n_passed_on):
             return  # it is not idle
         if deadline.is_stalled(self.n_unsent, now):
             self._transport.abort()
@@ -138,12 +149,34 @@ class ConnectionGuard(asyncio.Protocol):
     def close(self) -> None:
         """Close when all is written. If the client is still sending, let it read the answer first."""
         self.must_close = True
-        if self._is_ending:
+        if self._is_ending or self._has_read:
             return
         if self._input.n_held or self._input.has_body:
             self._leave()
         else:
             self._close()
+
+    # --- called by `PlainLists`
+
+    def begin_read(self) -> None:
+        """Pass on no further request until the answer to this one is written."""
+        self._has_read, self._is_settled = True, False
+
+    def end_read(self, response: bytes, *, closes: bool) -> bool:
+        """Write a whole response, and close if it `closes`; false if the client has gone."""
+        self._has_read = False
+        if self._is_ending or self._transport.is_closing():
+            return False
+        self._transport.write(response)
+        if closes:
+            self.close()
+        elif self._deadline.due is Due.REQUEST and not self._input.n_held and not self._is_blocked:
+            self._is_settled = True
+            self._deadline.renew(self._loop.time())
+        else:
+            self._settle()
+            self._hand_on_soon()
+        return True
 
     # --- called by the application
 
@@ -155,6 +188,10 @@ class ConnectionGuard(asyncio.Protocol):
     # --- input
 
     def _pass_on(self, request: bytes) -> None:
+        """Let `PlainLists` answer a request, or the protocol, which gets all that is not plain."""
+        # Answers have the order of the requests, so that a read cannot overtake one that the protocol works on.
+        if self._begin is not None and not self._n_passed_on and self._begin(self, request):
+            return
         self._n_passed_on += 1
         current.set(self._above)
         self.protocol.data_received(request)
@@ -183,7 +220,7 @@ class ConnectionGuard(asyncio.Protocol):
 
     @property
     def _is_blocked(self) -> bool:
-        return self._is_held_up or self._is_writing_paused or self._is_ending
+        return self._has_read or self._is_held_up or self._is_writing_paused or self._is_ending
 
     def _hand_on_body(self) -> None:
         while self._input.n_held and self._input.has_body and not self._is_blocked:

@@ -24,6 +24,7 @@ class _Waiting(NamedTuple):
     client: Client
     cost: int
     turn: asyncio.Future[None]
+    n: int = 1
 
 
 class BodyTurns:

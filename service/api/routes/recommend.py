@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from fastapi import APIRouter, Query
 from msgspec import structs
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Tag, ValidationError
 
 from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n
-from service.api.door.route import Call, Route
+from service.api.door.plain_lists import Page
+from service.api.door.route import MAX_KEPT, MAX_KEPT_BYTES, Call, Route
 from service.api.list_requests import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
 from service.api.requests import NoParameters
 from service.api.serving import Serving
@@ -31,6 +34,7 @@ Answer: Any = msgspec.defstruct(
     bases=(Recommendation,),
     namespace={"__doc__": Recommendation.__doc__},
 )
+PLAIN_FIELDS = {"n", "offset", "model"}
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 
 
@@ -70,6 +74,21 @@ async def recommend_user(
 
     answer = await scenarios.answer(query.scenario, query.position, ask)
     return _finished(answer, request)
+
+
+def plain_page(serving: Serving) -> Page:
+    """Makes queries of query strings of `recommend_user` for `PlainLists`."""
+
+    @functools.lru_cache(MAX_KEPT)
+    def page(text: bytes) -> Recommend | None:
+        try:
+            query = RecommendQuery.model_validate(dict(parse_qsl(text.decode(), keep_blank_values=True)))
+            asked = _checked(serving, query.query())
+        except (ValidationError, InvalidRequest):
+            return None
+        return asked if query.model_fields_set <= PLAIN_FIELDS and asked.filter is None else None
+
+    return lambda text: page(text) if len(text) <= MAX_KEPT_BYTES else None
 
 
 @router.post("/recommend/{user}", responses=answers(Answer, http_404=UNKNOWN_USER, http_410=GONE))

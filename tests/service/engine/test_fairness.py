@@ -18,6 +18,7 @@ class PendingQuery(NamedTuple):
     cost: int
     since: float = 0.0
     number: int = 0
+    n: int = 1
 
 
 def lines_of(*pending_queries: PendingQuery) -> ClientWork:

@@ -1,0 +1,199 @@
+"""`PlainLists`: answers plain requests for lists right behind the `ConnectionGuard`, those of one turn together.
+
+A plain `GET` of a list needs no parser of the server, no task and no message of its own. The requests of one turn of
+the event loop that ask alike become one query of the engine, for several users, and each answer goes to its socket in
+one write. A read then takes half of the processor time. Any other request (another route, a body, HTTP/1.0, a parameter
+beside `n`, `offset` and `model`, an escape in the id, a character that HTTP parsers may read differently) takes the
+usual way, by `Route`, which gives the same answer. So do all requests while traces or `cors_origins` are on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import NamedTuple, cast
+
+from msgspec import structs
+
+from service.api.door.connection_guard import ConnectionGuard
+from service.api.door.gateway import CLIENT_GONE, Gateway, RequestRecord
+from service.api.parsers.bodies import JSON, RequestHeaders
+from service.api.problems import CLOSE, Headers
+from service.base.errors import ServiceError
+from service.engine import fairness
+from service.engine.fairness import MAX_COST, Client, cost_of_list
+from service.engine.queries import Recommend
+from service.engine.queries.encoding import finished
+
+ROUTE = "/recommend/{user}"  # whose requests these are
+MOST = 64  # users of one query; the engine's time for each of them falls no more beyond
+MAX_KEPT, MAX_KEPT_BYTES = 1024, 1024  # headers, and bytes of each, that are read once: clients repeat theirs
+_REQUEST = re.compile(
+    rb"GET (/recommend/([\w.~!$&'()*+,;=:@-]{1,256}))(?:\?([\w.~!$&'()*+,;=:@%/?-]*))? HTTP/1\.1(?=\r\n)", re.ASCII
+)
+_FIELD = re.compile(rb"([\w!#$%&'*+.^`|~-]+):[ \t]*([!-~](?:[ -~\t]*[!-~])?)?", re.ASCII)
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_OF_THE_USUAL_WAY = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
+
+Page = Callable[[bytes], Recommend | None]  # what a query string asks for, without the user; None if it is not plain
+Ask = Callable[[Recommend], "asyncio.Future[list[bytes]]"]  # the JSON of each list; may raise what the future raises
+
+
+class _Header(NamedTuple):
+    """The header of a plain request.
+
+    Attributes:
+        fields: (lowercase name, value) in their order.
+        known: the fields that the gateway reads.
+        closes: whether the client asks to close the connection.
+    """
+
+    fields: Headers
+    known: RequestHeaders
+    closes: bool
+
+
+class _Read(NamedTuple):
+    """One request that waits for its list."""
+
+    connection: ConnectionGuard
+    header: _Header
+    record: RequestRecord
+
+
+class _Batch:
+    """Requests of one client for the same page of several users, in order.
+
+    Attributes:
+        most: requests that one query of the engine may answer.
+    """
+
+    def __init__(self, page: Recommend, client: Client) -> None:
+        self.page, self.client = page, client
+        self.most = max(1, min(MOST, MAX_COST // cost_of_list(page)))
+        self.users: list[str] = []
+        self.reads: list[_Read] = []
+
+
+class PlainLists:
+    """Answers plain requests for lists of one data set.
+
+    Args:
+        gateway: gives each request its id, checks key, rate and site, counts and logs, as for all other requests.
+        page, ask: see their types.
+    """
+
+    def __init__(self, gateway: Gateway, page: Page, ask: Ask) -> None:
+        self._gateway, self._page, self._ask = gateway, page, ask
+        self._batches: dict[tuple[int, Client], _Batch] = {}  # of this turn, by page and client
+        self._header = functools.lru_cache(MAX_KEPT)(self._parsed)
+        self._date_s, self._date = 0, b""
+
+    def begin(self, connection: ConnectionGuard, request: bytes) -> bool:
+        """Begin to answer a request; false, before anything is done for it, if it must take the usual way.
+
+        Args:
+            connection: of the client; no other request on it is being answered.
+            request: one whole request.
+        """
+        line = _REQUEST.match(request)
+        if line is None:
+            return False
+        gateway, started = self._gateway, time.perf_counter()
+        text = request[line.end() :]
+        header = self._header(text) if len(text) <= MAX_KEPT_BYTES else self._parsed(text)
+        page = self._page(line[3] or b"")
+        if page is None or header is None:
+            return False
+        connection.begin_read()
+        record = RequestRecord("GET", line[1], gateway.request_id(header.known), started)
+        read = _Read(connection, header, record)
+        try:
+            gateway.admit("GET", line[1], header.known, connection.peer, header.fields)
+        except Exception as error:
+            self._refuse(read, error)
+            return True
+        client = fairness.current.get()
+        key = id(page), client
+        batch = self._batches.get(key)
+        if batch is None:
+            if not self._batches:
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            batch = self._batches[key] = _Batch(page, client)
+        batch.users.append(line[2].decode())
+        batch.reads.append(read)
+        if len(batch.reads) == batch.most:
+            self._ask_for(self._batches.pop(key))
+        return True
+
+    def _end_turn(self) -> None:
+        batches, self._batches = self._batches, {}
+        for batch in batches.values():
+            self._ask_for(batch)
+
+    def _ask_for(self, batch: _Batch) -> None:
+        fairness.current.set(batch.client)
+        try:
+            answers = self._ask(structs.replace(batch.page, users=batch.users))
+        except Exception as error:
+            for read in batch.reads:
+                self._refuse(read, error)
+        else:
+            answers.add_done_callback(functools.partial(self._finish, batch))
+
+    def _finish(self, batch: _Batch, answers: asyncio.Future[list[bytes]]) -> None:
+        error = cast("Exception | None", answers.exception())
+        if error is None:
+            now = time.perf_counter()
+            for read, body in zip(batch.reads, answers.result(), strict=True):
+                record = read.record
+                content = finished(body, (now - record.started) * 1000, record.request_id)
+                self._write(read, 200, content, JSON, [])
+        elif isinstance(error, ServiceError) or len(batch.reads) == 1:
+            for read in batch.reads:
+                self._refuse(read, error)
+        else:  # the list of one user must not keep the others from theirs
+            for user, read in zip(batch.users, batch.reads, strict=True):
+                alone = _Batch(batch.page, batch.client)
+                alone.users, alone.reads = [user], [read]
+                self._ask_for(alone)
+
+    def _refuse(self, read: _Read, error: Exception) -> None:
+        status, content, media, extra = self._gateway.refusal(error, read.record)
+        self._write(read, status, content, media, extra)
+
+    def _write(self, read: _Read, status: int, content: bytes, media: bytes, extra: Headers) -> None:
+        """Write the whole response at once."""
+        connection, header, record = read
+        closes = CLOSE in extra
+        if not closes and (header.closes or connection.must_close):
+            extra, closes = [*extra, CLOSE], True
+        now = int(time.time())
+        if now != self._date_s:
+            self._date_s, self._date = now, b"date: %b" % formatdate(now, usegmt=True).encode()
+        further = b"".join([b"%b: %b\r\n" % field for field in extra]) if extra else b""
+        response = b"%b%b\r\ncontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b" % (
+            _STATUS_LINES[status], self._date, media, len(content), record.request_id.encode(), further, content,
+        )  # fmt: skip
+        is_written = connection.end_read(response, closes=closes)
+        self._gateway.count(record, ROUTE, status if is_written else CLIENT_GONE)
+
+    def _parsed(self, text: bytes) -> _Header | None:
+        """The header in `text`, which begins with the end of the request line; None if it is unusual."""
+        fields: Headers = []
+        closes = False
+        for line in text[2:-4].split(b"\r\n") if len(text) > 4 else ():
+            field = _FIELD.fullmatch(line)
+            if field is None:
+                return None
+            name, value = field[1].lower(), field[2] or b""
+            if name in _OF_THE_USUAL_WAY or (name == b"connection" and value.lower() not in (b"keep-alive", b"close")):
+                return None
+            closes = closes or (name == b"connection" and value.lower() == b"close")
+            fields.append((name, value))
+        return _Header(fields, self._gateway.headers(fields), closes)

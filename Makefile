@@ -58,7 +58,7 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then buil
 	$(BIN)/python -m deploy.generate
 	$(BIN)/zensical build --strict --clean
 
-clients: $(VENV)/dev $(VENV)/clients/made clients/typescript/node_modules/made ## write the generated parts of clients/ anew; needs node and npm
+clients: $(VENV)/dev ## write the generated parts of clients/ anew
 	$(BIN)/python -m clients.generate
 
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
@@ -107,12 +107,3 @@ $(VENV)/dev: $(VENV)/base
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-# The generator of the Python client, in an environment of its own: it needs an older typer.
-$(VENV)/clients/made: $(BIN)/python clients/python/generator.txt
-	@$(PYTHON) -m venv $(VENV)/clients
-	@$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --requirement clients/python/generator.txt
-	@touch $@
-
-clients/typescript/node_modules/made: clients/typescript/package.json
-	@cd clients/typescript && npm install --ignore-scripts --no-audit --no-fund --silent
-	@touch $@

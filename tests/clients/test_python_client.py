@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, assert_type
 
 import pytest
-from nearfield_client import Nearfield, RequestFailed, answer, each
+from nearfield_client import UNSET, Nearfield, RequestFailed, answer, each
 from nearfield_client.generated.api.admin import get_stats, list_ratings
 from nearfield_client.generated.api.items import get_item, list_items
 from nearfield_client.generated.api.lookups import list_item_ratings, list_user_ratings, list_users
 from nearfield_client.generated.api.operation import get_metrics, get_ready
 from nearfield_client.generated.api.recommendations import list_popular, recommend_several, recommend_user
-from nearfield_client.generated.models import ListItemsFilter, PostedItem, PostedRating, Recommendation, UsersBody
+from nearfield_client.generated.models import (
+    ListedUser,
+    ListItemsFilter,
+    PopularItems,
+    PostedItem,
+    PostedRating,
+    ProblemDocument,
+    Recommendation,
+    UsersBody,
+)
 
 from clients import generate
 from tests.service.process import Service
@@ -112,6 +123,30 @@ def test_refusals_are_errors(address: str, client: Nearfield) -> None:
 
 def test_texts_are_read_as_they_are(client: Nearfield) -> None:
     assert b"nearfield_ready 1.0" in get_metrics.sync_detailed(client=client).content
+
+
+def test_an_operation_shows_what_it_takes() -> None:
+    signature = inspect.signature(recommend_user.sync)
+    assert list(signature.parameters)[:3] == ["user", "client", "wait_for"]
+    assert signature.parameters["n"].default is UNSET
+    assert "n: How many results." in (recommend_user.sync.__doc__ or "")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+        recommend_user.sync("ann", client=Nearfield("http://nowhere"), size=3)  # type: ignore[call-arg]
+
+
+if TYPE_CHECKING:
+
+    async def what_mypy_finds_in_the_code_of_a_user(client: Nearfield) -> None:
+        assert_type(list_popular.sync(client=client), PopularItems | ProblemDocument | None)
+        assert_type(await list_popular.asyncio(client=client), PopularItems | ProblemDocument | None)
+        assert_type(list_popular.sync_detailed(client=client).parsed, PopularItems | ProblemDocument | None)
+        assert_type(answer(recommend_user.sync("ann", client=client, n=3)), Recommendation)
+        assert_type(each(list_users.sync, client=client), Iterator[ListedUser])
+        list_popular.sync(client=client, n="3")  # type: ignore[arg-type]
+        recommend_user.sync(client=client)  # type: ignore[call-arg, misc]
+        recommend_user.sync("ann", client=client, fallback="random")  # type: ignore[arg-type]
+        recommend_several.sync(client=client, body=PostedRating("ann", "i1", 5.0))  # type: ignore[arg-type]
+        PostedRating(item="i1", rating=5.0)  # type: ignore[call-arg]
 
 
 def test_the_examples_of_its_readme_run(address: str) -> None:

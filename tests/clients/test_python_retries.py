@@ -10,7 +10,7 @@ from email.utils import formatdate
 
 import httpx
 import pytest
-from nearfield_client import Nearfield, RequestFailed, answer
+from nearfield_client import Nearfield, RequestFailed, UnexpectedStatus, answer
 from nearfield_client.generated.api.admin import retrain
 from nearfield_client.generated.api.ratings import post_events, post_ratings
 from nearfield_client.generated.api.recommendations import list_popular, recommend_user_filtered
@@ -81,6 +81,28 @@ def test_what_may_have_been_applied_is_else_not_sent_again(server: Scripted, cli
     server.will_answer(LOST)
     with pytest.raises(RequestFailed):
         answer(retrain.sync(client=client, body=TRAINING))
+
+
+def test_what_is_no_answer_of_the_service_is_none_or_raised(server: Scripted, client: Nearfield) -> None:
+    documents: tuple[object, ...] = (None, [], "text", {"title": "no problem"})
+    for document in documents:
+        server.will_answer(Given(418, document), Given(418, document))
+        with pytest.raises(RequestFailed, match="no answer that the API describes"):
+            answer(list_popular.sync(client=client))
+        strict = Nearfield(server.url, raise_on_unexpected_status=True)
+        with strict, pytest.raises(UnexpectedStatus, match="418"):
+            list_popular.sync(client=strict)
+
+
+def test_the_key_is_sent_as_the_client_was_told(server: Scripted) -> None:
+    for client, header in (
+        (Nearfield(server.url, "secret"), ("X-API-Key", "secret")),
+        (Nearfield(server.url, "secret", "Bearer", "Authorization"), ("Authorization", "Bearer secret")),
+        (Nearfield(server.url, headers={"X-Trace": "1"}).with_headers({"X-More": "2"}), ("X-More", "2")),
+    ):
+        with client:
+            assert client.get_httpx_client().headers[header[0]] == header[1]
+        assert "secret" not in repr(client)
 
 
 def test_patience_bounds_the_pauses(server: Scripted) -> None:

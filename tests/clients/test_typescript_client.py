@@ -1,4 +1,4 @@
-"""The TypeScript client against a real service; skipped without node, or without the packages of `make clients`."""
+"""The TypeScript client against a real service; skipped without node or its compiler."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from clients import generate
 from tests.service.process import Service
 
 KEY = "key-of-the-admins"
+# Where `npm install` in the folder of the client puts the compiler, and where else it may be.
+COMPILER = shutil.which("tsc", path=f"{generate.TYPESCRIPT / 'node_modules' / '.bin'}{os.pathsep}{os.environ['PATH']}")
 # The compiler has to refuse each line that follows such a comment.
 WRONG = """\
 import { Nearfield } from "./index.js";
@@ -36,8 +38,10 @@ nearfield.get("/popular").then(({ items }) => items.map(({ score }) => score?.to
 @pytest.fixture(scope="module")
 def node() -> str:
     found = shutil.which("node")
-    if found is None or generate.tool(generate.COMPILER) is None:
-        pytest.skip(f"missing: {'node' if found is None else generate.COMPILER}; `make clients` installs the compiler")
+    if found is None or COMPILER is None:
+        pytest.skip(
+            f"missing: {'node' if found is None else 'tsc'}; `npm install` in clients/typescript brings the latter"
+        )
     return found
 
 
@@ -52,7 +56,7 @@ def dist(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(examples) == 4
     (folder / "src" / "readme.ts").write_text("".join(examples).replace('"nearfield-client"', '"./index.js"'))
     (folder / "src" / "wrong.ts").write_text(WRONG)
-    ran(generate.tool(generate.COMPILER) or "", "--project", folder)
+    ran(COMPILER, "--project", folder)
     return folder / "dist"
 
 

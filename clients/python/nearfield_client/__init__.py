@@ -5,8 +5,20 @@ and reads what it has written. `answer` turns refusals into errors, `each` reads
 """
 
 from nearfield_client.batches import Batch
+from nearfield_client.model import UNSET, Unset
+from nearfield_client.operation import Response
 from nearfield_client.pages import each
-from nearfield_client.problems import RequestFailed, answer
+from nearfield_client.problems import RequestFailed, UnexpectedStatus, answer
 from nearfield_client.session import Nearfield
 
-__all__ = ["Batch", "Nearfield", "RequestFailed", "answer", "each"]
+__all__ = [
+    "UNSET",
+    "Batch",
+    "Nearfield",
+    "RequestFailed",
+    "Response",
+    "UnexpectedStatus",
+    "Unset",
+    "answer",
+    "each",
+]

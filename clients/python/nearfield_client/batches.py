@@ -7,12 +7,12 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import httpx
 
-from nearfield_client.generated.models.problem_document import ProblemDocument
-from nearfield_client.problems import RequestFailed
+from nearfield_client.model import Model
+from nearfield_client.problems import RequestFailed, problem_in
 from nearfield_client.retries import REPEATABLE
 
 MAX_ELEMENTS = 1000  # of one body; the service's default
@@ -20,13 +20,6 @@ MAX_BYTES = 900_000  # of one body; below the service's default
 MAX_EVENTS_OF_A_USER = 64  # of one body: so many ids the service remembers of each user
 N_REJECTED_KEPT = 100
 _text_of = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps would make one each time
-
-
-class Model(Protocol):
-    """A generated model, such as `PostedRating`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The element as the JSON object that is posted."""
 
 
 class Rejected(NamedTuple):
@@ -71,7 +64,7 @@ class Batch:
             RequestFailed: the service refused the body.
             httpx.TransportError: it did not answer.
         """
-        given = element.to_dict() if hasattr(element, "to_dict") else element
+        given = element.to_dict() if isinstance(element, Model) else element
         if self._are_events:
             given = {"event_id": uuid.uuid4().hex, **given}
         encoded = _text_of(given).encode()
@@ -92,7 +85,7 @@ class Batch:
         headers, extensions = {"Content-Type": "application/json"}, {REPEATABLE: True}
         response = self._connections.post(self._path, content=body, headers=headers, extensions=extensions)
         if not response.is_success:
-            raise RequestFailed(_problem(response))
+            raise RequestFailed(problem_in(response))
         answer = response.json()
         self.accepted += answer["accepted"]
         self.n_rejected += len(answer["rejected"])
@@ -105,10 +98,3 @@ class Batch:
         if self._by_user[user] == MAX_EVENTS_OF_A_USER:
             self.flush()
         self._by_user[user] += 1
-
-
-def _problem(response: httpx.Response) -> ProblemDocument | None:
-    try:
-        return ProblemDocument.from_dict(response.json())
-    except (ValueError, KeyError, TypeError):
-        return None

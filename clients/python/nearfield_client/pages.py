@@ -6,19 +6,21 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
-from nearfield_client.generated.models.item_list import ItemList
-from nearfield_client.generated.models.listed_item import ListedItem
-from nearfield_client.generated.models.listed_rating import ListedRating
-from nearfield_client.generated.models.listed_user import ListedUser
-from nearfield_client.generated.models.problem_document import ProblemDocument
-from nearfield_client.generated.models.rating import Rating
-from nearfield_client.generated.models.rating_of_item import RatingOfItem
-from nearfield_client.generated.models.rating_page import RatingPage
-from nearfield_client.generated.models.ratings_of_item import RatingsOfItem
-from nearfield_client.generated.models.ratings_of_user import RatingsOfUser
-from nearfield_client.generated.models.recommendation import Recommendation
-from nearfield_client.generated.models.scored_item import ScoredItem
-from nearfield_client.generated.models.user_list import UserList
+from nearfield_client.generated.models import (
+    ItemList,
+    ListedItem,
+    ListedRating,
+    ListedUser,
+    ProblemDocument,
+    Rating,
+    RatingOfItem,
+    RatingPage,
+    RatingsOfItem,
+    RatingsOfUser,
+    Recommendation,
+    ScoredItem,
+    UserList,
+)
 from nearfield_client.problems import answer
 
 Page = TypeVar("Page")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from nearfield_client.generated.models.problem_document import ProblemDocument
+import httpx
+
+from nearfield_client.generated.models import ProblemDocument
 
 T = TypeVar("T")
 
@@ -22,6 +24,26 @@ class RequestFailed(Exception):
         super().__init__(said if problem is None else f"{problem.status} {said}")
         self.problem = problem
         self.slug = "" if problem is None else problem.type_.rpartition(":")[2]
+
+
+class UnexpectedStatus(Exception):
+    """An operation got neither an answer of the service nor a problem, and its client was made to raise this.
+
+    Attributes:
+        status_code, content: what came.
+    """
+
+    def __init__(self, status_code: int, content: bytes) -> None:
+        super().__init__(f"{status_code} {content.decode(errors='ignore')}")
+        self.status_code, self.content = status_code, content
+
+
+def problem_in(response: httpx.Response) -> ProblemDocument | None:
+    """The problem that a refusal says; None if something else came, for example from a proxy."""
+    try:
+        return ProblemDocument.from_dict(response.json())
+    except (ValueError, TypeError):
+        return None
 
 
 def answer(given: T | ProblemDocument | None) -> T:

@@ -5,16 +5,18 @@ import type { components, paths } from "./generated/openapi.js";
 export type Method = "get" | "post" | "put" | "patch" | "delete";
 
 /** The paths that have a method. */
-export type PathOf<M extends Method> = {
-  [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never;
-}[keyof paths];
+export type PathOf<M extends Method> = { [P in keyof paths]: M extends keyof paths[P] ? P : never }[keyof paths];
+
+type Operation<P extends keyof paths, M extends Method> = M extends keyof paths[P] ? paths[P][M] : never;
 
 type InPath<O> = O extends { parameters: { path: infer P extends object } } ? { path: P } : { path?: undefined };
 type InQuery<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : { query?: undefined };
 type InBody<O> = O extends { requestBody: { content: { "application/json": infer B } } } ? { body: B } : { body?: undefined };
 
 /** What goes into a request, beside its method and path. */
-export type Parts<P extends keyof paths, M extends Method> = InPath<paths[P][M]> & InQuery<paths[P][M]> & InBody<paths[P][M]>;
+export type Parts<P extends keyof paths, M extends Method> = InPath<Operation<P, M>> &
+  InQuery<Operation<P, M>> &
+  InBody<Operation<P, M>>;
 
 /** The arguments behind the path: none are needed if no part of the request is. */
 export type Arguments<T> = object extends T ? [parts?: T] : [parts: T];
@@ -22,7 +24,7 @@ export type Arguments<T> = object extends T ? [parts?: T] : [parts: T];
 type Json<R> = R extends { content: { "application/json": infer A } } ? A : never;
 
 /** The JSON of a success. */
-export type Answer<P extends keyof paths, M extends Method> = paths[P][M] extends { responses: infer R }
+export type Answer<P extends keyof paths, M extends Method> = Operation<P, M> extends { responses: infer R }
   ? { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : never }[keyof R]
   : never;
 
@@ -35,7 +37,7 @@ type QueryOf<O> = O extends { parameters: { query?: infer Q } } ? NonNullable<Q>
 
 /** The paths that answer pages: they take a cursor, or an offset. */
 export type PagedPath = {
-  [P in PathOf<"get">]: [Extract<keyof QueryOf<paths[P]["get"]>, "cursor" | "offset">] extends [never] ? never : P;
+  [P in PathOf<"get">]: [Extract<keyof QueryOf<Operation<P, "get">>, "cursor" | "offset">] extends [never] ? never : P;
 }[PathOf<"get">];
 
 /** Path -> its elements. */

@@ -1,8 +1,1 @@
-"""A client library for accessing Nearfield"""
-
-from .client import AuthenticatedClient, Client
-
-__all__ = (
-    "AuthenticatedClient",
-    "Client",
-)
+"""Made by `make clients` from the OpenAPI document of the service."""

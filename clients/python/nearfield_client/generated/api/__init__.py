@@ -1,1 +1,1 @@
-"""Contains methods for accessing the API"""
+"""Made by `make clients` from the OpenAPI document of the service."""

@@ -1,0 +1,132 @@
+"""The operations of the tag lookups. Made by `make clients` from the OpenAPI document of the service."""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from nearfield_client.generated.models import (
+    ItemNeighbors,
+    ListItemNeighborsFilter,
+    NeighborsOfSet,
+    RatingEstimate,
+    RatingsOfItem,
+    RatingsOfUser,
+    SetBody,
+    UserList,
+    UserNeighbors,
+)
+from nearfield_client.model import UNSET, Unset
+from nearfield_client.operation import operation
+from nearfield_client.session import Nearfield
+
+
+@operation("GET", "/items/{item}/neighbors")
+def list_item_neighbors(
+    item: str,
+    *,
+    client: Nearfield,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListItemNeighborsFilter | Unset = UNSET,
+) -> ItemNeighbors:
+    """The items most similar to one item.
+
+    Args:
+        item: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        model: Name of a live model; default: the first of `default_models`.
+        cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        available: Whether to leave out items that are not available now.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
+    """
+    ...
+
+
+@operation("POST", "/neighbors")
+def list_set_neighbors(*, client: Nearfield, body: SetBody) -> NeighborsOfSet:
+    """The items most similar to several items together."""
+    ...
+
+
+@operation("GET", "/users/{user}/neighbors")
+def list_user_neighbors(
+    user: str,
+    *,
+    client: Nearfield,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+) -> UserNeighbors:
+    """The users most similar to one user.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        model: Name of a live model; default: the first of `default_models`.
+        cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+    """
+    ...
+
+
+@operation("GET", "/users")
+def list_users(
+    *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, cursor: str | Unset = UNSET
+) -> UserList:
+    """A page of all users who are not forgotten, in an order that stays when users come and go.
+
+    Args:
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        cursor: `next` of the page before; empty or by default: the first page.
+    """
+    ...
+
+
+@operation("GET", "/estimate/{user}/{item}")
+def estimate_rating(
+    user: str, item: str, *, client: Nearfield, wait_for: str | Unset = UNSET, model: str | Unset = UNSET
+) -> RatingEstimate:
+    """How the user would rate the item.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        item: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        model: Name of a live model; default: the first of `default_models`.
+    """
+    ...
+
+
+@operation("GET", "/users/{user}/ratings")
+def list_user_ratings(
+    user: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+) -> RatingsOfUser:
+    """A page of the ratings of one user, newest first; `n_ratings` is the number of all.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        offset: How many of the newest to leave out.
+    """
+    ...
+
+
+@operation("GET", "/items/{item}/ratings")
+def list_item_ratings(
+    item: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+) -> RatingsOfItem:
+    """A page of the ratings of one item, newest first; `n_ratings` is the number of all.
+
+    Args:
+        item: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        offset: How many of the newest to leave out.
+    """
+    ...

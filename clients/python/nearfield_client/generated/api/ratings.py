@@ -1,0 +1,58 @@
+"""The operations of the tag ratings. Made by `make clients` from the OpenAPI document of the service."""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from nearfield_client.generated.models import Accepted, PostedEvent, PostedRating, Written
+from nearfield_client.model import UNSET, Unset
+from nearfield_client.operation import operation
+from nearfield_client.session import Nearfield
+
+
+@operation("POST", "/ratings", headers={"x_source": "X-Source", "x_offset": "X-Offset"})
+def post_ratings(
+    *,
+    client: Nearfield,
+    body: PostedRating | list[PostedRating],
+    x_source: str | Unset = UNSET,
+    x_offset: int | Unset = UNSET,
+) -> Accepted:
+    """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one.
+
+    Args:
+        x_source: Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A
+            queue that is made again needs another name, such as one with its id.
+        x_offset: Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000
+            above it is refused.
+    """
+    ...
+
+
+@operation("POST", "/events", headers={"x_source": "X-Source", "x_offset": "X-Offset"})
+def post_events(
+    *,
+    client: Nearfield,
+    body: PostedEvent | list[PostedEvent],
+    x_source: str | Unset = UNSET,
+    x_offset: int | Unset = UNSET,
+) -> Accepted:
+    """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up.
+
+    Args:
+        x_source: Where a batch comes from that may be delivered again; with X-Offset. Each key has its own sources. A
+            queue that is made again needs another name, such as one with its id.
+        x_offset: Of its last message; a batch up to an earlier one is skipped, and one that is more than 100,000,000
+            above it is refused.
+    """
+    ...
+
+
+@operation("DELETE", "/ratings/{user}/{item}")
+def delete_rating(user: str, item: str, *, client: Nearfield) -> Written:
+    """Delete one rating. Deleting a rating that does not exist is accepted too.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        item: Percent-encoded, so any character may occur in it.
+    """
+    ...

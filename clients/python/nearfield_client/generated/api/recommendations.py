@@ -1,0 +1,139 @@
+"""The operations of the tag recommendations. Made by `make clients` from the OpenAPI document of the service."""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from nearfield_client.generated.models import (
+    AnonymousBody,
+    ListLatestFilter,
+    ListPopularFilter,
+    PopularItems,
+    Recommendation,
+    RecommendBody,
+    RecommendUserFallback,
+    RecommendUserFilter,
+    UsersBody,
+)
+from nearfield_client.model import UNSET, Unset
+from nearfield_client.operation import operation
+from nearfield_client.session import Nearfield
+
+
+@operation("GET", "/recommend/{user}")
+def recommend_user(
+    user: str,
+    *,
+    client: Nearfield,
+    wait_for: str | Unset = UNSET,
+    scenario: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    offset: int | Unset = UNSET,
+    exclude: list[str] | Unset = UNSET,
+    include_seen: bool | Unset = UNSET,
+    min_ratings: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    experiment: str | Unset = UNSET,
+    explain: bool | Unset = UNSET,
+    fallback: RecommendUserFallback | Unset = UNSET,
+    explore: float | Unset = UNSET,
+    explore_below: int | Unset = UNSET,
+    diversity: float | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    rotate: str | Unset = UNSET,
+    filter_: RecommendUserFilter | Unset = UNSET,
+) -> Recommendation:
+    """The best items for one user.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        scenario: Its body counts where the request names no field itself.
+        n: How many results.
+        offset: How many of the best to leave out.
+        exclude: Items never to show; repeat the parameter for several.
+        include_seen: Whether items that the user rated may be shown.
+        min_ratings: Show only items that have at least this many ratings now.
+        model: Name of a live model; default: the first of `default_models`.
+        experiment: Experiment whose arm for the user names the model.
+        explain: Add to each item the ratings that most raise its score.
+        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        explore: Share of places for items with few ratings.
+        explore_below: They have fewer ratings than this.
+        diversity: How much unlike items come first; 0 keeps the order of the scores.
+        available: Whether to leave out items that are not available now.
+        cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        rotate: Show again what was only shown, lowered for each showing by 1, half after this.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
+    """
+    ...
+
+
+@operation("POST", "/recommend/{user}")
+def recommend_user_filtered(user: str, *, client: Nearfield, body: RecommendBody) -> Recommendation:
+    """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+    """
+    ...
+
+
+@operation("POST", "/recommend")
+def recommend_several(*, client: Nearfield, body: UsersBody | AnonymousBody) -> list[Recommendation] | Recommendation:
+    """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
+    ...
+
+
+@operation("GET", "/popular")
+def list_popular(
+    *,
+    client: Nearfield,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    offset: int | Unset = UNSET,
+    min_ratings: int | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    half_life: str | Unset = UNSET,
+    filter_: ListPopularFilter | Unset = UNSET,
+) -> PopularItems:
+    """The most popular items, the same for all users.
+
+    Args:
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        offset: How many of the best to leave out.
+        min_ratings: Show only items that have at least this many ratings now.
+        cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        available: Whether to leave out items that are not available now.
+        half_life: One of the setting `half_lives`: what is one half-life older counts half.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
+    """
+    ...
+
+
+@operation("GET", "/latest")
+def list_latest(
+    *,
+    client: Nearfield,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    offset: int | Unset = UNSET,
+    min_ratings: int | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    available: bool | Unset = UNSET,
+    filter_: ListLatestFilter | Unset = UNSET,
+) -> PopularItems:
+    """The latest items, by their attribute `published` or else by the first entry that named them.
+
+    Args:
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        offset: How many of the best to leave out.
+        min_ratings: Show only items that have at least this many ratings now.
+        cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        available: Whether to leave out items that are not available now.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
+    """
+    ...

@@ -1,0 +1,163 @@
+"""What the generators make of kinds of schemas that the API may come to have."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from nearfield_client import UNSET
+
+from clients import python_code, typescript_code
+
+TEXT, NUMBER, NULL = {"type": "string"}, {"type": "number"}, {"type": "null"}
+WHEN = {"anyOf": [NUMBER, {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}
+INNER = {
+    "type": "object",
+    "title": "Inner",
+    "description": "Something inside.",
+    "properties": {"text": TEXT},
+    "required": ["text"],
+}
+SCHEMAS: dict[str, Any] = {
+    "Anything": {},
+    "Inner": INNER,
+    "Whole": {
+        "type": "object",
+        "description": "All kinds of fields.",
+        "required": ["inner", "from"],
+        "properties": {
+            "when": {**WHEN, "description": "A time."},
+            "from": TEXT,
+            "inner": {"$ref": "#/components/schemas/Inner"},
+            "many": {"type": "array", "items": {"anyOf": [{"$ref": "#/components/schemas/Inner"}, NULL]}},
+            "named": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Inner"}},
+            "open": {"type": "object"},
+            "one_of": {"anyOf": [{"anyOf": [TEXT, INNER]}, NULL]},
+            "state": {"enum": ["on", "off"]},
+            "only": {"const": "all"},
+            "pair": {"type": "array", "prefixItems": [NUMBER, {"anyOf": [NUMBER, NULL]}]},
+            "either": {"type": ["number", "null"]},
+            "any": {"$ref": "#/components/schemas/Anything"},
+        },
+    },
+    "Closed": {"type": "object", "additionalProperties": False, "properties": {"text": TEXT}},
+}
+FULL = {
+    "from": "a",
+    "inner": {"text": "b"},
+    "when": "2026-01-02T03:04:05+00:00",
+    "many": [{"text": "c"}, None],
+    "named": {"x": {"text": "d"}},
+    "open": {"y": [1]},
+    "one_of": {"text": "e"},
+    "state": "on",
+    "only": "all",
+    "pair": [1.0, None],
+    "either": None,
+    "any": {"z": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[Any]:
+    module = types.ModuleType("made_models")
+    sys.modules[module.__name__] = module
+    exec(python_code.Models(SCHEMAS).text(), module.__dict__)
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_what_is_read_is_written_again(models: Any) -> None:
+    whole = models.Whole.from_dict({**FULL, "later": 1})
+    assert isinstance(whole.inner, models.Inner)
+    assert whole.many == [models.Inner("c"), None]
+    assert whole.named["x"] == models.Inner("d")
+    assert isinstance(whole.one_of, models.WholeInner)
+    assert whole.when == datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    assert whole.from_ == "a"
+    assert whole["later"] == 1
+    assert "later" in whole
+    assert whole.to_dict() == {**FULL, "later": 1}
+
+
+@pytest.mark.parametrize("given", ["2026-01-02", "soon", 5.5])
+def test_times_are_numbers_dates_or_texts(models: Any, given: object) -> None:
+    whole = models.Whole.from_dict({"from": "a", "inner": {"text": "b"}, "when": given})
+    assert isinstance(whole.when, datetime.date) is (given == "2026-01-02")
+    assert whole.to_dict()["when"] == given
+
+
+def test_what_is_not_given_is_not_sent(models: Any) -> None:
+    whole = models.Whole("a", models.Inner("b"))
+    assert whole.state is UNSET
+    assert not whole.state
+    assert whole.to_dict() == {"from": "a", "inner": {"text": "b"}}
+    with pytest.raises(TypeError, match="from_"):
+        models.Whole.from_dict({"inner": {"text": "b"}})
+    assert models.Closed.from_dict({"text": "a", "other": 1}).to_dict() == {"text": "a"}
+
+
+def test_equal_inner_types_are_one(models: Any) -> None:
+    assert models.WholeInner is models.Inner
+    assert models.Inner.__name__ == "Inner"
+
+
+def test_the_types_of_typescript() -> None:
+    document = {"components": {"schemas": SCHEMAS}, "paths": {}}
+    text = typescript_code.module(document)
+    for member in (
+        "/** A time. */\n    when?: number | string;",
+        "from: string;",
+        'inner: Schemas["Inner"];',
+        'many?: (Schemas["Inner"] | null)[];',
+        'named?: Record<string, Schemas["Inner"]>;',
+        "open?: Record<string, unknown>;",
+        "one_of?: string | { text: string } | null;",
+        'state?: "on" | "off";',
+        'only?: "all";',
+        "pair?: [number, number | null];",
+        "either?: number | null;",
+        "Anything: unknown;",
+    ):
+        assert f"  {member}\n" in text
+
+
+def test_long_lines_are_broken() -> None:
+    states = [f"state-{number}" for number in range(40)]
+    text = "A word and " * 40
+    schemas = {
+        "One": {"type": "object", "description": text, "properties": {"state": {"enum": states, "description": text}}}
+    }
+    made = typescript_code.module({"components": {"schemas": schemas}, "paths": {}})
+    assert all(state in made for state in states)
+    assert max(map(len, made.splitlines())) <= 120
+    described = python_code.Models(schemas).text().partition('"""\n')[2]
+    assert max(len(line) for line in described.splitlines() if "Literal[" not in line) <= 120
+
+
+@pytest.mark.parametrize("name", ["half-life", "next_", "tag.genre"])
+def test_a_name_that_python_could_not_send_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="Invalid name in the document: expected letters, digits and _, got '"):
+        python_code.Models({"One": {"type": "object", "properties": {name: TEXT}}})
+
+
+def test_entries_of_a_description_begin_lines() -> None:
+    text = """Why it is here,
+    and how.
+
+    Attributes:
+        first: a meaning that takes
+            two lines.
+        second, third: another.
+    """
+    assert python_code.lines_of(text, 100) == [
+        "Why it is here, and how.",
+        "",
+        "Attributes:",
+        "    first: a meaning that takes two lines.",
+        "    second, third: another.",
+    ]

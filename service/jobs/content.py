@@ -36,22 +36,18 @@ def content_map_of(model: Model, catalog: Catalog) -> ContentMap | None:
 
 def fitted(model: Model, items: NDArray[np.int64], described: Sequence[Described]) -> ContentMap | None:
     """The content map from `items` (B,) and what describes them, the most important ones first."""
-    features = features_of(described)
+    # The features are the most frequent tags of these items, and the dimensions of their embeddings.
+    counts = Counter((name, value) for tags, _ in described for name, values in tags.items() for value in values)
+    frequent = sorted((tag for tag, n in counts.items() if n >= FEWEST_ITEMS), key=lambda tag: (-counts[tag], tag))
+    n_dimensions = next((len(embedding) for _, embedding in described if embedding is not None), 0)
+    features = Features(frequent[:MOST_TAGS], n_dimensions)
     n_items = MOST_NUMBERS // max(features.n_columns, 1)
     matrix = np.zeros((min(len(items), n_items), features.n_columns), dtype=np.float32)
-    for row, one in zip(matrix, described, strict=False):
-        columns, numbers = features.of(*one)
+    for row, (tags, embedding) in zip(matrix, described, strict=False):
+        columns, numbers = features.of(tags, embedding)
         row[columns] = numbers
     is_known = matrix.any(axis=1)
     items = items[: len(matrix)][is_known]
     targets = np.column_stack([model.item_factors[items], model.item_bias[items]])
     weights = content.fit(matrix[is_known], targets, model.item_counts[items])
     return None if weights is None else ContentMap(features, weights)
-
-
-def features_of(described: Sequence[Described]) -> Features:
-    """The most frequent tags of these items, and the length of their embeddings."""
-    counts = Counter((name, value) for tags, _ in described for name, values in tags.items() for value in values)
-    frequent = sorted((tag for tag, n in counts.items() if n >= FEWEST_ITEMS), key=lambda tag: (-counts[tag], tag))
-    n_dimensions = next((len(embedding) for _, embedding in described if embedding is not None), 0)
-    return Features(frequent[:MOST_TAGS], n_dimensions)

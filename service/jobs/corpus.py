@@ -57,18 +57,21 @@ def read_corpus(
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
     rows = np.cumsum(is_present) - 1
-    keys = ratings.user_keys[is_present], ratings.item_keys
+    user_keys = ratings.user_keys[is_present]
     is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
 
     def part(keep: NDArray[np.bool_]) -> Ratings:
         shape = (int(is_present.sum()), ratings.n_items)
-        return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, *keys)
+        return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, user_keys, ratings.item_keys)
 
-    present_ids = [user for user in user_ids if user]
-    item_ids = history.items.ids(range(len(history.items)))
-    times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
-    known = present_ids, item_ids, times
-    return Corpus(part(~is_held_out), part(is_held_out), *known, history.catalog)
+    return Corpus(
+        training=part(~is_held_out),
+        held_out=part(is_held_out),
+        user_ids=[user for user in user_ids if user],
+        item_ids=history.items.ids(range(len(history.items))),
+        times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000),
+        catalog=history.catalog,
+    )
 
 
 def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:

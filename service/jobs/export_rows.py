@@ -7,7 +7,7 @@ out, also by an entry after the position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.engine.state.history import History
-from service.engine.state.sources import Sources
+from service.engine.state.sources import SourceMarks
 from service.storage.events import StreamId
 from service.storage.item_changes import Attributes
 from service.storage.log.introductions import NOBODY
@@ -74,17 +74,17 @@ def rows_of(log: RatingLog, what: What, upto: StreamId) -> Exported:
     Raises:
         CorruptLog: a segment is torn or altered; also while batches are read.
     """
-    return _MAKERS[what](log, upto)
-
-
-def _ratings(log: RatingLog, upto: StreamId) -> Exported:
+    if what == "events":
+        return Exported(EVENTS, _slices_of_events(log, upto, log.owners()), None)
     history = History()
     history.load(log, upto=upto)
-    for user in log.forgotten_since(upto):
-        if (row := history.users.forget(user)) is not None:
-            history.table.drop_user(row)
-    n_rows = history.table.n_ratings
-    return Exported(RATINGS, _slices_of_ratings(history), n_rows)
+    if what == "ratings":
+        for user in log.forgotten_since(upto):
+            if (row := history.users.forget(user)) is not None:
+                history.table.drop_user(row)
+        return Exported(RATINGS, _slices_of_ratings(history), history.table.n_ratings)
+    rows = [row for row in range(len(history.items)) if history.catalog.attributes(row) is not None]
+    return Exported(ITEMS, _slices_of_items(history, rows), len(rows))
 
 
 def _slices_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
@@ -96,22 +96,18 @@ def _slices_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
     user_ids, item_ids = (pa.array(ids.ids(range(len(ids))), pa.string()) for ids in (history.users, history.items))
     for first in range(0, len(order), SLICE_ROWS):
         part = order[first : first + SLICE_ROWS]
-        chosen = places[part]
+        entries = places[part]
         columns = [
             user_ids.take(pa.array(users[part])),
-            item_ids.take(pa.array(items[chosen])),
-            pa.array(values[chosen]),
-            pa.array(table.timestamps[chosen]),
+            item_ids.take(pa.array(items[entries])),
+            pa.array(values[entries]),
+            pa.array(table.timestamps[entries]),
         ]
         yield pa.record_batch(columns, schema=RATINGS)
 
 
-def _events(log: RatingLog, upto: StreamId) -> Exported:
-    return Exported(EVENTS, _slices_of_events(log, upto, log.owners()), None)
-
-
 def _slices_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterator[pa.RecordBatch]:
-    sources = Sources()
+    sources = SourceMarks()
     for batch in log.read():
         rows = sources.new_rows_of(batch)
         are_events = pc.equal(rows.column("kind").cast(pa.string()), "event").to_numpy(zero_copy_only=False)
@@ -141,18 +137,11 @@ def _of_owners(rows: pa.RecordBatch, upto: StreamId, owners: Owners) -> pa.Recor
     return named.filter(pa.array(is_shown & ~is_nobodys))
 
 
-def _items(log: RatingLog, upto: StreamId) -> Exported:
-    history = History()
-    history.load(log, upto=upto)
-    rows = [row for row in range(len(history.items)) if history.catalog.attributes(row) is not None]
-    return Exported(ITEMS, _slices_of_items(history, rows), len(rows))
-
-
 def _slices_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBatch]:
     for first in range(0, len(rows), SLICE_ROWS):
         part = rows[first : first + SLICE_ROWS]
-        found = [history.catalog.attributes(row) or Attributes() for row in part]
-        listed = [
+        attributes = [history.catalog.attributes(row) or Attributes() for row in part]
+        items = [
             {
                 "item": history.items.id(row),
                 "tags": list(one.tags.items()),
@@ -162,13 +151,6 @@ def _slices_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBat
                 "until": one.until,
                 "embedding": one.embedding,
             }
-            for row, one in zip(part, found, strict=True)
+            for row, one in zip(part, attributes, strict=True)
         ]
-        yield pa.RecordBatch.from_pylist(listed, schema=ITEMS)
-
-
-_MAKERS: dict[What, Callable[[RatingLog, StreamId], Exported]] = {
-    "ratings": _ratings,
-    "events": _events,
-    "items": _items,
-}
+        yield pa.RecordBatch.from_pylist(items, schema=ITEMS)

@@ -48,8 +48,8 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         StoreUnavailable: the store is away.
     """
     if user:
-        for one in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
-            forget_in_snapshots(places.data, one)
+        for user_id in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
+            forget_in_snapshots(places.data, user_id)
         exclusion.remove_leftovers(places.data)
         list_files.remove_all(places.data)
         yield 0.2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from service.jobs.table import Job, name_of
+from service.jobs.table import JobFields, name_of
 from service.telemetry.span import Span, Value
 from service.telemetry.trace_context import Trace
 from service.telemetry.traces import active
@@ -19,7 +19,7 @@ FIELD = "traceparent"  # of a job that is recorded
 class JobTrace:
     """The trace of one job, part of that of the request that has submitted it. Does nothing if it is not recorded."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobFields) -> None:
         """The job begins."""
         self._tracer, self._job = active(), job
         self._trace: Trace | None = None

@@ -14,8 +14,7 @@ import structlog
 from service.engine import fairness
 from service.engine.queries import Recommend
 from service.jobs.job_trace import FIELD
-from service.jobs.table import Job as Fields
-from service.jobs.table import JobTable, is_shadow, name_of
+from service.jobs.table import JobFields, JobTable, is_shadow, name_of
 from service.jobs.training import Training
 from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
@@ -109,26 +108,26 @@ class Jobs:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
 
-    def submit_lists(self, n: int, filter_: str | None = None, model: str | None = None, given: str = "{}") -> Job:
+    def submit_lists(self, n: int, filter_: str | None = None, model: str | None = None, body: str = "{}") -> Job:
         """Queue lists for all users.
 
         Args:
             n: their length.
             filter_: canonical text of a filter; default: none.
             model: name of a live model; default: the preferred one.
-            given: the body that the client has sent, JSON, which the job shows as its `params`.
+            body: what the client has sent, JSON, which the job shows as its `params`.
 
         Raises:
             UnknownModel: no model is live, or none of that name.
         """
         shadows = live_versions.read_all(self._data).shadows
-        live = [one for one in (self._served() if self._served is not None else {}) if one not in shadows]
-        chosen = model or next(iter(live), None)
-        if chosen is None or chosen not in live:
-            known = ", ".join(live) or "there is none"
-            raise UnknownModel(f"Invalid model: expected a live one ({known}), got {chosen!r}")
+        live = [name for name in (self._served() if self._served is not None else {}) if name not in shadows]
+        name = model or next(iter(live), None)
+        if name is None or name not in live:
+            names = ", ".join(live) or "there is none"
+            raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
         query = msgspec.json.encode(Recommend(n=n, filter=filter_))
-        fields = {"kind": LISTS, "name": chosen, "params": given, "query": query.decode()}
+        fields = {"kind": LISTS, "name": name, "params": body, "query": query.decode()}
         return self._submit(fields, self._stream.last_id(), only_one=False)
 
     def get(self, job_id: str) -> Job:
@@ -146,8 +145,8 @@ class Jobs:
     def trace_of(self, version: str) -> Trace | None:
         """The span of the job that wrote a snapshot; None if it is not recorded, or nobody knows."""
         with contextlib.suppress(StreamUnavailable):
-            found = (job.get(FIELD) for job in self._table.all() if job.get("version") == version)
-            return Trace.of_header(next(found, None))
+            headers = (job.get(FIELD) for job in self._table.all() if job.get("version") == version)
+            return Trace.of_header(next(headers, None))
         return None
 
     def cancel(self, job_id: str) -> Job:
@@ -179,7 +178,7 @@ class Jobs:
             _log.warning(job.reason, job=job_id)
         return job
 
-    def _shown(self, fields: Fields) -> Job:
+    def _shown(self, fields: JobFields) -> Job:
         version = fields.get("version")
         state: Any = fields["state"]
         reason, error = fields.get("reason") or None, fields.get("error")

@@ -50,15 +50,23 @@ def main(arguments: list[str] | None = None) -> int:
     imports.for_models()
     try:
         backend = gpu.choose(options.backend).load()
-        described = f"{backend.name}: {backend.reason}"
+        description = f"{backend.name}: {backend.reason}"
         query = msgspec.json.decode(options.query, type=Recommend, strict=True)
-        read = RatingLog(options.data / "ratings"), options.data / "snapshots", options.version, options.watermark
-        rebuilt = rebuild(*read, backend, options.events, options.half_lives)
+        rebuilt = rebuild(
+            RatingLog(options.data / "ratings"),
+            options.data / "snapshots",
+            options.version,
+            options.watermark,
+            backend,
+            options.events,
+            options.half_lives,
+        )
         tuning.settle()  # else collections of the whole state, while lists are made, take a third of the time
         path = list_files.path_of(options.data, options.job)
-        n_users = write(rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, described, ranks=0)))
+        n_users = write(rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, description, ranks=0)))
         list_files.prune(options.data)
-        last = TrainerMessage(1.0, {"users": float(n_users)}, described, "succeeded", ranks=0, version=options.version)
+        metrics = {"users": float(n_users)}
+        last = TrainerMessage(1.0, metrics, description, "succeeded", ranks=0, version=options.version)
     except Exception as error:  # any failure becomes the error of the job
         last = TrainerMessage(outcome="failed", ranks=0, error=f"{type(error).__name__}: {error}")
     send(last)
@@ -75,11 +83,11 @@ def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgres
         on_progress: called with the share that is done.
     """
     users = known_users(rebuilt.history)
-    described = {"nearfield.as_of": str(rebuilt.as_of), "nearfield.model_version": rebuilt.live_model.shown_version}
+    metadata = {"nearfield.as_of": str(rebuilt.as_of), "nearfield.model_version": rebuilt.live_model.shown_version}
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with (
         files.new_file(path) as file,
-        pq.ParquetWriter(pa.PythonFile(file, "w"), SCHEMA.with_metadata(described), compression="zstd") as writer,
+        pq.ParquetWriter(pa.PythonFile(file, "w"), SCHEMA.with_metadata(metadata), compression="zstd") as writer,
     ):
         held, n_held, n_done = list[pa.RecordBatch](), 0, 0
         for batch in lists(rebuilt, query, users):
@@ -101,17 +109,16 @@ def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[
         InvalidRequest: the filter uses an unknown name.
     """
     for first in range(0, len(users), USERS_A_BATCH):
-        asked = msgspec.structs.replace(query, user=None, users=users[first : first + USERS_A_BATCH])
-        (found,) = rebuilt.ranking.answer([asked], rebuilt.as_of)
-        if isinstance(found, Exception):
-            raise found
-        lengths = np.array([len(one.items) for one in found])
-        items = [item for one in found for item in one.items]
+        batch = msgspec.structs.replace(query, user=None, users=users[first : first + USERS_A_BATCH])
+        (answer,) = rebuilt.ranking.answer([batch], rebuilt.as_of)
+        if isinstance(answer, Exception):
+            raise answer
+        lengths = np.array([len(one.items) for one in answer])
+        items = [item for one in answer for item in one.items]
         ends = np.cumsum(lengths)
+        user_rows = pa.array(np.repeat(np.arange(len(answer)), lengths))
         columns = [
-            pa.array([one.user for one in found], pa.string()).take(
-                pa.array(np.repeat(np.arange(len(found)), lengths))
-            ),
+            pa.array([one.user for one in answer], pa.string()).take(user_rows),
             pa.array((np.arange(len(items)) - np.repeat(ends - lengths, lengths) + 1).astype(np.int32)),
             pa.array([item.item for item in items], pa.string()),
             pa.array([item.score for item in items], pa.float64()),

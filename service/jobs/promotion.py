@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -39,11 +40,15 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
         corpus = corpus._replace(held_out=corpus.held_out.where(likes))
     metrics = _measured(model, corpus, backend)
     others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
-    if (live_model := _live_model(data, model_name, model, corpus)) is not None:
-        others["live"] = live_model
-    for of, other in others.items():
+    version = live_versions.read(data).get(model_name)
+    with contextlib.suppress(UnknownVersion, CorruptSnapshot):  # replacing an unreadable model loses nothing
+        if version is not None:
+            live = snapshot.load(data / "snapshots", version)
+            user_rows, item_rows = _rows(live.user_ids, corpus.user_ids), _rows(live.item_ids, corpus.item_ids)
+            others["live"] = live.model.mapped(user_rows, item_rows, model.n_users, model.n_items)
+    for prefix, other in others.items():
         name, value = next(iter(_measured(other, corpus, backend).items()))
-        metrics[f"{of}_{name}"] = value
+        metrics[f"{prefix}_{name}"] = value
     return finite(metrics)
 
 
@@ -93,19 +98,6 @@ def change_of_kind(data: Path, model: Model, model_name: str) -> str | None:
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     """The finite ones of `metrics`: JSON has no infinity and no NaN."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _live_model(data: Path, name: str, model: Model, corpus: Corpus) -> Model | None:
-    """The live snapshot of `name`, in the rows of `corpus`; None if there is none or it cannot be read."""
-    version = live_versions.read(data).get(name)
-    if version is None:
-        return None
-    try:
-        live = snapshot.load(data / "snapshots", version)
-    except (UnknownVersion, CorruptSnapshot):
-        return None  # replacing an unreadable model loses nothing
-    user_rows = _rows(live.user_ids, corpus.user_ids)
-    return live.model.mapped(user_rows, _rows(live.item_ids, corpus.item_ids), model.n_users, model.n_items)
 
 
 def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from service.jobs.training import Training
 from service.settings.settings import Settings
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO, StreamId
+from service.storage.log.log_size import LogSize
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.manifest import Manifest
@@ -48,14 +50,6 @@ class _Last(NamedTuple):
     n_ratings: int | None
 
 
-class _Count(NamedTuple):
-    """The number `n` of ratings after `watermark`, up to `position`."""
-
-    watermark: StreamId
-    position: StreamId
-    n: int
-
-
 class Retraining:
     """Submits a training of a model when it is due.
 
@@ -66,7 +60,7 @@ class Retraining:
     def __init__(self, settings: Settings, log: RatingLog, jobs: Jobs) -> None:
         self._settings, self._log, self._jobs = settings, log, jobs
         self._attempts: dict[str, tuple[StreamId, float]] = {}
-        self._counts: dict[str, _Count] = {}
+        self._sizes = defaultdict[str, LogSize](lambda: LogSize(log))  # by name; each reads a row of the log only once
         self._trained_on: dict[str, int] = {}  # number of training ratings, for versions whose manifest lacks it
         self._checked_s = 0.0
         self._since_s = time.time()
@@ -81,8 +75,19 @@ class Retraining:
         for name in self._names():
             last = self._last(name)
             if self._is_due(name, last):
-                self._submit(name, last)
-                return
+                break
+        else:
+            return
+        if name not in self._names():  # it was ended while its ratings were counted
+            return
+        attempt = self._log.last_id(), time.time()
+        try:
+            self._jobs.submit_training(Training.of(last.algorithm, last.params, name, shadow=last.is_shadow))
+        except JobRunning:
+            return
+        except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters
+            _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))
+        self._attempts[name] = attempt
 
     def _names(self) -> Iterable[str]:
         """The live models; else the trained ones; else, if a schedule is set, the first algorithm of `default_models`.
@@ -95,18 +100,6 @@ class Retraining:
         names = sorted({version_names.name_of(version) for version in snapshot.versions(self._folder)})
         defaults = [name for name in self._settings.default_models if name in ALGORITHMS]
         return names or (defaults[:1] if self._has_schedule else [])
-
-    def _submit(self, name: str, last: _Last) -> None:
-        if name not in self._names():  # it was ended while its ratings were counted
-            return
-        attempt = self._log.last_id(), time.time()
-        try:
-            self._jobs.submit_training(Training.of(last.algorithm, last.params, name, shadow=last.is_shadow))
-        except JobRunning:
-            return
-        except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters
-            _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))
-        self._attempts[name] = attempt
 
     def _last(self, name: str) -> _Last:
         watermark, time_s = self._attempts.get(name, (ZERO, self._since_s))
@@ -131,11 +124,7 @@ class Retraining:
         hours, every = self._settings.retrain_every_hours, self._settings.retrain_every_ratings
         if hours and time.time() - last.time_s >= hours * HOUR_S:
             return True
-        count = self._counts.get(name)  # reads each row of the log only once
-        if count is None or count.watermark != last.watermark:
-            count = _Count(last.watermark, last.watermark, 0)
-        self._counts[name] = count = self._counted(count)
-        n_new = count.n
+        n_new = self._sizes[name].newer({last.watermark})[last.watermark]
         if every and n_new >= every:
             return True
         share = self._settings.retrain_share
@@ -147,17 +136,9 @@ class Retraining:
             return manifest.n_ratings
         if manifest.version not in self._trained_on:
             watermark = StreamId.parse(manifest.watermark)
-            n_all, n_later = (self._counted(_Count(after, after, 0)).n for after in (ZERO, watermark))
-            self._trained_on[manifest.version] = n_all - n_later
+            n_rows = LogSize(self._log).newer({ZERO, watermark})
+            self._trained_on[manifest.version] = n_rows[ZERO] - n_rows[watermark]
         return self._trained_on[manifest.version]
-
-    def _counted(self, count: _Count) -> _Count:
-        """`count` continued to the end of the log."""
-        for batch in self._log.read(count.position, columns=["index"]):
-            if batch.num_rows:
-                position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
-                count = _Count(count.watermark, position, count.n + batch.num_rows)
-        return count
 
     @property
     def _folder(self) -> Path:

@@ -21,7 +21,7 @@ from service.jobs.forget import REMAINS, Places, forget
 from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
 from service.jobs.schedule import Retraining
-from service.jobs.table import Job, JobTable, is_shadow, name_of
+from service.jobs.table import JobFields, JobTable, is_shadow, name_of
 from service.jobs.trainer_messages import TrainerMessage, decision
 from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, trainer_alone, training
 from service.jobs.turns import turn
@@ -115,14 +115,16 @@ class Supervisor:
 
     # --- one job
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: JobFields) -> None:
         _log.info("job started", job=job["id"], kind=job["kind"])
         self._trace = JobTrace(job)
         try:
             if job["kind"] not in self._kinds:
-                known, kind = ", ".join(sorted(self._kinds)), job["kind"][:64]
-                unknown = f"Invalid kind of job: expected {known}, got {kind!r}; upgrade this worker if a newer version"
-                raise _Interrupted("failed", f"{unknown} has submitted the job")
+                raise _Interrupted(
+                    "failed",
+                    f"Invalid kind of job: expected {', '.join(sorted(self._kinds))}, got {job['kind'][:64]!r}; upgrade"
+                    " this worker if a newer version has submitted the job",
+                )
             with Lease(self._table, job["id"], self._worker):
                 outcome, fields = "succeeded", self._kinds[job["kind"]](job)
         except _Interrupted as interrupted:
@@ -142,7 +144,7 @@ class Supervisor:
         self._metrics.jobs.labels(outcome).inc()
         _log.info("job finished", job=job["id"], state=outcome, **fields)
 
-    def _tend(self, job: Job, fields: dict[str, str] | None = None) -> None:
+    def _tend(self, job: JobFields, fields: dict[str, str] | None = None) -> None:
         """Renew the lease and publish `fields`.
 
         Raises:
@@ -160,7 +162,7 @@ class Supervisor:
             if "cancel" in self._table.get(job["id"]):
                 raise _Interrupted("cancelled")
 
-    def _await_log(self, job: Job) -> None:
+    def _await_log(self, job: JobFields) -> None:
         """Wait until the rating log has all entries up to the job's watermark."""
         watermark, backoff = StreamId.parse(job["watermark"]), Backoff("the worker", self._stopping)
         while self._rating_log.last_id() < watermark:
@@ -175,7 +177,7 @@ class Supervisor:
 
     # --- training
 
-    def _train(self, job: Job) -> dict[str, str]:
+    def _train(self, job: JobFields) -> dict[str, str]:
         self._trace.phase("wait")
         self._await_log(job)
 
@@ -208,9 +210,10 @@ class Supervisor:
             "calibration": msgspec.json.encode(last.calibration).decode(),
             "trials": msgspec.json.encode(last.trials).decode(),
         }
-        return fields | _without_none(reason=reason, backend=last.backend)
+        more = {"reason": reason, "backend": last.backend}
+        return fields | {name: text for name, text in more.items() if text is not None}
 
-    def _activate(self, job: Job, version: str) -> None:
+    def _activate(self, job: JobFields, version: str) -> None:
         """Make a version live while the job is ours and wanted; waits for Redis, which knows."""
 
         def check() -> None:
@@ -229,14 +232,14 @@ class Supervisor:
             else:
                 return
 
-    def _lock(self, job: Job, *, shared: bool) -> FileLock:
+    def _lock(self, job: JobFields, *, shared: bool) -> FileLock:
         """Wait for the lock that excludes training and forgetting from each other, as long as we hold the job."""
         while (lock := exclusion.try_take(self._settings.data, shared=shared)) is None:
             self._tend(job)
             self._stopping.wait(POLL_S)
         return lock
 
-    def _watch(self, job: Job, process: TrainerProcess) -> TrainerMessage:
+    def _watch(self, job: JobFields, process: TrainerProcess) -> TrainerMessage:
         """Publish the trainer's messages until it ends; return the last one."""
         last, hours = TrainerMessage(), self._settings.max_job_hours
         deadline_s = time.monotonic() + hours * HOUR_S
@@ -266,7 +269,7 @@ class Supervisor:
 
     # --- lists of all users
 
-    def _list(self, job: Job) -> dict[str, str]:
+    def _list(self, job: JobFields) -> dict[str, str]:
         self._await_log(job)
         with self._lock(job, shared=True) as lock:
             live = live_versions.read(self._settings.data)
@@ -277,17 +280,22 @@ class Supervisor:
         if last.outcome == "failed":
             raise _Interrupted("failed", last.error)
         metrics = msgspec.json.encode(last.metrics).decode()
-        return {"progress": "1", "metrics": metrics, "version": last.version or ""} | _without_none(
-            backend=last.backend
-        )
+        fields = {"progress": "1", "metrics": metrics, "version": last.version or ""}
+        return fields if last.backend is None else fields | {"backend": last.backend}
 
     # --- forgetting
 
-    def _forget(self, job: Job) -> dict[str, str]:
+    def _forget(self, job: JobFields) -> dict[str, str]:
         self._await_log(job)
         lock = self._lock(job, shared=False)
-        data, parts = self._settings.data, (self._rating_log, self._stream, self._table, self._settle)
-        places = Places(data, self._settings.root / "redis", *parts)
+        places = Places(
+            data=self._settings.data,
+            redis=self._settings.root / "redis",
+            log=self._rating_log,
+            stream=self._stream,
+            jobs=self._table,
+            settle=self._settle,
+        )
         steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
         helper("forget", functools.partial(_drain, steps, progress, lock))
@@ -303,11 +311,6 @@ class Supervisor:
             done = step
             self._tend(job, {"progress": f"{done:.4f}"})
         return {"progress": "1", "reason": REMAINS}
-
-
-def _without_none(**fields: str | None) -> dict[str, str]:
-    """The fields that have a value."""
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException], lock: FileLock) -> None:

@@ -33,7 +33,7 @@ MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
-Job = dict[str, str]
+JobFields = dict[str, str]
 
 # Shared by all scripts. KEYS[1] is `Keyspace.jobs`; scripts may build keys from it, because there is only one server.
 _COMMON = """
@@ -177,7 +177,7 @@ class JobTable:
         if other:
             raise JobRunning(other.decode())
 
-    def claim(self, worker: str) -> Job | None:
+    def claim(self, worker: str) -> JobFields | None:
         """Take the oldest queued job with a lease of ten seconds; None if there is none."""
         with translated():
             job_id = self._claim(keys=[self._prefix], args=[worker, LEASE_MS, _now_ms()])
@@ -210,7 +210,7 @@ class JobTable:
                     if repr(user) in job.get(field, ""):
                         self._client.hset(key, field, NAMED_FORGOTTEN)
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str) -> JobFields:
         """Cancel a queued job at once; for a running one set the field `cancel`, which its worker polls.
 
         Raises:
@@ -220,7 +220,7 @@ class JobTable:
             self._cancel(keys=[self._prefix], args=[job_id])
         return self.get(job_id)
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> JobFields:
         """All fields of a job.
 
         Raises:
@@ -264,7 +264,7 @@ class JobTable:
             listens = any(n_workers for _, n_workers in self._client.pubsub_numsub(self._wake))
             return listens or bool(self._client.exists(f"{self._prefix}s:worker"))
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[JobFields]:
         """All jobs, newest first."""
         with translated():
             pipeline = self._client.pipeline(transaction=False)
@@ -280,8 +280,8 @@ class JobTable:
     def next_order(self) -> str | None:
         """The oldest order, which stays until `drop_order`; None if there is none. Raises `StreamUnavailable`."""
         with translated():
-            found = self._client.lindex(f"{self._prefix}s:orders", 0)
-        return None if found is None else found.decode()
+            order = self._client.lindex(f"{self._prefix}s:orders", 0)
+        return None if order is None else order.decode()
 
     def drop_order(self, text: str) -> None:
         """Remove an order that is done. Raises `StreamUnavailable`."""
@@ -295,17 +295,17 @@ class JobTable:
         self._client.close()
 
 
-def name_of(job: Job) -> str:
+def name_of(job: JobFields) -> str:
     """The name of the model of a training; jobs of older versions have none but the algorithm."""
     return job.get("name", job["algorithm"])
 
 
-def is_shadow(job: Job) -> bool:
+def is_shadow(job: JobFields) -> bool:
     """Whether the model of a training becomes a shadow."""
     return job.get("shadow") == "1"
 
 
-def _job(raw: dict[bytes, bytes]) -> Job:
+def _job(raw: dict[bytes, bytes]) -> JobFields:
     return {name.decode(): value.decode() for name, value in raw.items()}
 
 

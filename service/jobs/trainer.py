@@ -40,7 +40,6 @@ from service.jobs.trainer_messages import Progress, Team, TrainerMessage
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot
-from service.storage.snapshots.manifest import Manifest
 from service.telemetry import logs
 
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
@@ -173,7 +172,18 @@ def train(
     rehearse_model(options.algorithm, backend)  # fill the cache: the service need not compile when it loads the model
 
     progress.begin("write")
-    manifest = _written(options, model, corpus, metrics, requested)
+    manifest = snapshot.write(
+        options.data / "snapshots",
+        model,
+        corpus.user_ids,
+        corpus.item_ids,
+        metrics=metrics,
+        watermark=options.watermark,
+        n_ratings=len(corpus.training),
+        given=requested,
+        name=options.name,
+        content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
+    )
     return progress.message(
         progress=1.0,
         metrics=metrics,
@@ -207,28 +217,10 @@ def _tuned(
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
     """The trained model; training leaves the memory that a service needs to load it."""
     size = corpus.training.n_users, corpus.training.n_items
-    kept = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
-    backend = replace(backend, kept_bytes=kept)
+    kept_bytes = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
+    backend = replace(backend, kept_bytes=kept_bytes)
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
         return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run, times=corpus.times)
-
-
-def _written(
-    options: TrainerOptions, model: Model, corpus: Corpus, metrics: dict[str, float], requested: dict[str, Any]
-) -> Manifest:
-    """Write the snapshot; returns its manifest."""
-    return snapshot.write(
-        options.data / "snapshots",
-        model,
-        corpus.user_ids,
-        corpus.item_ids,
-        metrics=metrics,
-        watermark=options.watermark,
-        n_ratings=len(corpus.training),
-        given=requested,
-        name=options.name,
-        content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
-    )
 
 
 def _cancel(signal_number: int, frame: FrameType | None) -> None:

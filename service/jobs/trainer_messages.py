@@ -11,7 +11,7 @@ import msgspec
 import gpu
 from gpu.traffic import Moved
 from service.jobs.promotion import finite
-from service.jobs.table import Job, is_shadow
+from service.jobs.table import JobFields, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
 
 TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
@@ -128,7 +128,7 @@ def send(message: TrainerMessage) -> None:
     sys.stdout.buffer.flush()
 
 
-def decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
+def decision(job: JobFields, last: TrainerMessage) -> tuple[bool, str | None]:
     """Whether the trained model goes live, and the reason to show."""
     promoted, reason = last.promote, last.reason
     if is_shadow(job):  # it is there to be tested, and never answers

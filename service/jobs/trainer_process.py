@@ -16,7 +16,7 @@ import msgspec
 from service.base import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.table import Job, name_of
+from service.jobs.table import JobFields, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings.settings import Settings
 from service.storage import exclusion
@@ -61,8 +61,8 @@ class TrainerProcess:
     @property
     def has_ended(self) -> bool:
         """Whether the process is gone and every message has been read."""
-        gone = self._process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
-        return gone and self._messages.empty()
+        is_gone = self._process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
+        return is_gone and self._messages.empty()
 
     def last_words(self) -> str:
         """How the process ended, and the last line of its stderr."""
@@ -90,7 +90,9 @@ class TrainerProcess:
 
 
 @contextlib.contextmanager
-def listing(settings: Settings, job: Job, version: str, lock: FileLock, *, serves: bool) -> Iterator[TrainerProcess]:
+def listing(
+    settings: Settings, job: JobFields, version: str, lock: FileLock, *, serves: bool
+) -> Iterator[TrainerProcess]:
     """Run `service.jobs.lister` for `job`, with the model `version`; the rest is that of `training`."""
     options: dict[str, Any] = {
         "data": settings.data,
@@ -115,7 +117,7 @@ def trainer_alone(settings: Settings, shares_gpu: bool) -> list[str]:
 
 @contextlib.contextmanager
 def training(
-    settings: Settings, job: Job, lock: FileLock, *, serves: bool, trainer: TrainerModule = trainer_alone
+    settings: Settings, job: JobFields, lock: FileLock, *, serves: bool, trainer: TrainerModule = trainer_alone
 ) -> Iterator[TrainerProcess]:
     """Run a trainer for `job`; it has ended when the context ends.
 

@@ -55,10 +55,16 @@ class Training(msgspec.Struct, frozen=True):
             InvalidParams: unknown algorithm or parameter, or a value out of range.
             InvalidRequest: no model of the algorithm can have that name.
         """
-        judged = params_for(algorithm, params)
-        given = {each: getattr(judged, each) for each in params}
-        name = version_names.check_name(algorithm if name is None else name, algorithm)
-        return cls(algorithm, given, name, activate, force, tune, shadow)
+        all_params = params_for(algorithm, params)
+        return cls(
+            algorithm=algorithm,
+            params={param: getattr(all_params, param) for param in params},
+            name=version_names.check_name(algorithm if name is None else name, algorithm),
+            activate=activate,
+            force=force,
+            tune=tune,
+            shadow=shadow,
+        )
 
     def fields(self) -> dict[str, str]:
         """What its job has in the queue; `service.jobs.trainer` judges the parameters again, as it may be newer."""

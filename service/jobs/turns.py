@@ -41,7 +41,7 @@ def turn(
     folder.mkdir(parents=True, exist_ok=True)
     has_told = False
     with FileLock.take(folder / f"{name}{_WAITING}"):
-        while _waits_longer(folder, name) or (taken := FileLock.try_take(settings.root / data_sets.TURN)) is None:
+        while _waits_longer(folder, name) or (lock := FileLock.try_take(settings.root / data_sets.TURN)) is None:
             if not has_told:
                 tell(WAITS)
                 has_told = True
@@ -49,7 +49,7 @@ def turn(
     (folder / f"{name}{_TRAINED}").touch()
     if has_told:
         tell("")
-    return taken
+    return lock
 
 
 def _waits_longer(folder: Path, name: str) -> bool:

@@ -71,7 +71,11 @@ class LiveModel:
         self.unknown = np.zeros(0, dtype=np.bool_)
         self._priors = None if content is None else ItemPriors(content, history.catalog)
         watermark = StreamId.parse(manifest.watermark)
-        since = position_of(watermark) if _items_learn(manifest, ready.model) else None
+        # Trained items learn from the ratings that are new since the snapshot. But snapshots of format 1 do not have
+        # the number of training ratings of each item. And a model that was trained elsewhere, on a file for example,
+        # knows no user of the log: all its ratings would be missing, and its items start from zero.
+        is_of_this_log = bool(ready.model.user_trained.any()) or not manifest.n_users
+        since = position_of(watermark) if manifest.format > 1 and is_of_this_log else None
         self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
         self.online.touch(history.changed_since(watermark, has_strengths=ready.model.is_implicit))
         if self._priors is not None:
@@ -193,7 +197,15 @@ class LiveModel:
             min_ratings: items with fewer ratings at present are left out too.
         """
         n = max(1, min(n, self.model.n_items))
-        self._hide(hidden, min_ratings)
+        # Give the index the items that stay out of lists, if they may have changed. Comparing all items would take half
+        # a millisecond at a million items, too long for each batch.
+        self._must_hide_again |= self._hidden != hidden.version
+        if self._must_hide_again or min_ratings or self._min_ratings:
+            out = hidden.mask | self.unknown
+            if min_ratings:
+                out |= self.table.item_counts < min_ratings
+            self.online.index.hide(out)
+            self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
         return topn.recommend(
             self.online.index,
             users,
@@ -238,20 +250,6 @@ class LiveModel:
         """For each target the `n` rated items that contribute most to its score, and their contributions."""
         return explain.reasons(self.model, items, values, targets, n, self.online.gram, weights)
 
-    def _hide(self, hidden: Hidden, min_ratings: int) -> None:
-        """Give the index the items that stay out of lists, if they may have changed.
-
-        Comparing all items would take half a millisecond at a million items, too long for each batch.
-        """
-        self._must_hide_again |= self._hidden != hidden.version
-        if not (self._must_hide_again or min_ratings or self._min_ratings):
-            return
-        out = hidden.mask | self.unknown
-        if min_ratings:
-            out |= self.table.item_counts < min_ratings
-        self.online.index.hide(out)
-        self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
-
     def _show_informed(self) -> None:
         """Update `unknown` for items that refits have found to have a prior, or none any more."""
         if self._priors is not None and self._priors.moved:
@@ -271,16 +269,6 @@ class LiveModel:
         self.unknown[items] = are_unknown
 
 
-def _items_learn(manifest: Manifest, model: Model) -> bool:
-    """Whether trained items learn from the ratings that are new since the snapshot.
-
-    Snapshots of format 1 do not have the number of training ratings of each item. A model that was trained elsewhere,
-    on a file for example, knows no user of the log: all its ratings would be missing, and its items start from zero.
-    """
-    is_of_this_log = bool(model.user_trained.any()) or not manifest.n_users
-    return manifest.format > 1 and is_of_this_log
-
-
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The history's rows of a snapshot's users and items, −1 where there is none; in slices.
 
@@ -290,8 +278,8 @@ def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple
 
     def rows_of_users(ids: Sequence[str]) -> NDArray[np.int64]:
         users = _looked_up(ids, history.users.row)
-        known = np.flatnonzero(users >= 0)
-        users[known[~history.is_known_at(users[known], watermark)]] = -1
+        present = np.flatnonzero(users >= 0)
+        users[present[~history.is_known_at(users[present], watermark)]] = -1
         return users
 
     users = yield from _in_parts(snapshot.user_ids, rows_of_users)

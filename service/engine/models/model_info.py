@@ -71,9 +71,20 @@ def describe(
         algorithm = name if name in ALGORITHMS else ""
         return ModelInfo(shown, algorithm, is_live, error=str(error), revision=revision, name=name, shadow=is_shadow)
     of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.is_implicit
-    scale = manifest.calibration.scale if of_lists else manifest.scale
-    details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
-    return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, failure, name, is_shadow)
+    return ModelInfo(
+        version=shown,
+        algorithm=manifest.algorithm,
+        live=is_live,
+        metrics=manifest.metrics,
+        watermark=manifest.watermark,
+        parameters=manifest.parameters,
+        calibration=manifest.calibration,
+        rating_scale=manifest.calibration.scale if of_lists else manifest.scale,
+        revision=revision,
+        error=failure,
+        name=name,
+        shadow=is_shadow,
+    )
 
 
 def place_of(folder: Path, name: str, version: str, backend: Backend) -> tuple[str, Backend]:

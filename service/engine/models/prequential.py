@@ -51,7 +51,8 @@ class Prequential:
             tests = _tests_of(live_model, pairs, faced[id(live_model.table)], quality)
             if len(tests.users):
                 quality.add(_results(live_model, tests), live_model.shown_version, as_of)
-            self._show(live_model.name, quality)
+            for measure, value in _shown(quality).items():
+                self._metrics.model_quality.labels(live_model.name, measure).set(value)
 
     def drop(self, name: str) -> None:
         """Forget the results of a model that is live no longer."""
@@ -70,10 +71,6 @@ class Prequential:
             self.drop(live_model.name)
             quality = self._qualities[live_model.name] = ModelQuality(live_model, str(self._history.position))
         return quality
-
-    def _show(self, name: str, quality: ModelQuality) -> None:
-        for measure, value in _shown(quality).items():
-            self._metrics.model_quality.labels(name, measure).set(value)
 
 
 def _shown(quality: ModelQuality) -> dict[str, float]:
@@ -118,5 +115,5 @@ def _results(live_model: LiveModel, tests: Pairs) -> NDArray[np.float64]:
     estimates = topn.estimate(model, users, rows, tests.items[:, None])[:, 0]
     sums = np.array([table.row(user)[1].sum(dtype=np.float64) for user in tests.users.tolist()])
     means = (sums + SHRINKAGE * model.mean) / (rows.lengths + SHRINKAGE)
-    given = np.clip(tests.values, *model.scale).astype(np.float64)
-    return np.stack([(given - estimates) ** 2, (given - np.clip(means, *model.scale)) ** 2], axis=1)
+    ratings = np.clip(tests.values, *model.scale).astype(np.float64)
+    return np.stack([(ratings - estimates) ** 2, (ratings - np.clip(means, *model.scale)) ** 2], axis=1)

@@ -53,13 +53,16 @@ class Pairs(NamedTuple):
         keys = mixed(history.positions_of(np.concatenate([run.times_ms for run in new])).astype(np.uint64))
         picked = np.arange(len(keys)) if len(keys) <= N_TESTED else np.sort(np.argpartition(keys, N_TESTED)[:N_TESTED])
         ends = np.cumsum([len(run.values) for run in new])
-        parts = [
-            _row(new[at], int(n - ends[at]), history, changed)
-            for n, at in zip(picked, _runs_of(picked, ends), strict=True)
-        ]
-        users, items, values, are_events = zip(*parts, strict=True)
-        rows = np.array(users, dtype=np.int64), np.array(items, dtype=np.int64)
-        return cls(*rows, np.array(values, dtype=np.float32), np.array(are_events, dtype=np.bool_), keys[picked])
+        places = np.searchsorted(ends, picked, side="right").tolist()  # of the runs of the picked rows
+        rows = [_row(new[at], int(n - ends[at]), history, changed) for n, at in zip(picked, places, strict=True)]
+        users, items, values, are_events = zip(*rows, strict=True)
+        return cls(
+            users=np.array(users, dtype=np.int64),
+            items=np.array(items, dtype=np.int64),
+            values=np.array(values, dtype=np.float32),
+            are_events=np.array(are_events, dtype=np.bool_),
+            keys=keys[picked],
+        )
 
     def where(self, chosen: NDArray[np.bool_]) -> Pairs:
         """The pairs that a mask (P,) names."""
@@ -111,8 +114,8 @@ def rivals_of(pairs: Pairs, table: RatingTable, n_items: int) -> NDArray[np.int6
     rows = table.rows
     for n, user in enumerate(pairs.users.tolist()):
         may_be[n] &= ~_among(drawn[n], rows, user)
-        own = drawn[n][may_be[n]][:N_RIVALS]
-        rivals[n, 1 : 1 + len(own)] = own
+        others = drawn[n][may_be[n]][:N_RIVALS]
+        rivals[n, 1 : 1 + len(others)] = others
     return rivals
 
 
@@ -120,8 +123,8 @@ def ranks_of(scores: NDArray[Any], rivals: NDArray[np.int64]) -> NDArray[np.int6
     """How many rivals come before the item of each pair, int64 (P,), by scores (P, 1 + N_RIVALS); ties to the lower
     row, as in lists.
     """
-    own, others = scores[:, :1], scores[:, 1:]
-    are_before = (others > own) | ((others == own) & (rivals[:, 1:] < rivals[:, :1]))
+    first, others = scores[:, :1], scores[:, 1:]
+    are_before = (others > first) | ((others == first) & (rivals[:, 1:] < rivals[:, :1]))
     ranks: NDArray[np.int64] = np.count_nonzero(are_before & (rivals[:, 1:] != NO_ITEM), axis=1)
     return ranks
 
@@ -131,12 +134,6 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
-
-
-def _runs_of(picked: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-    """The run of each picked row, where runs end at `ends`."""
-    runs: list[int] = np.searchsorted(ends, picked, side="right").tolist()
-    return runs
 
 
 def _changed_users(runs: Sequence[RatingRun]) -> dict[str, StreamId]:
@@ -166,8 +163,8 @@ def _row(run: RatingRun, n: int, history: History, changed: Mapping[str, StreamI
 def _among(items: NDArray[np.int64], rows: Rows, user: int) -> NDArray[np.bool_]:
     """Whether each of `items` is in the row of `user`."""
     start = int(rows.starts[user])
-    own = rows.items[start : start + int(rows.lengths[user])]
-    places = np.searchsorted(own, items)
-    is_in: NDArray[np.bool_] = places < len(own)
-    is_in[is_in] = own[places[is_in]] == items[is_in]
+    user_items = rows.items[start : start + int(rows.lengths[user])]
+    places = np.searchsorted(user_items, items)
+    is_in: NDArray[np.bool_] = places < len(user_items)
+    is_in[is_in] = user_items[places[is_in]] == items[is_in]
     return is_in

@@ -24,12 +24,12 @@ def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bo
         return topn.others(scores, item, n, shown & ~live_model.unknown)
     if not model.neighbors.shape[1]:
         return topn.similar(model.item_factors, item, n, shown & ~live_model.unknown)
-    listed = model.neighbors[item]
-    listed = listed[listed >= 0]
-    listed = listed[shown[listed]]
-    shares = live_model.online.agreement(item, listed)
-    order = np.lexsort((listed, -shares))[:n]
-    return listed[order], shares[order]
+    neighbors = model.neighbors[item]
+    neighbors = neighbors[neighbors >= 0]
+    neighbors = neighbors[shown[neighbors]]
+    shares = live_model.online.agreement(item, neighbors)
+    order = np.lexsort((neighbors, -shares))[:n]
+    return neighbors[order], shares[order]
 
 
 def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, shown: NDArray[np.bool_]) -> Ranked:
@@ -47,15 +47,15 @@ def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, show
         return topn.others(means, items, n, shown & ~live_model.unknown)
     if not model.neighbors.shape[1]:
         return topn.similar_to_set(model.item_factors, items, n, shown & ~live_model.unknown)
-    listed = np.unique(model.neighbors[items])
-    listed = listed[(listed >= 0) & ~np.isin(listed, items)]
-    listed = listed[shown[listed]]
-    shares = np.zeros(len(listed))
+    neighbors = np.unique(model.neighbors[items])
+    neighbors = neighbors[(neighbors >= 0) & ~np.isin(neighbors, items)]
+    neighbors = neighbors[shown[neighbors]]
+    shares = np.zeros(len(neighbors))
     for item in items.tolist():
-        shares += live_model.online.agreement(item, listed)
+        shares += live_model.online.agreement(item, neighbors)
     means = (shares / len(items)).astype(np.float32)
-    order = np.lexsort((listed, -means))[:n]
-    return listed[order], means[order]
+    order = np.lexsort((neighbors, -means))[:n]
+    return neighbors[order], means[order]
 
 
 def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np.int64]) -> Ranked:
@@ -65,8 +65,8 @@ def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np
         left_out: rows of users who are not listed.
     """
     rows = live_model.table.rows
-    rated = rows.lengths > 0
-    rated[left_out] = False
+    have_ratings = rows.lengths > 0
+    have_ratings[left_out] = False
     if live_model.model.params.has_item_weights:
-        return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, rated)
-    return topn.similar(live_model.model.user_factors, user, n, rated)
+        return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, have_ratings)
+    return topn.similar(live_model.model.user_factors, user, n, have_ratings)

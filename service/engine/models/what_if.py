@@ -28,7 +28,7 @@ from service.engine.state.id_table import key_of
 SMALLEST_WEIGHT = 2.0**-60  # of a rating far back in order: with 0 it would not count as a rating
 
 
-class Row(NamedTuple):
+class UserRow(NamedTuple):
     """What a user would have in a table.
 
     Attributes:
@@ -42,6 +42,10 @@ class Row(NamedTuple):
     values: NDArray[np.float32]
     seconds: NDArray[np.float64]
     order: NDArray[np.int64]
+
+    def where(self, chosen: NDArray[Any]) -> UserRow:
+        """The ratings that a mask (B,), or places, name."""
+        return UserRow(self.items[chosen], self.values[chosen], self.seconds[chosen], self.order[chosen])
 
 
 class Extra(NamedTuple):
@@ -72,7 +76,7 @@ class Imagined(NamedTuple):
 
     users: topn.Users
     rows: Rows
-    read: Row
+    read: UserRow
     weights: NDArray[np.float32] | None
     kept_out: list[NDArray[np.int32]] | None
 
@@ -95,9 +99,8 @@ class WhatIf:
         rows = {item: row for item in last if (row := self._history.items.row(item)) is not None}
         items = np.array(list(rows.values()), dtype=np.int32)
         values = np.array([last[item][0] for item in rows], dtype=np.float32)
-        return Extra(
-            items, values, np.array([last[item][1] for item in rows]), [one for one in last if one not in rows]
-        )
+        seconds_of_items = np.array([last[item][1] for item in rows])
+        return Extra(items, values, seconds_of_items, [item for item in last if item not in rows])
 
     def seen(self, user: int | None, extra: Extra) -> NDArray[np.int32]:
         """Items of which the user would have ratings, or events that say more than that they were shown."""
@@ -125,7 +128,7 @@ class WhatIf:
         users, rows = live_model.fold_in(row.items, row.values, Reading(key, is_read, weights))
         read = row
         if is_read is not None:
-            read, weights = Row(*(column[is_read] for column in row)), None if weights is None else weights[is_read]
+            read, weights = row.where(is_read), None if weights is None else weights[is_read]
         return Imagined(users, rows, read, weights, self._kept_out(live_model, user, query, extra))
 
     def _kept_out(
@@ -142,24 +145,24 @@ class WhatIf:
         stay = ~np.isnan(left) if rotates else have_events
         return [kept_out[~np.isin(kept_out, removed[~stay])]]
 
-    def _merged(self, user: int | None, extra: Extra, *, has_strengths: bool) -> Row:
+    def _merged(self, user: int | None, extra: Extra, *, has_strengths: bool) -> UserRow:
         """What the user would have in the table of strengths, or in that of ratings."""
         items, values, seconds, _ = extra
-        stored = Row(items[:0], values[:0], seconds[:0], np.zeros(0, dtype=np.int64))
+        stored = UserRow(items[:0], values[:0], seconds[:0], np.zeros(0, dtype=np.int64))
         if user is not None:
-            rated, known, timestamps, positions = self._history.table_of(has_strengths=has_strengths).row(user)
-            stored = Row(rated, known, times_of(timestamps, positions), positions)
+            row = self._history.table_of(has_strengths=has_strengths).row(user)
+            stored_items, stored_values, timestamps, positions = row
+            stored = UserRow(stored_items, stored_values, times_of(timestamps, positions), positions)
             if has_strengths and self._history.strengths.has_events:
                 values, seconds, _ = self._history.strengths.with_ratings(user, items, values, seconds)
         stays, counts = ~np.isin(stored.items, items), ~np.isnan(values)
-        added = Row(items, values, seconds, stored.order.max(initial=0) + 1 + np.arange(len(items)))
-        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(stored, added, strict=True)
-        columns = [np.append(one[stays], other[counts]) for one, other in pairs]
-        by_item = np.argsort(columns[0])
-        return Row(*(column[by_item] for column in columns))
+        new = UserRow(items, values, seconds, stored.order.max(initial=0) + 1 + np.arange(len(items))).where(counts)
+        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(stored.where(stays), new, strict=True)
+        both = UserRow._make(np.append(before, after) for before, after in pairs)
+        return both.where(np.argsort(both.items))
 
 
-def _weights(live_model: LiveModel, row: Row, order_half_life: float | None) -> NDArray[np.float32] | None:
+def _weights(live_model: LiveModel, row: UserRow, order_half_life: float | None) -> NDArray[np.float32] | None:
     """The weight of each rating of `row`, (B,); None if all weigh 1."""
     weights = weights_in(live_model.model, row.seconds)
     if order_half_life is None:

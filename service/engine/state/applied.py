@@ -16,7 +16,7 @@ _NO_TIMES = np.zeros(0)
 NO_CHANGES = Changes(_NO_ROWS, _NO_ROWS, _NO_VALUES, _NO_VALUES, _NO_ROWS, _NO_TIMES, _NO_TIMES)
 
 
-class Forgotten(NamedTuple):
+class ForgottenUser(NamedTuple):
     """A forgotten user: the retired row and the ratings, or strengths, it had, with their times (Unix seconds)."""
 
     user: int
@@ -25,11 +25,12 @@ class Forgotten(NamedTuple):
     times: NDArray[np.float64]
 
     @classmethod
-    def of(cls, user: int, table: RatingTable) -> Forgotten:
+    def of(cls, user: int, table: RatingTable) -> ForgottenUser:
         """The row of `user`, which leaves `table`."""
         _, _, timestamps, positions = table.row(user)
         times = times_of(timestamps, positions)  # a copy: the row is about to be overwritten
-        return cls(user, *table.drop_user(user), times)
+        items, values = table.drop_user(user)
+        return cls(user, items, values, times)
 
 
 class Applied(NamedTuple):
@@ -43,7 +44,7 @@ class Applied(NamedTuple):
     """
 
     changes: Changes
-    forgotten: list[Forgotten]
+    forgotten: list[ForgottenUser]
     of_strengths: Applied | None = None
     described: NDArray[np.int64] = _NO_ROWS
 

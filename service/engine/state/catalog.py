@@ -109,10 +109,10 @@ class Catalog:
         text = self._texts[row] if row < len(self._texts) else None
         if text is None:
             return None
-        found = _decode(text)
+        attributes = _decode(text)
         if not self._has_embedding.values[row]:
-            return found
-        return msgspec.structs.replace(found, embedding=self.embedding(row).tolist())
+            return attributes
+        return msgspec.structs.replace(attributes, embedding=self.embedding(row).tolist())
 
     def features(self, row: int) -> tuple[dict[str, list[str]], NDArray[np.float32] | None]:
         """(tags, embedding (D,)) of an item; ({}, None) if it is not in the catalog, or deleted."""
@@ -147,49 +147,7 @@ class Catalog:
         new = NONE if is_gone else self._allowed(old, merged(old, change))
         self._count(new, +1)
         self.index.change(row, old, new)
-        self._place(row, new, is_gone=is_gone)
-        self._embed(row, new.embedding)
-        bare = new if new.embedding is None else msgspec.structs.replace(new, embedding=None)
-        self._texts[row] = None if is_gone else encode(bare)
-
-    def _count(self, attributes: Attributes, by: int) -> None:
-        for name in (*attributes.tags, *attributes.numbers):
-            self._n_items_of[name] = self._n_items_of.get(name, 0) + by
-        self._n_embeddings += by * (attributes.embedding is not None)
-
-    def _allowed(self, old: Attributes, given: Attributes) -> Attributes:
-        """`given` without attributes that contradict the catalog, whose names are noted.
-
-        A name is of tags or of numbers, and changes its kind only while no item has it. Embeddings have equal lengths.
-        An item whose patches together have too many values of tags keeps its `old` tags.
-        """
-        tags = given.tags if n_values(given.tags) <= MAX_VALUES else old.tags
-        tags = {name: values for name, values in tags.items() if self._admits(name, "tag")}
-        numbers = {
-            name: number for name, number in given.numbers.items() if name not in tags and self._admits(name, "number")
-        }
-        embedding = given.embedding
-        if embedding is not None and self._n_embeddings and len(embedding) != self._embeddings.values.shape[1]:
-            embedding = None
-        if tags == given.tags and len(numbers) == len(given.numbers) and embedding is given.embedding:
-            return given
-        gone = {name for name, values in given.tags.items() if tags.get(name) != values} | {*given.numbers} - {*numbers}
-        gone |= {"embedding"} if embedding is not given.embedding else set()
-        _log.warning("attributes of an item contradict the catalog and are left out", names=sorted(gone)[:10])
-        return msgspec.structs.replace(given, tags=tags, numbers=numbers, embedding=embedding)
-
-    def _admits(self, name: str, kind: Kind) -> bool:
-        """Whether an item may have the name; notes it."""
-        known = self._kinds.get(name)
-        if known is None and len(self._kinds) >= MAX_NAMES:
-            return False
-        if known in (None, kind) or not self._n_items_of.get(name):
-            self._kinds[name] = kind
-            return True
-        return False
-
-    def _place(self, row: int, new: Attributes, *, is_gone: bool) -> None:
-        """Note whether and when lists may show an item."""
+        # Note whether and when lists may show the item.
         published = -math.inf if new.published is None else new.published
         until = math.inf if new.until is None else new.until
         is_out = is_gone or not new.available or not published <= self._now_s < until
@@ -198,11 +156,47 @@ class Catalog:
         self._withdrawn.values[row] = is_gone or not new.available
         self._published.values[row], self._until.values[row] = published, until
         self._next_s = min([self._next_s, *(time_s for time_s in (published, until) if time_s > self._now_s)])
+        # Embeddings have a table of their own; the length of the first one holds from then on.
+        self._has_embedding.values[row] = new.embedding is not None
+        if new.embedding is not None:
+            if self._n_embeddings == 1:
+                self._embeddings = Growing.filled((len(self._texts), len(new.embedding)), np.float32)
+            self._embeddings.values[row] = new.embedding
+        bare = new if new.embedding is None else msgspec.structs.replace(new, embedding=None)
+        self._texts[row] = None if is_gone else encode(bare)
 
-    def _embed(self, row: int, embedding: list[float] | None) -> None:
-        self._has_embedding.values[row] = embedding is not None
-        if embedding is None:
-            return
-        if self._n_embeddings == 1:  # the first: its length holds from now on
-            self._embeddings = Growing.filled((len(self._texts), len(embedding)), np.float32)
-        self._embeddings.values[row] = embedding
+    def _count(self, attributes: Attributes, by: int) -> None:
+        for name in (*attributes.tags, *attributes.numbers):
+            self._n_items_of[name] = self._n_items_of.get(name, 0) + by
+        self._n_embeddings += by * (attributes.embedding is not None)
+
+    def _allowed(self, old: Attributes, new: Attributes) -> Attributes:
+        """`new` without attributes that contradict the catalog, whose names are noted.
+
+        A name is of tags or of numbers, and changes its kind only while no item has it. Embeddings have equal lengths.
+        An item whose patches together have too many values of tags keeps its `old` tags.
+        """
+        tags = new.tags if n_values(new.tags) <= MAX_VALUES else old.tags
+        tags = {name: values for name, values in tags.items() if self._admits(name, "tag")}
+        numbers = {
+            name: number for name, number in new.numbers.items() if name not in tags and self._admits(name, "number")
+        }
+        embedding = new.embedding
+        if embedding is not None and self._n_embeddings and len(embedding) != self._embeddings.values.shape[1]:
+            embedding = None
+        if tags == new.tags and len(numbers) == len(new.numbers) and embedding is new.embedding:
+            return new
+        names = {name for name, values in new.tags.items() if tags.get(name) != values} | {*new.numbers} - {*numbers}
+        names |= {"embedding"} if embedding is not new.embedding else set()
+        _log.warning("attributes of an item contradict the catalog and are left out", names=sorted(names)[:10])
+        return msgspec.structs.replace(new, tags=tags, numbers=numbers, embedding=embedding)
+
+    def _admits(self, name: str, kind: Kind) -> bool:
+        """Whether an item may have the name; notes it."""
+        present_kind = self._kinds.get(name)
+        if present_kind is None and len(self._kinds) >= MAX_NAMES:
+            return False
+        if present_kind in (None, kind) or not self._n_items_of.get(name):
+            self._kinds[name] = kind
+            return True
+        return False

@@ -36,8 +36,8 @@ class Documents:
 
     def position(self, kind: str, name: str) -> StreamId | None:
         """The position of the entry that has put a document; None if there is none."""
-        found = self._of_kind.get(kind, {}).get(name)
-        return None if found is None else found[1]
+        document = self._of_kind.get(kind, {}).get(name)
+        return None if document is None else document[1]
 
     def check(self, of_scenario: tuple[str, str] | None) -> None:
         """Check that the scenario of a query, by name and `stream_id`, is the present one; None is.
@@ -58,8 +58,8 @@ class Documents:
         if name not in named:
             names = sorted(named)
             more = ", …" if len(names) > N_SHOWN else ""
-            known = f"one of {', '.join(names[:N_SHOWN])}{more}" if names else "one that was put; there is none"
-            raise unknown(f"Invalid {kind}: expected {known}, got {name!r}")
+            expected = f"one of {', '.join(names[:N_SHOWN])}{more}" if names else "one that was put; there is none"
+            raise unknown(f"Invalid {kind}: expected {expected}, got {name!r}")
         return named[name]
 
     def get(self, query: GetScenario, as_of: str) -> DocumentDetails:

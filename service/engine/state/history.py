@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpu.changes import Changes
 from gpu.growing import Growing
 from gpu.online.rating_table import RatingTable
-from service.engine.state.applied import NO_CHANGES, Applied, Forgotten
+from service.engine.state.applied import NO_CHANGES, Applied, ForgottenUser
 from service.engine.state.catalog import Catalog
 from service.engine.state.documents import Documents
 from service.engine.state.id_table import IdTable
@@ -26,12 +26,11 @@ from service.engine.state.known_ids import KnownIds
 from service.engine.state.log_windows import OneBehind, ahead, windows
 from service.engine.state.positions import ascending_from
 from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
-from service.engine.state.sources import Sources
+from service.engine.state.sources import SourceMarks
 from service.engine.state.strength_rows import Attributed, Batch, EventRows
 from service.engine.state.strengths import Strengths
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
-from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
@@ -98,7 +97,7 @@ class History:
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
         self._first_ms, self._seen_ms = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))  # of users, of items
         self.strengths = Strengths(self.table, self._last_ms)
-        self.sources = Sources()
+        self.sources = SourceMarks()
 
     def table_of(self, *, has_strengths: bool) -> RatingTable:
         """The table of strengths, or that of ratings."""
@@ -140,7 +139,7 @@ class History:
     def apply_runs(self, runs: Sequence[RatingRun]) -> Applied:
         """Apply entries in order, at least one. Entries at or below `position` are skipped, so replaying is harmless.
 
-        So are those that their source has delivered before (`Sources`). Gives rows to new users and items. A run of
+        So are those that their source has delivered before (`SourceMarks`). Gives rows to new users and items. A run of
         1,000 ratings takes about 2 µs per rating.
         """
         parts: list[Applied] = []
@@ -174,9 +173,9 @@ class History:
         end = log.last_id() if upto is None else min(upto, log.last_id())
         with ThreadPoolExecutor(2, "history") as pool:
             behind = OneBehind(pool)
-            known = KnownIds(self.users), KnownIds(self.items)
+            ids = KnownIds(self.users), KnownIds(self.items)
             for batch in ahead(windows(log.read(self.position), end), pool):
-                self._apply_batch(self.sources.new_rows_of(batch), known, behind)
+                self._apply_batch(self.sources.new_rows_of(batch), ids, behind)
                 n_rows += batch.num_rows
                 if on_progress is not None:
                     on_progress(n_rows)
@@ -218,10 +217,10 @@ class History:
         if not self.strengths.has_events:
             self.strengths.separate()
         self.n_events += len(events.keys)
-        known = self.strengths.sums_before(batch)
+        sums = self.strengths.sums_before(batch)
         are_ratings = ~events.are_events
         changes = self._rate_items(batch.where(are_ratings)) if are_ratings.any() else NO_CHANGES
-        strengths = self.strengths.apply(batch, events, known)
+        strengths = self.strengths.apply(batch, events, sums)
         for observer in self.observers if events.attributed else ():
             observer.note(users[events.are_events], self.strengths.are_first, events.attributed)
         return Applied(changes, [], Applied(strengths, []))
@@ -232,28 +231,27 @@ class History:
 
     def _apply_entry(self, entry: Entry) -> list[Applied]:
         """Apply an entry of another kind than ratings and events."""
-        if entry.subject is not None:
-            return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
+        if entry.kind == "forget":
+            row = self.users.forget(str(entry.subject))
+            return [] if row is None else [self._drop_user(row)]
         if entry.merge is not None:
             return self._merge(entry.merge, entry.id.ms)
-        if entry.document is not None:
-            self._apply_document(entry.document, entry.id)
-            return []
-        if entry.unmark is not None:
+        if entry.items:
+            rows = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
+            return [Applied(NO_CHANGES, [], described=rows)]
+        # The others change nothing that a model learns.
+        if entry.subject is not None:
+            row = self.items.row_or_new(entry.subject)
+            self._grow()
+            self._hidden_items.values[row] = entry.kind == "hide"
+            self._seen_ms.values[row] = self._seen_ms.values[row] or entry.id.ms
+            self.n_hidings += 1
+        elif entry.document is not None:
+            for observer in self.observers:
+                observer.replace(entry.document)
+            self.documents.apply(entry.document, entry.id)
+        elif entry.unmark is not None:
             self.sources.unmark(entry.unmark)
-            return []
-        described = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
-        return [Applied(NO_CHANGES, [], described=described)]
-
-    def _apply_subject(self, kind: str, subject: str, ms: int) -> list[Applied]:
-        if kind == "forget":
-            row = self.users.forget(subject)
-            return [] if row is None else [self._drop_user(row)]
-        row = self.items.row_or_new(subject)
-        self._grow()
-        self._hidden_items.values[row] = kind == "hide"
-        self._seen_ms.values[row] = self._seen_ms.values[row] or ms
-        self.n_hidings += 1
         return []
 
     def _merge(self, merge: Merge, ms: int) -> list[Applied]:
@@ -264,16 +262,22 @@ class History:
         into = self.users.row_or_new(merge.into)
         self._grow()
         self._first_ms.values[into] = self._first_ms.values[into] or ms
-        rated, first = moving(self.table, user, into), int(self.positions_of(np.array([ms]))[0])
-        n_rated = len(rated.items)
-        positions, rows = first + np.arange(n_rated), np.full(n_rated, into, dtype=np.int32)
-        batch = Batch(rows, *rated, np.full(n_rated, ms, dtype=np.int64), positions)
+        ratings, first = moving(self.table, user, into), int(self.positions_of(np.array([ms]))[0])
+        n_moving = len(ratings.items)
+        batch = Batch(
+            users=np.full(n_moving, into, dtype=np.int32),
+            items=ratings.items,
+            values=ratings.values,
+            timestamps=ratings.timestamps,
+            times_ms=np.full(n_moving, ms, dtype=np.int64),
+            positions=first + np.arange(n_moving),
+        )
         both = self.strengths.sums_of_both(user, into) if self.strengths.has_events else None
         applied = Applied(self._rate_items(batch), [])
         if both is not None:
-            strengths = self.strengths.take_over(user, into, both, rated.items, ms, first)
+            strengths = self.strengths.take_over(user, into, both, ratings.items, ms, first)
             applied = applied._replace(of_strengths=Applied(strengths, []))
-        self._next_position = first + (n_rated if both is None else len(both.items)) + 1
+        self._next_position = first + (n_moving if both is None else len(both.items)) + 1
         for observer in self.observers:
             observer.move(user, into)
         self.users.forget(merge.user)
@@ -282,10 +286,10 @@ class History:
     def _drop_user(self, user: int) -> Applied:
         for observer in self.observers:
             observer.drop_user(user)
-        rated = Forgotten.of(user, self.table)
+        ratings = ForgottenUser.of(user, self.table)
         if not self.strengths.has_events:
-            return Applied(NO_CHANGES, [rated])
-        return Applied(NO_CHANGES, [rated], Applied(NO_CHANGES, [self.strengths.drop_user(user)]))
+            return Applied(NO_CHANGES, [ratings])
+        return Applied(NO_CHANGES, [ratings], Applied(NO_CHANGES, [self.strengths.drop_user(user)]))
 
     def _change_items(self, changes: Sequence[ItemChange], times_ms: Sequence[int]) -> NDArray[np.int64]:
         rows = self.items.rows_or_new([change.item for change in changes]).astype(np.int64)
@@ -306,7 +310,8 @@ class History:
 
     # --- entries of the log, column by column
 
-    def _apply_batch(self, batch: pa.RecordBatch, known: tuple[KnownIds, KnownIds], behind: OneBehind) -> None:
+    def _apply_batch(self, batch: pa.RecordBatch, ids: tuple[KnownIds, KnownIds], behind: OneBehind) -> None:
+        user_ids, item_ids = ids
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         are_events = kinds == "event"
         kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
@@ -315,7 +320,11 @@ class History:
         for start, end in itertools.pairwise(bounds if len(kinds) else []):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
-                behind.run(self._rate, *self._columns_of(run, known, are_events[start:end]))
+                users, items = user_ids.rows_of(run.column("user")), item_ids.rows_of(run.column("item"))
+                timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
+                times_ms = run.column("ms").to_numpy().astype(np.int64)
+                values, events = self._values_of(run, are_events[start:end])
+                behind.run(self._rate, users, items, values, timestamps, times_ms, events)
                 continue
             behind.wait()
             if kind == "item":
@@ -327,28 +336,17 @@ class History:
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
-    def _apply_document(self, document: Document, position: StreamId) -> None:
-        for observer in self.observers:
-            observer.replace(document)
-        self.documents.apply(document, position)
-
-    def _columns_of(
-        self, run: pa.RecordBatch, known: tuple[KnownIds, KnownIds], are_events: NDArray[np.bool_]
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], EventRows]:
-        """The arguments of `_rate` for rows of ratings and events."""
+    def _values_of(self, run: pa.RecordBatch, are_events: NDArray[np.bool_]) -> tuple[NDArray[Any], EventRows]:
+        """The values of rows of ratings and events, and what else the events have."""
         values = run.column("rating").to_numpy(zero_copy_only=False)
-        timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
-        users, items = known[0].rows_of(run.column("user")), known[1].rows_of(run.column("item"))
-        times_ms = run.column("ms").to_numpy().astype(np.int64)
-        own = run.filter(pa.array(are_events))
-        if own.num_rows:
+        events = run.filter(pa.array(are_events))
+        if events.num_rows:
             values = np.where(are_events, run.column("value").to_numpy(zero_copy_only=False), values).astype(np.float32)
-        keys = keys_of(own.column("event_id").to_pylist())
-        types, ids = own.column("type"), own.column("data")
+        keys = keys_of(events.column("event_id").to_pylist())
+        types, ids = events.column("type"), events.column("data")
         places = np.flatnonzero(ids.is_valid()).tolist()
         attributed = {n: Attributed(ids[n].as_py(), types[n].as_py()) for n in places}
-        events = EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
-        return users, items, values, timestamps, times_ms, events
+        return values, EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
 
 
 class Moving(NamedTuple):

@@ -51,8 +51,8 @@ class NumberColumn:
         if self._column is None:
             set_rows(bits, self._rows[is_within])
         else:
-            found = Eligible.of(is_within).bits
-            bits[: len(found)] = found
+            column_bits = Eligible.of(is_within).bits
+            bits[: len(column_bits)] = column_bits
         return bits
 
     def pack(self, n_rows: int) -> None:

@@ -79,7 +79,7 @@ class RatingRun(NamedTuple):
         ids = [event.recommendation_id for entry in self.entries for event in entry.events]
         if not any(ids):
             return {}
-        return {n: Attributed(own, self.types[n]) for n, own in enumerate(ids) if own}
+        return {n: Attributed(event_id, self.types[n]) for n, event_id in enumerate(ids) if event_id}
 
     @property
     def closing(self) -> Entry | None:
@@ -110,15 +110,16 @@ def runs_of(entries: Sequence[Entry]) -> list[RatingRun]:
 def joined(runs: Sequence[RatingRun]) -> list[RatingRun]:
     """`runs` in as few as possible: to apply one rating takes as long as to apply fifty."""
     ends = [n for n, run in enumerate(runs, 1) if run.closing is not None or n == len(runs)]
-    found = []
+    joined_runs = []
     for first, end in itertools.pairwise([0, *ends]):
         run = runs[first]
         if end - first > 1:
             columns = list(zip(*runs[first:end], strict=True))
             entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
-            run = RatingRun(entries, users, items, types, *map(np.concatenate, columns[4:]))
-        found.append(run)
-    return found
+            values, timestamps, times_ms, are_events, keys = map(np.concatenate, columns[4:])
+            run = RatingRun(entries, users, items, types, values, timestamps, times_ms, are_events, keys)
+        joined_runs.append(run)
+    return joined_runs
 
 
 def _closes(entry: Entry) -> bool:

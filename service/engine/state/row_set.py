@@ -66,10 +66,20 @@ class RowSet:
         rows = np.fromiter(self._changes, dtype=np.int32)
         is_in = np.fromiter(self._changes.values(), dtype=np.bool_)
         self._changes = {}
-        if self._bits is not None or self.n * DENSE > n_rows:
-            self._flip(rows, is_in, n_rows)
-        else:
+        if self._bits is None and self.n * DENSE <= n_rows:
             self._rows = np.union1d(np.setdiff1d(self._rows, rows), rows[is_in])
+        else:  # set and clear bits, and make them of the list if there are none yet
+            bits = np.zeros(n_words(n_rows), dtype=np.uint32)
+            if self._bits is None:
+                set_rows(bits, self._rows)
+                self._rows = np.zeros(0, dtype=np.int32)
+            else:
+                bits[: len(self._bits)] = self._bits
+            gone = np.zeros_like(bits)
+            set_rows(gone, rows[~is_in])
+            bits &= ~gone
+            set_rows(bits, rows[is_in])
+            self._bits = bits
         if self._bits is not None and 2 * self.n * DENSE < n_rows:
             self._rows = np.flatnonzero(np.unpackbits(self._bits.view(np.uint8), bitorder="little")).astype(np.int32)
             self._bits = None
@@ -79,17 +89,3 @@ class RowSet:
         self._changes[row] = is_in
         if len(self._changes) >= min(max(MIN_CHANGES, self.n // 4), MAX_CHANGES):
             self.pack(n_rows)
-
-    def _flip(self, rows: NDArray[np.int32], is_in: NDArray[np.bool_], n_rows: int) -> None:
-        """Set and clear bits; makes them of the list if there are none yet."""
-        bits = np.zeros(n_words(n_rows), dtype=np.uint32)
-        if self._bits is None:
-            set_rows(bits, self._rows)
-            self._rows = np.zeros(0, dtype=np.int32)
-        else:
-            bits[: len(self._bits)] = self._bits
-        gone = np.zeros_like(bits)
-        set_rows(gone, rows[~is_in])
-        bits &= ~gone
-        set_rows(bits, rows[is_in])
-        self._bits = bits

@@ -1,4 +1,4 @@
-"""`Sources`: how far each source of batches has come, so that a batch which is delivered twice counts once.
+"""`SourceMarks`: how far each source of batches has come, so that a batch which is delivered twice counts once.
 
 A queue delivers a batch again if it did not hear that the batch was taken. Meanwhile others may have changed the same
 ratings, and the batch must not undo that. Whether an entry counts depends on the entries before it alone, so a replay,
@@ -41,7 +41,7 @@ class _Mark(NamedTuple):
     entry: StreamId  # which came that far: the rows of one entry may come in two pieces
 
 
-class Sources:
+class SourceMarks:
     """The highest offset of each of the `MAX_SOURCES` sources of a key that advanced last.
 
     Of all keys together it has `MAX_SOURCES_OF_ALL`; one more drops a source of the key that has most. Entries are
@@ -118,24 +118,24 @@ class Sources:
 
     def list(self, query: ListSources, as_of: str) -> SourceList:
         """A page of all sources, the one that advanced last first."""
-        found = sorted(
-            (self._listed(owner, name) for owner, named in self._marks.items() for name in named),
-            key=lambda one: (StreamId.parse(one.stream_id), one.source),
+        sources = sorted(
+            (self._listed(owner, name) for owner, marks in self._marks.items() for name in marks),
+            key=lambda source: (StreamId.parse(source.stream_id), source.source),
             reverse=True,
         )
-        return SourceList(found[query.offset : query.offset + query.n], len(found), as_of)
+        return SourceList(sources[query.offset : query.offset + query.n], len(sources), as_of)
 
     def find(self, query: FindSource, as_of: str) -> SourceList:
         """The sources of a name, perhaps none."""
-        owners = [owner for owner, named in self._marks.items() if query.name in named]
+        owners = [owner for owner, marks in self._marks.items() if query.name in marks]
         owners = owners if query.owner is None else [owner for owner in owners if owner == query.owner]
         return SourceList([self._listed(owner, query.name) for owner in owners], len(owners), as_of)
 
     # --- marks
 
     def _mark(self, source: Source) -> _Mark | None:
-        own = self._marks.get(source.owner, {}).get(source.name)
-        return own or self._marks.get("", {}).get(source.name)
+        mark = self._marks.get(source.owner, {}).get(source.name)
+        return mark or self._marks.get("", {}).get(source.name)
 
     def _takes(self, position: StreamId, source: Source) -> bool:
         mark = self._mark(source)
@@ -144,12 +144,12 @@ class Sources:
             if len(self._skipped) > N_SKIPPED:
                 del self._skipped[next(iter(self._skipped))]
             return False
-        named = self._marks.setdefault(source.owner, {})
-        self._n_marks += source.name not in named
-        named.pop(source.name, None)
-        named[source.name] = _Mark(source.offset, position)
-        if len(named) > MAX_SOURCES:
-            self._drop(source.owner, next(iter(named)))
+        marks = self._marks.setdefault(source.owner, {})
+        self._n_marks += source.name not in marks
+        marks.pop(source.name, None)
+        marks[source.name] = _Mark(source.offset, position)
+        if len(marks) > MAX_SOURCES:
+            self._drop(source.owner, next(iter(marks)))
         elif self._n_marks > MAX_SOURCES_OF_ALL:
             owner = max(self._marks, key=lambda one: len(self._marks[one]))
             self._drop(owner, next(iter(self._marks[owner])))

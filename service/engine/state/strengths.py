@@ -18,7 +18,7 @@ from gpu.growing import Growing
 from gpu.host.online.events import add_up
 from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
 from gpu.online.rating_table import RatingTable
-from service.engine.state.applied import Forgotten
+from service.engine.state.applied import ForgottenUser
 from service.engine.state.strength_rows import Batch, EventRows, Sums
 
 # Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
@@ -158,12 +158,12 @@ class Strengths:
         self.showings.drop_user(into)
         self.showings.add(np.full(len(order), into, dtype=np.int32), items[order], seconds[order].astype(np.float64))
 
-    def drop_user(self, user: int) -> Forgotten:
+    def drop_user(self, user: int) -> ForgottenUser:
         """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)
         self._recent.drop_user(user)
         self.showings.drop_user(user)
-        return Forgotten.of(user, self.table)
+        return ForgottenUser.of(user, self.table)
 
     @property
     def last_ms(self) -> NDArray[np.int64]:

@@ -155,7 +155,8 @@ def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
 ) -> None:
     """Killed before each step in turn: the next worker knows what to do, also where the name is gone already."""
     whole.send(events()[:300])
-    place = whole.log if step in ("rewrite_without", "remove_temporaries") else whole.stream
+    places = {"rewrite_without": whole.log, "remove_temporaries": whole.log.files}
+    place = places.get(step, whole.stream)
     done = getattr(place, step)
     killed: list[str] = []
 

@@ -55,7 +55,7 @@ def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole
     assert {"new", "u1", "u2"} <= set(users)
     expected = answered(whole, users, n=7)
 
-    done = whole.ended(whole.jobs.submit_lists(7, given='{"n": 7, "users": "all"}'))
+    done = whole.ended(whole.jobs.submit_lists(7, body='{"n": 7, "users": "all"}'))
     assert (done.kind, done.state, done.error) == ("lists", "succeeded", None)
     assert done.params == {"n": 7, "users": "all"}
     assert done.metrics == {"users": float(len(users))}

@@ -19,7 +19,7 @@ from service.engine.queries.source_queries import (
 )
 from service.engine.state import log_windows
 from service.engine.state.history import History
-from service.engine.state.sources import MAX_GAP, Sources
+from service.engine.state.sources import MAX_GAP, SourceMarks
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog
 from service.storage.sources import Source, Unmark
@@ -120,7 +120,7 @@ def test_stream_and_log_skip_the_same(
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 4)), max_size=30), st.integers(1, 4))
 def test_the_sources_that_advanced_last_are_remembered(delivered: list[tuple[str, int]], n_kept: int) -> None:
-    sources_of_all, kept = Sources(), list[tuple[str, int]]()
+    sources_of_all, kept = SourceMarks(), list[tuple[str, int]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.engine.state.sources.MAX_SOURCES", n_kept)
         for n, (name, offset) in enumerate(delivered, 1):
@@ -161,7 +161,7 @@ def test_what_was_sent_without_a_key_counts_once_for_those_who_got_keys_later() 
 
 
 def test_an_offset_far_ahead_of_the_last_one_is_refused_and_a_first_one_is_not() -> None:
-    found = Sources()
+    found = SourceMarks()
     found.check(CheckSource(Source("q", 2**63 - 1)), "")
     found.new_of([entry(1, Source("q", 5))])
     found.check(CheckSource(Source("q", 5 + MAX_GAP)), "")
@@ -177,7 +177,7 @@ def test_a_key_names_a_bounded_number_of_sources_and_takes_none_from_others(monk
     monkeypatch.setattr("service.engine.state.sources.MAX_OF_KEY", 3)
     monkeypatch.setattr("service.engine.state.sources.MAX_SOURCES", 3)
     monkeypatch.setattr("service.engine.state.sources.MAX_SOURCES_OF_ALL", 5)
-    found = Sources()
+    found = SourceMarks()
     for n in range(9):
         found.new_of([entry(n + 1, Source(f"q{n}", n, "greedy")), entry(n + 1, Source("q", n, "bridge"))])
     assert [one.key for one in found.list(ListSources(99, 0), "").sources].count("greedy") == 3
@@ -193,7 +193,7 @@ def test_a_key_names_a_bounded_number_of_sources_and_takes_none_from_others(monk
 
 
 def test_sources_are_listed_by_who_advanced_last_and_found_by_name() -> None:
-    found = Sources()
+    found = SourceMarks()
     found.new_of([entry(1, Source("a", 3)), entry(2, Source("b", 4, "w")), entry(3, Source("a", 1, "w"))])
     found.new_of([entry(4, Source("a", 9, "w"))])
     listed = found.list(ListSources(2, 0), "4-0").sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -29,21 +30,15 @@ def parse_event_types(text: str) -> dict[str, float]:
                 "Invalid events: expected NAME=WEIGHT,… with different names of lower-case letters, digits, - and _,"
                 f" got {part.strip()!r}"
             )
-        types[name] = _weight(name, weight)
+        types[name] = math.nan
+        with contextlib.suppress(ValueError):
+            types[name] = 0.0 if weight == SEEN else float(weight)
+        if not abs(types[name]) <= MAX_WEIGHT:  # also for NaN
+            raise ValueError(
+                f"Invalid weight of {name} in events: expected {SEEN} or a number from {-MAX_WEIGHT:g} to"
+                f" {MAX_WEIGHT:g}, got {weight!r}"
+            )
     return types
-
-
-def _weight(name: str, text: str) -> float:
-    try:
-        weight = 0.0 if text == SEEN else float(text)
-    except ValueError:
-        weight = math.nan
-    if not abs(weight) <= MAX_WEIGHT:  # also for NaN
-        raise ValueError(
-            f"Invalid weight of {name} in events: expected {SEEN} or a number from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g},"
-            f" got {text!r}"
-        )
-    return weight
 
 
 DEFAULT_TYPES: EventTypes = parse_event_types(DEFAULT)

@@ -30,13 +30,13 @@ def parse_half_lives(text: str) -> dict[str, float]:
         ValueError: a name is not a number and a unit, or there are none or too many.
     """
     names = [name.strip() for name in text.split(",")]
-    found = {name: float(match[1]) * _SECONDS[match[2]] for name in names if (match := _NAME.fullmatch(name))}
-    if len(found) != len(names) or len(found) > MAX_HALF_LIVES:
+    seconds = {name: float(match[1]) * _SECONDS[match[2]] for name in names if (match := _NAME.fullmatch(name))}
+    if len(seconds) != len(names) or len(seconds) > MAX_HALF_LIVES:
         raise ValueError(
             f"Invalid half_lives: expected 1 to {MAX_HALF_LIVES} different ones, comma-separated, each a number up to"
             f" 9999 and m, h or d, got {text!r}"
         )
-    return found
+    return seconds
 
 
 DEFAULT_HALF_LIVES = parse_half_lives(DEFAULT)

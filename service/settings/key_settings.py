@@ -39,8 +39,8 @@ def check_keys_differ(keys: Mapping[str, list[str]]) -> None:
         ValueError: one is.
     """
     owners: dict[str, str] = {}
-    for name, of_setting in keys.items():
-        for key in of_setting:
+    for name, keys_of_setting in keys.items():
+        for key in keys_of_setting:
             if key in owners:
                 raise ValueError(
                     f"Invalid {name}: expected a key that differs from all others, got one of {owners[key]}"

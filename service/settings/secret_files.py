@@ -25,8 +25,8 @@ def values(environment: Mapping[str, str]) -> dict[str, str]:
         InvalidSetting: see `value`.
     """
     by_name = {name.upper(): text for name, text in environment.items()}
-    given = {name: value(by_name, f"{PREFIX}{name.upper()}") for name in SETTINGS if _file(name) in by_name}
-    return {name: text for name, text in given.items() if text is not None}
+    texts = {name: value(by_name, f"{PREFIX}{name.upper()}") for name in SETTINGS if _file(name) in by_name}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def value(environment: Mapping[str, str], variable: str) -> str | None:
@@ -59,8 +59,8 @@ def value(environment: Mapping[str, str], variable: str) -> str | None:
 
 def secret(variable: str) -> str:
     """The value of a variable that an option names, or that of its file; `InvalidSetting` if it is unset or empty."""
-    if found := value(os.environ, variable):
-        return found
+    if text := value(os.environ, variable):
+        return text
     raise InvalidSetting(f"Invalid variable {variable}: expected a key, got none")
 
 

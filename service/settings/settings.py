@@ -320,11 +320,11 @@ class Settings(BaseSettings):
 
     def of(self, name: str) -> Settings:
         """The settings of a further data set; errors as for `each`."""
-        ours = {field: getattr(self, field) for field in type(self).model_fields}
-        own = data_sets.own_values(os.environ, name, ours)
+        values = {field: getattr(self, field) for field in type(self).model_fields}
+        overrides = data_sets.own_values(os.environ, name, values)
         try:
-            settings = Settings(**ours | own | {"data": data_sets.folder_of(self.data, name)})
-        except ValidationError as error:  # of its own values: ours have been checked
+            settings = Settings(**values | overrides | {"data": data_sets.folder_of(self.data, name)})
+        except ValidationError as error:  # of its own values: the others have been checked
             raise data_sets.refused(name, error) from None
         settings._data_set = name, self.data
         return settings

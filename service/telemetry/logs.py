@@ -7,8 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, MutableMapping
-from typing import Any, TextIO
+from typing import Any
 
 import structlog
 
@@ -85,45 +84,28 @@ def configure(level: str, form: str, process: str = "") -> None:
     """
     stderr: Any = _Stderr()
     lines = io.TextIOWrapper(stderr, "utf-8", "backslashreplace", write_through=True)
-    people = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        *([_named(process)] if process else []),
     ]
+    if process:
+        shared.append(lambda _, __, event: {**event, "process": process})
+    rendering: list[Any] = [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=_text),
+    ]
+    if form == "console" or (form == "auto" and sys.stderr.isatty()):
+        # Plain tracebacks: pretty ones render all local variables, which took 20 s for large ones.
+        formatter = structlog.dev.plain_traceback
+        rendering = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
     structlog.configure(
-        processors=[*shared, *_rendering(people)],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(lines),
         cache_logger_on_first_use=True,
     )
-    _adopt_libraries(lines, level, shared, _rendering(people))
-
-
-def to_stderr_alone() -> None:
-    """Warnings to stderr, in a process whose stdout a program reads: without a configuration they would go there."""
-    configure("warning", "console")
-
-
-def _named(process: str) -> Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]:
-    def name(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        event["process"] = process
-        return event
-
-    return name
-
-
-def _rendering(people: bool) -> list[Any]:
-    if people:
-        # Plain tracebacks: pretty ones render all local variables, which took 20 s for large ones.
-        formatter = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_text)]
-
-
-def _adopt_libraries(lines: TextIO, level: str, shared: list[Any], rendering: list[Any]) -> None:
-    """Render the lines of libraries in the same form, from warnings up."""
+    # The lines of libraries get the same form, from warnings up.
     handler = logging.StreamHandler(lines)
     handler.addFilter(_Bounded())
     handler.setFormatter(
@@ -136,6 +118,11 @@ def _adopt_libraries(lines: TextIO, level: str, shared: list[Any], rendering: li
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def to_stderr_alone() -> None:
+    """Warnings to stderr, in a process whose stdout a program reads: without a configuration they would go there."""
+    configure("warning", "console")
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ class MetricsSum:
 
     def __init__(self) -> None:
         self._running: dict[object, Counts] = {}
-        self._ended: dict[_Key, float] = {}
+        self._ended: defaultdict[_Key, float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def put(self, process: object, counts: Counts) -> None:
@@ -64,7 +65,7 @@ class MetricsSum:
         with self._lock:
             for name, labels, value in self._running.pop(process, Counts([], [])).samples:
                 if name.endswith(_COUNTERS):
-                    _add(self._ended, _key(name, labels), value)
+                    self._ended[_key(name, labels)] += value
 
     def ended(self) -> Samples:
         """The counters of all processes that have ended, for `resume` of a successor of this object."""
@@ -75,7 +76,7 @@ class MetricsSum:
         with self._lock:
             for name, labels, value in ended:
                 key = _key(name, labels)
-                self._ended[key] = max(value, self._ended.get(key, 0.0))
+                self._ended[key] = max(value, self._ended[key])
 
     def summed(self, registry: CollectorRegistry) -> CollectorRegistry:
         """A registry with the series of `registry` and those of all other processes added."""
@@ -85,18 +86,19 @@ class MetricsSum:
 
     def _families(self, registry: CollectorRegistry) -> Iterator[Metric]:
         with self._lock:
-            added, running = dict(self._ended), tuple(self._running.values())
+            added, running = self._ended.copy(), tuple(self._running.values())
         shown: dict[_Key, Exemplar] = {}
         for counts in running:
             for name, labels, value in counts.samples:
-                _add(added, _key(name, labels), value)
+                added[_key(name, labels)] += value
             for name, labels, shown_labels, shown_value, at_s in counts.exemplars:
                 _show(shown, _key(name, labels), Exemplar(shown_labels, shown_value, at_s))
         by_name: dict[str, list[tuple[int, _Key]]] = {}
         for place, key in enumerate(added):
             by_name.setdefault(key[0], []).append((place, key))
+        endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
         for family in registry.collect():
-            names = _names_of(family)
+            names = {family.name + ending for ending in endings.get(family.type, ("",))}  # it may have no samples yet
             further = sorted(entry for name in names for entry in by_name.get(name, ()))
             yield _with_added(family, added, [key for _, key in further], shown)
 
@@ -122,7 +124,7 @@ def _with_added(family: Metric, added: dict[_Key, float], further: list[_Key], s
     Of the exemplars of one sample, those in `shown` and its own, it has the newest.
     """
     total = Metric(family.name, family.documentation, family.type, family.unit)
-    own = {_key(sample.name, sample.labels) for sample in family.samples}
+    keys = {_key(sample.name, sample.labels) for sample in family.samples}
     for sample in family.samples:
         key = _key(sample.name, sample.labels)
         if sample.exemplar is not None:
@@ -130,19 +132,9 @@ def _with_added(family: Metric, added: dict[_Key, float], further: list[_Key], s
         value = sample.value + added.get(key, 0.0)
         total.samples.append(Sample(sample.name, dict(sample.labels), value, None, shown.get(key)))
     total.samples += [
-        Sample(key[0], dict(key[1]), added[key], None, shown.get(key)) for key in further if key not in own
+        Sample(key[0], dict(key[1]), added[key], None, shown.get(key)) for key in further if key not in keys
     ]
     return total
-
-
-def _names_of(family: Metric) -> set[str]:
-    """The names of the samples of a family, which may have none yet."""
-    endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
-    return {family.name + ending for ending in endings.get(family.type, ("",))}
-
-
-def _add(sums: dict[_Key, float], key: _Key, value: float) -> None:
-    sums[key] = sums.get(key, 0.0) + value
 
 
 def _show(shown: dict[_Key, Exemplar], key: _Key, exemplar: Exemplar) -> None:

@@ -67,8 +67,10 @@ class Trace(NamedTuple):
     @classmethod
     def of_header(cls, header: str | None) -> Trace | None:
         """The span that a `traceparent` names; None if it cannot be read, or is not recorded."""
-        found = None if header is None else _caller(header.encode())
-        return Trace(found[0], found[1]) if found is not None and found[2] else None
+        if header is None or (caller := _caller(header.encode())) is None:
+            return None
+        trace_id, span_id, is_recorded = caller
+        return Trace(trace_id, span_id) if is_recorded else None
 
 
 class Sampling(NamedTuple):
@@ -91,10 +93,18 @@ class Sampling(NamedTuple):
         """
         name = variables.get("OTEL_TRACES_SAMPLER", "parentbased_traceidratio").strip().lower()
         if name not in _SAMPLERS:
-            known = ", ".join(_SAMPLERS)
-            raise ValueError(f"Invalid variable OTEL_TRACES_SAMPLER: expected one of {known}, got {name!r}")
+            names = ", ".join(_SAMPLERS)
+            raise ValueError(f"Invalid variable OTEL_TRACES_SAMPLER: expected one of {names}, got {name!r}")
         share, follows = _SAMPLERS[name]
-        return cls(_share(variables.get("OTEL_TRACES_SAMPLER_ARG")) if share is None else share, follows)
+        if share is None:
+            text = variables.get("OTEL_TRACES_SAMPLER_ARG")
+            with contextlib.suppress(ValueError):
+                share = DEFAULT_SHARE if text is None else float(text)
+            if share is None or not 0.0 <= share <= 1.0:
+                raise ValueError(
+                    f"Invalid variable OTEL_TRACES_SAMPLER_ARG: expected a share from 0 to 1, got {text!r}"
+                )
+        return cls(share, follows)
 
     def begin(self, traceparent: bytes | None) -> Trace | None:
         """Draw whether a request with this header is recorded: its span, or None."""
@@ -113,20 +123,12 @@ class Sampling(NamedTuple):
         return _drawn(random.random() * self.share) if self.share else None  # noqa: S311 (no secret)
 
 
-def _share(text: str | None) -> float:
-    with contextlib.suppress(ValueError):
-        share = DEFAULT_SHARE if text is None else float(text)
-        if 0.0 <= share <= 1.0:
-            return share
-    raise ValueError(f"Invalid variable OTEL_TRACES_SAMPLER_ARG: expected a share from 0 to 1, got {text!r}")
-
-
 def _caller(traceparent: bytes) -> tuple[int, int, bool] | None:
     """Trace id, span id and whether it is recorded, of W3C's header; None if it cannot be read."""
-    found = _TRACEPARENT.fullmatch(traceparent)
-    if found is None or (found[1] == b"00" and found[5]):
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or (match[1] == b"00" and match[5]):
         return None
-    return int(found[2], 16), int(found[3], 16), bool(int(found[4], 16) & 1)
+    return int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1)
 
 
 def _drawn(drawn: float) -> Trace:

@@ -16,9 +16,9 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 4.8,
         "in_circles": 0,
-        "small": 17,
-        "private": 0.355,
-        "once": 110,
+        "small": 15,
+        "private": 0.344,
+        "once": 94,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

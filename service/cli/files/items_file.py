@@ -15,13 +15,12 @@ import datetime
 import gzip
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from service.base.times import unix_seconds
 from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.items_columns import ATTRIBUTES, HIDDEN, described, field_of, meanings_of, without_attributes
 from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
@@ -68,11 +67,15 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     try:
         if suffix in PARQUET_SUFFIXES:
             return _read_parquet(path)
-        lines = _lines(path)
+        data = path.read_bytes()
+        data = gzip.decompress(data) if data.startswith(_GZIP) else data
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise InvalidRatingsFile(f"Invalid {path}: expected items that can be read, got: {error}") from error
+    # A line ends by CR, LF or both, and by no other separator of Unicode. `_check_text` finds bytes that are not UTF-8.
+    text = data.decode("utf-8-sig", "surrogateescape")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if suffix not in JSON_SUFFIXES:
         return _read_table(path, lines, skip_bad)
     file = _read_lines(path, enumerate(lines, 1), _object, skip_bad, "fields as in POST /items")
@@ -80,14 +83,6 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     if fields and fields.keys().isdisjoint(ATTRIBUTES):
         raise without_attributes(path, [*fields])
     return file
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a text; a line ends by CR, LF or both, and by no other separator of Unicode."""
-    data = path.read_bytes()
-    data = gzip.decompress(data) if data.startswith(_GZIP) else data
-    text = data.decode("utf-8-sig", "surrogateescape")  # `_check_text` finds the bytes that are not UTF-8
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
@@ -102,9 +97,17 @@ def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
     header = _fields(first, delimiter) if has_header else MOVIELENS
     meanings = meanings_of(path, header)
     rows = list(enumerate(lines, 1))[at + has_header :]
-    return _read_lines(
-        path, rows, lambda line: _cells(line, delimiter, header, meanings), skip_bad, described(header, meanings)
-    )
+
+    def element_of(line: str) -> Element:
+        fields = _fields(line, delimiter)
+        if len(fields) != len(header):
+            raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:_EXCERPT]!r}")
+        row = dict(zip(header, fields, strict=True))
+        for name, meaning in meanings.items():
+            _check_text(row[name], meaning)
+        return _element(row, meanings)
+
+    return _read_lines(path, rows, element_of, skip_bad, described(header, meanings))
 
 
 def _read_lines(
@@ -141,9 +144,9 @@ def _read_parquet(path: Path) -> ItemsFile:
 
 def _check_text(text: str, place: str = "line") -> None:
     """Check that `text` was decoded from UTF-8; ValueError with the byte if it was not."""
-    if (found := _NOT_UTF8.search(text)) is not None:
-        before = _NOT_UTF8.sub("\ufffd", text[: found.start()])[-_EXCERPT:]
-        byte = f"the byte 0x{ord(found[0]) - 0xDC00:02x} after {before!r}"
+    if (match := _NOT_UTF8.search(text)) is not None:
+        before = _NOT_UTF8.sub("\ufffd", text[: match.start()])[-_EXCERPT:]
+        byte = f"the byte 0x{ord(match[0]) - 0xDC00:02x} after {before!r}"
         raise ValueError(f"Invalid {place}: expected UTF-8, got {byte}; convert the file, for example with iconv")
 
 
@@ -155,26 +158,16 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], strict=True), [])
 
 
-def _cells(line: str, delimiter: str, header: Sequence[str], meanings: Mapping[str, str]) -> Element:
-    fields = _fields(line, delimiter)
-    if len(fields) != len(header):
-        raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:_EXCERPT]!r}")
-    row = dict(zip(header, fields, strict=True))
-    for name, meaning in meanings.items():
-        _check_text(row[name], meaning)
-    return _element(row, meanings)
-
-
 def _object(line: str) -> Element:
     _check_text(line)
     try:
-        found = msgspec.json.decode(line)
+        item = msgspec.json.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"expected a JSON object, got {line[:_EXCERPT]!r} ({error})") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
+    if not isinstance(item, dict):
+        raise ValueError(f"expected one JSON object a line, got {type(item).__name__}")
     element: Element = {}
-    for name, value in found.items():
+    for name, value in item.items():
         field = field_of(name)
         is_opposite = field == HIDDEN and value is not None
         field = "available" if field == HIDDEN else field
@@ -225,14 +218,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _number(value: Any) -> float:
     try:
         number = float(value)
@@ -260,8 +245,6 @@ def _time(value: Any) -> float:
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
     if isinstance(value, datetime.date | str):
         return seconds_of(str(value))
-    if isinstance(value, str) and not _is_number(value):
-        return unix_seconds(value)
     seconds = _number(value)
     if is_in_milliseconds(seconds):
         raise ValueError(wrong_time(str(value)[:_EXCERPT]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from service.settings.errors import InvalidSetting
@@ -73,9 +73,9 @@ class Choice(NamedTuple):
             return cls({})
         pairs = [part.partition("=") for part in parts]
         names = [("timestamp" if name.strip() == "time" else name.strip()) for name, _, _ in pairs]
-        given = [name for name in names if name != _NOT_USED]
+        used = [name for name in names if name != _NOT_USED]
         has_names = all(column.strip() for _, _, column in pairs) and _NOT_USED not in names
-        is_usable = set(NAMES[:N_NEEDED]) <= set(given) <= set(NAMES) and len(set(given)) == len(given)
+        is_usable = set(NAMES[:N_NEEDED]) <= set(used) <= set(NAMES) and len(set(used)) == len(used)
         if not is_usable or not (has_names or not any(equals for _, equals, _ in pairs)):
             raise InvalidSetting(
                 "Invalid columns: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME] for names in a header;"
@@ -102,11 +102,11 @@ def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
 
     Several positions: the names do not tell which of these columns is meant.
     """
-    given = [plain(name) for name in names]
+    plain_names = [plain(name) for name in names]
     positions = {}
     for name, groups in _ALIASES.items():
-        found = ([place for place, one in enumerate(given) if one in group] for group in groups)
-        if places := next(filter(None, found), None):
+        places_of_groups = ([place for place, one in enumerate(plain_names) if one in group] for group in groups)
+        if places := next(filter(None, places_of_groups), None):
             positions[name] = places
     return positions
 
@@ -116,42 +116,47 @@ def is_header(fields: Sequence[str]) -> bool:
     return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
 
 
-def columns_of(given: Sequence[str], choice: Choice | None = None) -> dict[str, int]:
-    """Positions of user, item and, if present, rating and timestamp among columns named `given`.
+def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str, int]:
+    """Positions of user, item and, if present, rating and timestamp among the columns of a header.
 
     Raises:
         ValueError: user or item is missing; or rating, though another column may be the rating under a name of its
             own; or the names do not tell which column is meant; or a column holds types of events.
     """
     if choice is not None:
-        return _chosen(given, choice)
-    found = columns_named(given)
-    if types := types_among(given):
+        return _chosen(header, choice)
+    positions = columns_named(header)
+    if types := types_among(header):
         raise ValueError(
-            f"expected ratings, got events: the column {given[types[0]].strip()} tells their type. Post them to"
+            f"expected ratings, got events: the column {header[types[0]].strip()} tells their type. Post them to"
             " /events, which weighs each type; if the column says nothing about the ratings, name the others by"
-            f" {_option(given, found)}"
+            f" {option_for(header, positions)}"
         )
-    needed = NAMES[:N_NEEDED] if _n_named(given) == sum(map(len, found.values())) else NAMES[: N_NEEDED + 1]
-    if missing := [name for name in needed if name not in found]:
+    needed = NAMES[:N_NEEDED] if _n_named(header) == sum(map(len, positions.values())) else NAMES[: N_NEEDED + 1]
+    if missing := [name for name in needed if name not in positions]:
         hint = "; without such columns every pair counts 1" if missing == ["rating"] else ""
         raise ValueError(
-            f"expected columns user, item and rating, found no {' and no '.join(missing)} among {_shown(given)}{hint};"
-            f" name the columns by {_option(given, found)}"
+            f"expected columns user, item and rating, found no {' and no '.join(missing)} among {_shown(header)}{hint};"
+            f" name the columns by {option_for(header, positions)}"
         )
-    for name, places in [*found.items(), *_ids_beside_names(given, found)]:
+    ambiguous = list(positions.items())
+    for name in NAMES[:N_NEEDED]:  # a name of users or items, beside which there are columns of other ids
+        ids = {alias for group in _ALIASES[name] for alias in group if alias.endswith("id")}
+        if plain(header[positions[name][0]]) not in ids:
+            ambiguous.append((name, positions[name] + [place for place, one in enumerate(header) if plain(one) in ids]))
+    for name, places in ambiguous:
         if len(places) > 1:
-            several = " and ".join(given[place].strip() for place in places)
+            several = " and ".join(header[place].strip() for place in places)
             raise ValueError(
-                f"expected one column {name}, got several among {_shown(given)}: {several};"
-                f" choose one by {_option(given, found | {name: places})}"
+                f"expected one column {name}, got several among {_shown(header)}: {several};"
+                f" choose one by {option_for(header, positions | {name: places})}"
             )
-    return {name: places[0] for name, places in found.items()}
+    return {name: places[0] for name, places in positions.items()}
 
 
-def described(columns: Mapping[str, int], given: Sequence[str] | None, n_columns: int | None = None) -> str:
-    """The meaning of the columns in one line; `given` are the names in the file, None if it has no header."""
-    names = [f"column {place + 1}" for place in range(n_columns or len(columns))] if given is None else given
+def described(columns: Mapping[str, int], header: Sequence[str] | None, n_columns: int | None = None) -> str:
+    """The meaning of the columns in one line; `header` has the names in the file, None if it has none."""
+    names = [f"column {place + 1}" for place in range(n_columns or len(columns))] if header is None else header
     text = "columns: " + ", ".join(f"{name} = {names[place].strip()}" for name, place in columns.items())
     unused = [name.strip() for place, name in enumerate(names) if place not in columns.values() and name.strip()]
     text += f"; not used: {', '.join(unused[:_N_SHOWN])}" if unused else ""
@@ -163,47 +168,35 @@ def types_among(names: Sequence[str]) -> list[int]:
     return [place for place, name in enumerate(names) if _TYPE.fullmatch(plain(name))]
 
 
-def option_for(given: Sequence[str]) -> str:
-    """The option that says what columns of these names mean, with the likeliest names filled in."""
-    return _option(given, columns_named(given))
-
-
-def _chosen(given: Sequence[str], choice: Choice) -> dict[str, int]:
-    if not choice.has_names:
-        if choice.n_columns != len(given):
-            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
-            raise ValueError(f"expected {wanted}, got the {len(given)} columns {_shown(given)}")
-        return {name: int(place) for name, place in choice.places.items()}
-    names = [name.strip() for name in given]
-    columns = {name: str(column) for name, column in choice.places.items()}
-    for name, column in columns.items():
-        if names.count(column) != 1:
-            raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(given)}")
-    return {name: names.index(column) for name, column in columns.items()}
-
-
-def _ids_beside_names(given: Sequence[str], found: Mapping[str, list[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Columns of names that were taken for users and items, each with columns of other ids that stand beside it."""
-    for name in NAMES[:N_NEEDED]:
-        ids = {alias for group in _ALIASES[name] for alias in group if alias.endswith("id")}
-        if plain(given[found[name][0]]) not in ids:
-            yield name, found[name] + [place for place, one in enumerate(given) if plain(one) in ids]
-
-
-def _option(given: Sequence[str], found: Mapping[str, list[int]]) -> str:
-    used = {place for places in found.values() for place in places} | set(types_among(given))
-    free = iter([name.strip() for place, name in enumerate(given) if place not in used and name.strip()])
-    wanted = NAMES[: N_NEEDED + (_n_named(given) > N_NEEDED)]
-    columns = {name: given[found[name][0]].strip() if name in found else next(free, "…") for name in wanted}
+def option_for(header: Sequence[str], positions: Mapping[str, list[int]]) -> str:
+    """The option that says what the columns of a header mean, with the likeliest names (`columns_named`) filled in."""
+    used = {place for places in positions.values() for place in places} | set(types_among(header))
+    free = iter([name.strip() for place, name in enumerate(header) if place not in used and name.strip()])
+    wanted = NAMES[: N_NEEDED + (_n_named(header) > N_NEEDED)]
+    columns = {name: header[positions[name][0]].strip() if name in positions else next(free, "…") for name in wanted}
     return "--columns " + ",".join(f"{name}={column}" for name, column in columns.items())
 
 
-def _shown(given: Sequence[str]) -> str:
-    return ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
+def _chosen(header: Sequence[str], choice: Choice) -> dict[str, int]:
+    if not choice.has_names:
+        if choice.n_columns != len(header):
+            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
+            raise ValueError(f"expected {wanted}, got the {len(header)} columns {_shown(header)}")
+        return {name: int(place) for name, place in choice.places.items()}
+    names = [name.strip() for name in header]
+    columns = {name: str(column) for name, column in choice.places.items()}
+    for name, column in columns.items():
+        if names.count(column) != 1:
+            raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(header)}")
+    return {name: names.index(column) for name, column in columns.items()}
 
 
-def _n_named(given: Sequence[str]) -> int:
-    return sum(1 for name in given if name.strip())
+def _shown(header: Sequence[str]) -> str:
+    return ", ".join(name.strip()[:40] for name in header[:_N_SHOWN])
+
+
+def _n_named(header: Sequence[str]) -> int:
+    return sum(1 for name in header if name.strip())
 
 
 def _stands_for_a_number(text: str) -> bool:

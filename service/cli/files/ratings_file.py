@@ -106,13 +106,27 @@ def read(
     """
     how = How.of(key, skip_bad, delimiter, columns, largest)
     check_regular(path)
+    suffix = path.suffix.lower()
+    is_matrix, is_parquet = suffix in MATRIX_SUFFIXES, suffix in PARQUET_SUFFIXES
     try:
-        return _read(path, how)
+        if is_matrix:
+            entries = read_matrix(path, how)
+            users, items = (pa.array(ids, pa.string()).dictionary_encode() for ids in (entries.users, entries.items))
+            columns_of_ids = [(side.dictionary, side.indices.to_numpy()) for side in (users, items)]
+            return _distinct(columns_of_ids, entries.values, entries.timestamps, entries.words, [])
+        content = read_parquet(path, how) if is_parquet else _read_text(path, how)
+        table = content.table
+        ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
+        values = np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32)
+        return _distinct(
+            [_whole(table.column(name)) for name in NAMES[:2]], values, times, content.columns, content.bad
+        )
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
+        kind = "a matrix" if is_matrix else "a Parquet file" if is_parquet else "text"
         reason = str(error) or type(error).__name__
-        raise InvalidRatingsFile(f"Invalid {path}: expected {_kind(path)} that can be read, got: {reason}") from error
+        raise InvalidRatingsFile(f"Invalid {path}: expected {kind} that can be read, got: {reason}") from error
 
 
 def check_regular(path: Path) -> None:
@@ -129,23 +143,9 @@ def check_regular(path: Path) -> None:
         pass  # raises errors of the file system here, so that they do not count as bad content
 
 
-def _read(path: Path, how: How) -> RatingsFile:
-    suffix = path.suffix.lower()
-    if suffix in MATRIX_SUFFIXES:
-        entries = read_matrix(path, how)
-        users, items = (pa.array(ids, pa.string()).dictionary_encode() for ids in entries[:2])
-        columns = [(side.dictionary, side.indices.to_numpy()) for side in (users, items)]
-        return _distinct(columns, entries.values, entries.timestamps, entries.words, [])
-    found = read_parquet(path, how) if suffix in PARQUET_SUFFIXES else _read_text(path, how)
-    table = found.table
-    ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
-    values = np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32)
-    columns = [_whole(table.column(name)) for name in NAMES[:2]]
-    return _distinct(columns, values, times, found.columns, found.bad)
-
-
 def _read_text(path: Path, how: How) -> TextRatings:
-    data, suffix = path.read_bytes(), _inner_suffix(path)
+    data = path.read_bytes()
+    suffix = (path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path).suffix.lower()
     if suffix in (*MATRIX_SUFFIXES, *PARQUET_SUFFIXES):
         raise InvalidRatingsFile(f"Invalid {path}: expected text or JSONL in {GZIP_SUFFIX}, got {suffix}; unpack it")
     if data.startswith(_GZIP):
@@ -161,20 +161,6 @@ def _read_text(path: Path, how: How) -> TextRatings:
             f"Invalid line {number} of {path}: expected text in UTF-8, got a zero byte, as in UTF-16 and in other files"
         )
     return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), how)
-
-
-def _inner_suffix(path: Path) -> str:
-    """The suffix before .gz, or the suffix itself."""
-    inner = path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path
-    return inner.suffix.lower()
-
-
-def _kind(path: Path) -> str:
-    """The kind of file that its suffix announces."""
-    suffix = path.suffix.lower()
-    if suffix in MATRIX_SUFFIXES:
-        return "a matrix"
-    return "a Parquet file" if suffix in PARQUET_SUFFIXES else "text"
 
 
 def _distinct(

@@ -18,7 +18,6 @@ from service.cli.files.ratings_text import BadLine, TextRatings, check_bad
 from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
 
 _EXCERPT = 80
-_Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field
 
 
 def read_json(path: Path, data: bytes, how: How) -> TextRatings:
@@ -36,55 +35,55 @@ def read_json(path: Path, data: bytes, how: How) -> TextRatings:
             f"Invalid {path}: expected --columns with names of fields, such as user=NAME,item=NAME, and no --delimiter:"
             " it is JSONL"
         )
-    fields, words = _fields(path, how.choice, *lines[0])
-    known = _object(lines[0][1]).keys()
+    first_number, first_line = lines[0]
+    try:
+        names = list(_object(first_line))
+        places = columns_of(names, how.choice)
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid line {first_number} of {path}: {error}") from None
+    fields = {name: names[position] for name, position in places.items()}
     rows, bad = [], []
     for number, line in lines:
         try:
-            found = _object(line)
-            if not found.keys() <= known:
-                _check_further(found, fields, how.choice)
+            rating = _object(line)
+            if not rating.keys() <= set(names):
+                _check_further(rating, fields, how.choice)
             rows.append(
                 tuple(
-                    _id(name, found.get(field))
+                    _id(name, rating.get(field))
                     if name in NAMES[:2]
-                    else _number(name, found.get(field), how.limits[name])
+                    else _number(name, rating.get(field), how.limits[name])
                     for name, field in fields.items()
                 )
             )
         except ValueError as error:
             bad.append(BadLine(number, str(error)))
     check_bad(path, bad, len(lines), how.skip_bad)
-    return TextRatings(_table(rows, list(fields)), bad, f"{words}; JSONL, {len(lines):,} lines")
-
-
-def _fields(path: Path, choice: Choice | None, number: int, line: bytes) -> tuple[_Fields, str]:
-    """The fields by their meaning, and the same in words."""
-    try:
-        names = list(_object(line))
-        places = columns_of(names, choice)
-        return {name: names[position] for name, position in places.items()}, described(places, names)
-    except ValueError as error:
-        raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+    arrays = [
+        pa.array(column, pa.string()).dictionary_encode() if name in NAMES[:2] else pa.array(column, pa.float64())
+        for name, column in zip(fields, zip(*rows, strict=True) if rows else [()] * len(fields), strict=True)
+    ]
+    words = f"{described(places, names)}; JSONL, {len(lines):,} lines"
+    return TextRatings(pa.table(arrays, names=list(fields)), bad, words)
 
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(line)
+        rating = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(
             f"expected a JSON object, got {line[:_EXCERPT].decode(errors='replace')!r} ({error})"
         ) from None
-    if not isinstance(found, dict):
-        raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
-    return found
+    if not isinstance(rating, dict):
+        raise ValueError(f"expected one JSON object a line, got {type(rating).__name__}")
+    return rating
 
 
-def _check_further(found: dict[str, Any], fields: _Fields, choice: Choice | None) -> None:
+def _check_further(rating: dict[str, Any], fields: dict[str, str], choice: Choice | None) -> None:
     """Refuse a rating, a timestamp or a type of event that would be lost because the first line has none."""
     if choice is not None:
         return
-    names = list(found)
+    names = list(rating)
     lost = [(name, places[0]) for name, places in columns_named(names).items() if name not in fields]
     for name, place in lost + [("type of an event", place) for place in types_among(names)]:
         raise ValueError(f"expected the fields of the first line, got also {names[place]} ({name})")
@@ -111,12 +110,3 @@ def _number(name: str, value: Any, largest: float) -> float:
 
 def _shown(value: object) -> str:
     return "nothing" if value is None else repr(value)[:_EXCERPT]
-
-
-def _table(rows: list[tuple[Any, ...]], names: list[str]) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    arrays = [
-        pa.array(column, pa.string()).dictionary_encode() if name in NAMES[:2] else pa.array(column, pa.float64())
-        for name, column in zip(names, columns, strict=True)
-    ]
-    return pa.table(arrays, names=names)

@@ -98,11 +98,11 @@ def _float32(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.fl
     with np.errstate(over="ignore"):  # entries too large for float32 become infinite and are refused here
         values: NDArray[np.float32] = numbers.astype(np.float32)
     if not np.isfinite(values).all():
-        found = numbers[~np.isfinite(values)][0]
-        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {found}")
+        number = numbers[~np.isfinite(values)][0]
+        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {number}")
     if (too_large := np.abs(numbers.astype(np.float64)) > largest).any():
-        found = numbers[too_large][0]
-        raise InvalidRatingsFile(f"Invalid {path}: expected entries of at most {largest:.2g}, got {found}")
+        number = numbers[too_large][0]
+        raise InvalidRatingsFile(f"Invalid {path}: expected entries of at most {largest:.2g}, got {number}")
     return values
 
 
@@ -111,12 +111,12 @@ def _check_is_no_list(path: Path, name: str, matrix: NDArray[Any]) -> None:
     if not len(matrix) or n_columns not in LIST_COLUMNS or matrix.dtype == np.bool_:
         return
     if all(_are_ids(matrix[:, column]) for column in range(2)):
-        listed = ",".join((*NAMES[:3], *"--")[:n_columns])
+        columns = ",".join((*NAMES[:3], *"--")[:n_columns])
         row = ", ".join(f"{value:g}" for value in matrix[0].tolist())
         raise InvalidRatingsFile(
             f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of"
             f" ratings: its first row is {row}. Say which column is what, such as"
-            f" --columns {listed}; or --columns {MATRIX}, if each column is an item"
+            f" --columns {columns}; or --columns {MATRIX}, if each column is an item"
         )
 
 
@@ -180,19 +180,19 @@ def _check_key(path: Path, key: str | None, names: set[str]) -> None:
 
 def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> tuple[str, Any]:
     """Name and value of the variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
-    matrices = {name: value for name, value in variables.items() if _is_matrix(value)}
+    matrices = {
+        name: value
+        for name, value in variables.items()
+        if getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
+    }
     largest = max(matrices, key=lambda name: np.prod(matrices[name].shape), default=None)
     wanted = key or (DEFAULT_KEY if DEFAULT_KEY in matrices else largest)
     if wanted not in matrices:
-        found = ", ".join(f"{name} {_kind(value)}" for name, value in sorted(variables.items()) if name[:2] != "__")
+        shown = ", ".join(
+            f"{name} {value.dtype} {value.shape}" if hasattr(value, "dtype") else f"{name} {type(value).__name__}"
+            for name, value in sorted(variables.items())
+            if name[:2] != "__"
+        )
         wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
-        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {found or 'nothing'}")
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {shown or 'nothing'}")
     return wanted, matrices[wanted]
-
-
-def _is_matrix(value: Any) -> bool:
-    return getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
-
-
-def _kind(value: Any) -> str:
-    return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") else type(value).__name__

@@ -46,18 +46,14 @@ def read_parquet(path: Path, how: How) -> TextRatings:
 def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     is_id, is_time = name in NAMES[:N_NEEDED], name == "timestamp"
     try:
-        converted = (_texts if is_id else seconds_of_column if is_time else _numbers)(column)
+        values = _texts(column) if is_id else seconds_of_column(column) if is_time else column.cast(pa.float64())
     except pa.ArrowNotImplementedError:
         kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
         raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
-    converted.validate(full=True)  # finds text that is not UTF-8
-    return converted.dictionary_encode().unify_dictionaries() if is_id else converted
-
-
-def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.float64())
+    values.validate(full=True)  # finds text that is not UTF-8
+    return values.dictionary_encode().unify_dictionaries() if is_id else values
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -267,19 +267,15 @@ def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form:
 
 def _number_fault(name: str, text: str, largest: float) -> str | None:
     if name == "timestamp":
-        return _time_fault(text)
+        try:
+            seconds_of(text)
+        except ValueError as error:
+            return str(error)
+        return None
     if NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
         return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
     if abs(float(text)) > largest:
         return f"expected at most {largest:.2g} as {name}, got {text[:_EXCERPT]!r}"
-    return None
-
-
-def _time_fault(text: str) -> str | None:
-    try:
-        seconds_of(text)
-    except ValueError as error:
-        return str(error)
     return None
 
 

@@ -91,10 +91,10 @@ def delimiter_of(text: str) -> str:
     Raises:
         InvalidSetting: it cannot separate columns.
     """
-    given = _TAB if text.lower() in ("tab", r"\t") else text
-    if given != _MOVIELENS and (len(given) != 1 or not given.isascii() or given.isalnum() or given in '"\r\n\0.-+_'):
+    mark = _TAB if text.lower() in ("tab", r"\t") else text
+    if mark != _MOVIELENS and (len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '"\r\n\0.-+_'):
         raise InvalidSetting(f"Invalid delimiter: expected one character such as ; or |, tab, or ::, got {text!r}")
-    return given
+    return mark
 
 
 def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | None) -> tuple[Format, bytes]:
@@ -111,7 +111,7 @@ def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | 
     """
     number, lines = _sample(data)
     separators = _SEPARATORS if delimiter is None else (delimiter,)
-    readings = [found for separator in separators if (found := _reading(lines, separator, choice))]
+    readings = [reading for separator in separators if (reading := _reading(lines, separator, choice))]
     shown = repr(lines[0][:_EXCERPT]) if lines else "''"
     if delimiter is None:
         _check_separator(path, number, shown, readings)
@@ -120,7 +120,11 @@ def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | 
         raise InvalidRatingsFile(_of_another_kind(path, number, shown, best))
     header = best.rows[0] if best.has_header else None
     try:
-        columns = _columns(best, choice)
+        if best.has_header or choice is not None:
+            has_names = best.has_header or (choice is not None and choice.has_names)
+            columns = columns_of(best.rows[0] if has_names else [""] * best.n_columns, choice)
+        else:
+            columns = {name: place for place, name in enumerate(NAMES[: best.n_columns])}
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
     if header is None and choice is None:
@@ -250,13 +254,6 @@ def _of_another_kind(path: Path, number: int, shown: str, best: _Reading | None)
     return f"{text}; name all {best.n_columns} columns in their order, such as --columns user,item,-,rating,-"
 
 
-def _columns(reading: _Reading, choice: Choice | None) -> dict[str, int]:
-    if reading.has_header or choice is not None:
-        has_names = reading.has_header or (choice is not None and choice.has_names)
-        return columns_of(reading.rows[0] if has_names else [""] * reading.n_columns, choice)
-    return {name: place for place, name in enumerate(NAMES[: reading.n_columns])}
-
-
 def _check_first(path: Path, number: int, reading: _Reading) -> None:
     """Check that the first line is no header with names of its own."""
     first, *others = reading.rows
@@ -276,7 +273,7 @@ def _check_first(path: Path, number: int, reading: _Reading) -> None:
         raise InvalidRatingsFile(
             f"Invalid line {number} of {path}: expected ratings, or a header with usual names, got"
             f" {', '.join(first)[:_EXCERPT]!r}; if it is a header, say which column is what by"
-            f" {option_for(first)}; if it is none, by --columns {plainly}"
+            f" {option_for(first, columns_named(first))}; if it is none, by --columns {plainly}"
         )
 
 

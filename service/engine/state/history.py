@@ -31,6 +31,7 @@ from service.engine.state.strength_rows import Attributed, Batch, EventRows
 from service.engine.state.strengths import Strengths
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
+from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,11 +20,16 @@ from tests.service.waiting import eventually
 
 PROGRAM = """
 from service.processes import parts
-parts.EXTRAS.clear()
+parts.EXTRAS[:] = [one for one in parts.EXTRAS if one.__module__.rpartition(".")[2] in {names}]
 from service.__main__ import run
 import sys
 sys.exit(run(sys.argv[1:]))
 """
+RATINGS = [
+    {"user": f"u{user}", "item": f"i{(user + step) % 12}", "rating": 1 + step % 5}
+    for user in range(30)
+    for step in range(8)
+]
 OF_EXTRAS = [
     ("GET", "/console/"),
     ("GET", "/admin/experiments"),
@@ -37,14 +44,22 @@ OF_EXTRAS = [
 ]
 
 
-def without_extras(*arguments, **options):
-    """Start `nearfield` with an empty list of extras."""
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, **options)
+def without_extras(*arguments, but=(), **options):
+    """Start `nearfield` with an empty list of extras, `but` for these."""
+    program = PROGRAM.format(names=but)
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, **options)
 
 
 @pytest.fixture
 def client(tmp_path):
-    process = without_extras("serve", "--port", "0", "--data", str(tmp_path / "data"))
+    with serving(tmp_path / "data") as client:
+        yield client
+
+
+@contextlib.contextmanager
+def serving(data, *names, **options):
+    """A client of a service that has these extras alone."""
+    process = without_extras("serve", "--port", "0", "--data", str(data), but=names, **options)
     try:
         line = process.stdout.readline()
         with Client(line.partition(" on ")[2].split()[0]) as client:
@@ -56,12 +71,7 @@ def client(tmp_path):
 
 
 def test_ratings_trainings_lists_and_forgetting_work(client):
-    ratings = [
-        {"user": f"u{user}", "item": f"i{(user + step) % 12}", "rating": 1 + step % 5}
-        for user in range(30)
-        for step in range(8)
-    ]
-    stream_id = client.rate(ratings)["stream_id"]
+    stream_id = client.rate(RATINGS)["stream_id"]
     job = client.ended_job(client.start_training("als-implicit", {"n_factors": 8, "n_epochs": 2})["id"])
     assert (job["state"], job["promoted"]) == ("succeeded", True)
     answer = client.http.get("/recommend/u1", params={"wait_for": stream_id}).json()
@@ -75,6 +85,60 @@ def test_ratings_trainings_lists_and_forgetting_work(client):
     forgotten = client.http.delete("/admin/users/u1").json()
     eventually(lambda: client.http.get(f"/admin/jobs/{forgotten['job']}").json()["state"] == "succeeded")
     assert client.http.get("/users/u1/ratings").status_code == httpx.codes.NOT_FOUND
+
+
+def test_what_experiments_have_written_outlives_a_service_without_them(tmp_path):
+    """Documents and events are read and kept; events with an id count although nobody counted when they came."""
+    options = {"env": os.environ | {"NEARFIELD_EVENTS": "view=1", "NEARFIELD_RETRAIN_SHARE": "0"}}
+    users, arms = [f"u{user}" for user in range(30)], ("als", "home-b")
+    with serving(tmp_path / "data", "experiments", **options) as client:
+        client.rate(RATINGS)
+        for name in arms:
+            asked = {"algorithm": "als", "name": name, "params": {"n_factors": 4, "n_epochs": 2}}
+            assert client.ended_job(client.post("/admin/retrain", asked)["id"])["state"] == "succeeded"
+        body = {"arms": [{"model": name, "share": 50} for name in arms]}
+        put = client.http.put("/admin/experiments/home", json=body).json()["stream_id"]
+        client.http.put("/admin/scenarios/front", json={"experiment": "home"})
+        assert client.http.get("/console/experiments").status_code == httpx.codes.NOT_FOUND
+        shown = [client.recommend(user, experiment="home", wait_for=put) for user in users]
+        client.send_events([_view(one) for one in shown[:20]])
+    with serving(tmp_path / "data", **options) as client:
+        assert client.recommend("u1", model="home-b")["personalized"]
+        refused = client.http.get("/recommend/u1", params={"scenario": "front"})
+        assert "no extra for experiments, got 'home' (with the scenario 'front')" in refused.json()["detail"]
+        sent = client.send_events([_view(one) for one in shown[20:]] + [_view(shown[0], user="u1")])
+        assert (sent["accepted"], [one["index"] for one in sent["rejected"]]) == (10, [10])
+        client.wait_for(client.http.delete("/admin/users/u25").json()["stream_id"])
+        client.http.post("/admin/users/u3/merge", json={"from": "u4"})
+        eventually(lambda: {one["state"] for one in client.get("/admin/jobs")["jobs"]} == {"succeeded"})
+        asked = {"algorithm": "als", "name": "home-b", "params": {"n_factors": 4, "n_epochs": 2}, "force": True}
+        assert client.ended_job(client.post("/admin/retrain", asked)["id"])["state"] == "succeeded"
+    with serving(tmp_path / "data", "experiments", **options) as client:
+        report = client.get("/admin/experiments/home")
+        assert report["stream_id"] == put
+        gone = {"u25", "u4"}
+        for arm in report["arms"]:
+            of_arm = {one["user"] for one in shown if one["arm"] == arm["model"]}
+            into = 1 if "u4" in of_arm and "u3" not in of_arm else 0
+            assert (arm["users"], arm["types"]["view"]["events"]) == (len(of_arm - gone) + into, len(of_arm - {"u25"}))
+        assert [client.recommend(user, experiment="home")["arm"] for user in users] == [one["arm"] for one in shown]
+
+
+def _view(shown, **fields):
+    view = {"user": shown["user"], "item": "i1", "type": "view", "recommendation_id": shown["recommendation_id"]}
+    return view | fields
+
+
+@pytest.mark.parametrize("names", [("console",), ("console", "experiments")])
+def test_the_console_has_a_page_of_each_extra_that_is_there(tmp_path, names):
+    with serving(tmp_path / "data", *names) as client:
+        overview, page = (client.http.get(f"/console/{name}") for name in ("overview", "experiments"))
+    assert overview.status_code == httpx.codes.OK
+    links = re.findall(r'<a href="(\w+)"', overview.text.partition("<nav>")[2].partition("</nav>")[0])
+    has_page = "experiments" in names
+    assert links == ["overview", "models", "jobs", *["experiments"] * has_page, "access"]
+    assert page.status_code == (httpx.codes.OK if has_page else httpx.codes.NOT_FOUND)
+    assert ("begins one" in page.text, "expected a page of the console" in page.text) == (has_page, not has_page)
 
 
 def test_routes_of_extras_are_absent(client):

@@ -16,6 +16,7 @@ WIDTH = 120
 OPTIONAL = " | Unset = UNSET"
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 FORMATS = {"date": "datetime.date", "date-time": "datetime.datetime"}
+REFUSED = {"allOf", "not", "patternProperties"}  # kinds of schemas that the API does without
 RESERVED = (set(keyword.kwlist) | set(dir(builtins))) - {"id"}  # they get an underscore, which a request does without
 
 PACKAGE = '"""Made by `make clients` from the OpenAPI document of the service."""\n'
@@ -37,7 +38,8 @@ OPERATIONS = '''\
 
 from __future__ import annotations
 
-from typing import Any
+import datetime
+from typing import Any, Literal
 
 from nearfield_client.generated.models import {names}
 from nearfield_client.model import UNSET, Unset
@@ -79,14 +81,17 @@ class Models:
     def type_of(self, schema: Schema, owner: str, name: str) -> str:
         """The annotation for a schema that `owner` has under a name; both name the type that it may need."""
         kind = schema.get("type")
+        if refused := REFUSED & schema.keys():
+            wanted, got = (", ".join(sorted(kinds)) for kinds in (REFUSED, refused))
+            raise ValueError(f"Invalid schema of {owner}.{name}: expected no {wanted}, got {got}")
         if "$ref" in schema:
             target = schema["$ref"].rpartition("/")[2]
             is_class = self._schemas[target].get("type") == "object"
             return target if is_class else self.type_of(self._schemas[target], target, "")
         if "const" in schema:
-            return f"Literal[{json.dumps(schema['const'])}]"
+            return f"Literal[{schema['const']!r}]"
         if "enum" in schema:
-            self._inner[owner + name] = Definition("", f" = Literal[{', '.join(map(json.dumps, schema['enum']))}]\n")
+            self._inner[owner + name] = Definition("", f" = Literal[{', '.join(map(repr, schema['enum']))}]\n")
             return owner + name
         if alternatives := _alternatives(schema):
             return " | ".join(dict.fromkeys(self.type_of(one, owner, name) for one in alternatives))
@@ -131,7 +136,7 @@ def operations(document: Schema, models: Models) -> dict[str, str]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             by_tag[operation["tags"][0]].append(_declaration(method.upper(), path, operation, models))
-    return {tag: _module(tag, "\n\n".join(texts), models) for tag, texts in by_tag.items()}
+    return {python_name(tag): _module(tag, "\n\n".join(texts), models) for tag, texts in by_tag.items()}
 
 
 def _module(tag: str, code: str, models: Models) -> str:

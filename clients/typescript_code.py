@@ -48,8 +48,9 @@ def _operation(operation: Schema) -> str:
 
 
 def _content(described: Schema) -> str:
-    kinds = (f"{json.dumps(kind)}: {type_of(one.get('schema', {}))}" for kind, one in described["content"].items())
-    return f"{{ content: {{ {'; '.join(kinds)} }} }}"
+    content = described.get("content", {})
+    kinds = [f"{json.dumps(kind)}: {type_of(one.get('schema', {}))}" for kind, one in content.items()]
+    return f"{{ content: {{ {'; '.join(kinds)} }} }}" if kinds else "{ content?: never }"
 
 
 def _member(name: str, schema: Schema, required: Collection[str]) -> str:

@@ -24,6 +24,8 @@ INNER = {
 }
 SCHEMAS: dict[str, Any] = {
     "Anything": {},
+    "Color": {"enum": ["red", "blue"]},
+    "Other": {"type": "object", "properties": {"number": NUMBER}, "required": ["number"]},
     "Inner": INNER,
     "Whole": {
         "type": "object",
@@ -36,8 +38,10 @@ SCHEMAS: dict[str, Any] = {
             "many": {"type": "array", "items": {"anyOf": [{"$ref": "#/components/schemas/Inner"}, NULL]}},
             "named": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Inner"}},
             "open": {"type": "object"},
+            "several": {"anyOf": [{"$ref": "#/components/schemas/Other"}, {"$ref": "#/components/schemas/Inner"}]},
+            "color": {"$ref": "#/components/schemas/Color"},
             "one_of": {"anyOf": [{"anyOf": [TEXT, INNER]}, NULL]},
-            "state": {"enum": ["on", "off"]},
+            "state": {"enum": ["on", "off", None]},
             "only": {"const": "all"},
             "pair": {"type": "array", "prefixItems": [NUMBER, {"anyOf": [NUMBER, NULL]}]},
             "either": {"type": ["number", "null"]},
@@ -53,6 +57,8 @@ FULL = {
     "many": [{"text": "c"}, None],
     "named": {"x": {"text": "d"}},
     "open": {"y": [1]},
+    "several": {"text": "f"},
+    "color": "red",
     "one_of": {"text": "e"},
     "state": "on",
     "only": "all",
@@ -79,6 +85,10 @@ def test_what_is_read_is_written_again(models: Any) -> None:
     assert isinstance(whole.one_of, models.WholeInner)
     assert whole.when == datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     assert whole.from_ == "a"
+    assert whole.several == models.Inner("f")
+    assert models.Whole.from_dict({**FULL, "several": {"number": 1.0}}).several == models.Other(1.0)
+    with pytest.raises(TypeError, match="text"):
+        models.Whole.from_dict({**FULL, "several": {}})
     assert whole["later"] == 1
     assert "later" in whole
     assert whole.to_dict() == {**FULL, "later": 1}
@@ -117,10 +127,12 @@ def test_the_types_of_typescript() -> None:
         'named?: Record<string, Schemas["Inner"]>;',
         "open?: Record<string, unknown>;",
         "one_of?: string | { text: string } | null;",
-        'state?: "on" | "off";',
+        'state?: "on" | "off" | null;',
         'only?: "all";',
         "pair?: [number, number | null];",
         "either?: number | null;",
+        'several?: Schemas["Other"] | Schemas["Inner"];',
+        'color?: Schemas["Color"];',
         "Anything: unknown;",
     ):
         assert f"  {member}\n" in text
@@ -143,6 +155,47 @@ def test_long_lines_are_broken() -> None:
 def test_a_name_that_python_could_not_send_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="Invalid name in the document: expected letters, digits and _, got '"):
         python_code.Models({"One": {"type": "object", "properties": {name: TEXT}}})
+
+
+@pytest.mark.parametrize("schema", [{"allOf": [INNER]}, {"type": "object", "patternProperties": {"^a": TEXT}}])
+def test_a_kind_of_schema_that_it_cannot_write_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Invalid schema of One.Field: expected no .*, got (allOf|patternProperties)"):
+        python_code.Models({"One": {"type": "object", "properties": {"field": schema}}})
+
+
+def test_operations_of_all_kinds() -> None:
+    """A reserved name in the path, a header, an answer without JSON and one without a body."""
+    answer = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Inner"}}}}
+    document = {
+        "components": {"schemas": SCHEMAS},
+        "paths": {
+            "/things/{type}": {
+                "get": {
+                    "tags": ["things"],
+                    "operationId": "get_thing",
+                    "summary": "Get",
+                    "parameters": [
+                        {"name": "type", "in": "path", "required": True, "schema": TEXT},
+                        {"name": "X-Key-Id", "in": "header", "required": False, "schema": TEXT},
+                        {"name": "since", "in": "query", "required": False, "schema": WHEN},
+                    ],
+                    "responses": {"200": answer, "404": {}},
+                },
+                "delete": {"tags": ["things"], "operationId": "end_thing", "summary": "End", "responses": {"204": {}}},
+            }
+        },
+    }
+    made = python_code.operations(document, python_code.Models(SCHEMAS))["things"]
+    assert '@operation("GET", "/things/{type_}", headers={"x_key_id": "X-Key-Id"})' in made
+    times = "float | datetime.date | datetime.datetime"
+    declared = f"def get_thing(type_: str, *, client: Nearfield, x_key_id: str | Unset = UNSET, since: {times} | Unset"
+    assert declared in made
+    assert "import datetime\n" in made
+    assert "def end_thing(*, client: Nearfield) -> Any:" in made
+    types_made = typescript_code.module(document)
+    assert 'responses: { 200: { content: { "application/json": Schemas["Inner"] } } };' in types_made
+    assert "responses: { 204: { content?: never } }" in types_made
+    assert 'header?: { "X-Key-Id"?: string };' in types_made
 
 
 def test_entries_of_a_description_begin_lines() -> None:

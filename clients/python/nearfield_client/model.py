@@ -135,9 +135,25 @@ def reader_of(kind: Any) -> Reader | None:
         read = reader_of(get_args(kind)[0])
         return None if read is None else lambda values: [read(one) for one in values]
     if get_origin(kind) in (Union, types.UnionType):
-        readers = {_json_type(one): read for one in get_args(kind) if (read := reader_of(one)) is not None}
-        return (lambda value: readers.get(type(value), _same)(value)) if readers else None
+        return _reader_of_one(get_args(kind))
     return None
+
+
+def _reader_of_one(kinds: tuple[Any, ...]) -> Reader | None:
+    """What reads a value of one of the types: the first that fits its JSON."""
+    readers: dict[type, list[Reader]] = {}
+    for kind in kinds:
+        if (reader := reader_of(kind)) is not None:
+            readers.setdefault(_json_type(kind), []).append(reader)
+
+    def read(value: Any) -> Any:
+        *others, last = readers.get(type(value), [_same])
+        for other in others:
+            with contextlib.suppress(TypeError):
+                return other(value)
+        return last(value)
+
+    return read if readers else None
 
 
 class _Field(NamedTuple):

@@ -91,7 +91,7 @@ class Operation(Generic[P, T]):
             elif name in self._headers:
                 request["headers"][self._headers[name]] = str(value)
             else:
-                request["params"] |= value if isinstance(value, Entries) else {name.removesuffix("_"): value}
+                request["params"] |= value if isinstance(value, Entries) else {name.removesuffix("_"): plain(value)}
         return client, {**request, "url": self.path.format(**in_path)}
 
     def _response(self, client: Nearfield, response: httpx.Response) -> Response[T | ProblemDocument]:

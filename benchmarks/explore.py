@@ -109,15 +109,15 @@ def orders(split: Split, algorithm: str, users: NDArray[np.int64]) -> dict[str, 
         N_SHOWN,
         Selection(history).hidden(Items()),
     )
-    levels = [[level.items] * len(users) for level in exploration.levels(live_model, BELOW, None)]
-    best = [live_model.recommend(*asked, eligible=eligible) for eligible in levels]
+    levels = exploration.levels(live_model, BELOW, None).items
+    best = [live_model.recommend(*asked, eligible=[items] * len(users)) for items in levels]
     found: dict[str, list[NDArray[np.int64]]] = {"score": [], "bonus": [], "fewest": []}
     for user in range(len(users)):
         rows, scores = (np.concatenate([part[user] for part in parts]) for parts in zip(*best, strict=True))
         rows, scores = rows[rows >= 0].astype(np.int64), scores[rows >= 0].astype(np.float64)
         numbers = counts[rows]
-        c = leveling([(n, float(scores[numbers == n].max())) for n in np.unique(numbers).tolist()])
-        added = np.array([bonus(c, n) for n in numbers.tolist()])
+        c, _ = leveling(np.zeros_like(rows), numbers, scores, 1)  # numbers ascend
+        added = c * bonus(numbers)
         for name, keys in (
             ("score", (-scores,)),
             ("bonus", (-(scores + added),)),

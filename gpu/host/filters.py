@@ -33,6 +33,9 @@ class Filters(NamedTuple):
 
 def filters_of(eligible: Sequence[Eligible | None], n_panels: int) -> Filters:
     """The filters of users with these sets of items; None: all items are eligible."""
+    if not any(eligible):
+        none = np.zeros((0, n_panels, WORDS), dtype=np.uint32)
+        return Filters(np.full(len(eligible), -1), none, np.zeros((0, n_panels), dtype=np.bool_))
     distinct = {one: row for row, one in enumerate(dict.fromkeys(one for one in eligible if one is not None))}
     of_user = np.array([-1 if one is None else distinct[one] for one in eligible], dtype=np.int64)
     words = np.zeros((len(distinct), n_panels, WORDS), dtype=np.uint32)

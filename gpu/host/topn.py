@@ -64,8 +64,14 @@ def rank(
     """
     tables = ranked_items.tables
     n_users = len(requests.biases)
-    requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
-    cost = (n_users + READ_COST) * tables.panels.size + int(requests.lengths.sum()) * len(tables.item_weights)
+    factors, width = requests.factors, tables.panels.shape[1]
+    if factors.shape[1] < width:
+        factors = np.pad(factors, ((0, 0), (0, width - factors.shape[1])))
+    if factors is not requests.factors or not factors.flags.c_contiguous:
+        requests = requests._replace(factors=np.ascontiguousarray(factors))
+    cost = (n_users + READ_COST) * tables.panels.size
+    if len(tables.item_weights):
+        cost += int(requests.lengths.sum()) * len(tables.item_weights)
     n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
     best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
     rows = np.full(best.shape, -1, dtype=np.int32)
@@ -73,12 +79,6 @@ def rank(
         parts = np.arange(n_parts + 1) * len(tables.panels) // n_parts
         fill(parts, requests, filters_of(eligible, len(tables.panels)), tables, best, rows)
     return rows[0], best[0]
-
-
-def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    if factors.shape[1] == width:
-        return np.ascontiguousarray(factors)
-    return np.pad(factors, ((0, 0), (0, width - factors.shape[1])))
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

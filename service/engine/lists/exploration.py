@@ -12,11 +12,11 @@ of the fewest ratings equal to the best of the most: docs/decisions/0075 compare
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu.ranking.eligible import Eligible
 from service.engine.models.live_model import LiveModel
@@ -27,11 +27,19 @@ DAY_MS = 86_400_000
 MAX_KEPT = 16  # sets of levels; a level takes I / 8 bytes
 
 
-class Level(NamedTuple):
-    """The items to explore with this number of ratings."""
+class Levels(NamedTuple):
+    """Items to explore, by their number of ratings, the fewest first.
 
-    n_ratings: int
-    items: Eligible
+    Attributes:
+        n_ratings: of the items of each level.
+        items: of each level.
+    """
+
+    n_ratings: list[int]
+    items: list[Eligible]
+
+
+NO_LEVELS = Levels([], [])
 
 
 class Exploration:
@@ -40,7 +48,7 @@ class Exploration:
     def __init__(self) -> None:
         self._state: Hashable = None
         self._day = 0
-        self._levels: dict[Hashable, list[Level]] = {}
+        self._levels: dict[Hashable, Levels] = {}
 
     def look(self, as_of: StreamId, position: StreamId) -> None:
         """Take in what the answers are as of. Its day decides which places are for exploration.
@@ -53,12 +61,20 @@ class Exploration:
             self._state, self._day = (as_of, position), as_of.ms // DAY_MS
             self._levels.clear()
 
-    def places(self, query: Recommend, user: str | None, n: int) -> list[bool]:
-        """Whether each of the first `n` places is for exploration. All anonymous users (None) have the same places."""
-        phase = _phase(user, self._day)
-        return [_is_for_exploration(place, query.explore, phase) for place in range(n)]
+    def places(self, queries: Sequence[Recommend], users: Sequence[str | None], n: int) -> NDArray[np.bool_]:
+        """Whether each of the first `n` places of each list is for exploration, (B, n).
 
-    def levels(self, live_model: LiveModel, below: int, eligible: Eligible | None) -> list[Level]:
+        Every (1 / share)-th is, on average. Where they begin depends on the user and on the day. All anonymous users
+        (None) have the same places.
+        """
+        digests = (hashlib.blake2b(f"{self._day} {user or ''}".encode(), digest_size=7).digest() for user in users)
+        phases = np.array([(int.from_bytes(digest) >> 3) / 2**53 for digest in digests])[:, None]  # 0 to below 1
+        shares = np.array([query.explore for query in queries])[:, None]
+        passed = np.floor(np.arange(n + 1) * shares + phases)
+        are_free: NDArray[np.bool_] = passed[:, 1:] > passed[:, :-1]
+        return are_free
+
+    def levels(self, live_model: LiveModel, below: int, eligible: Eligible | None) -> Levels:
         """Items with a score and fewer than `below` ratings, by this number, the fewest first; all, or `eligible`."""
         key = live_model.version, below, eligible
         if key not in self._levels:
@@ -68,28 +84,33 @@ class Exploration:
             if len(self._levels) >= MAX_KEPT:
                 self._levels.clear()
             present = np.flatnonzero(np.bincount(counts[are_few])).tolist()
-            self._levels[key] = [Level(n, Eligible.of(are_few & (counts == n))) for n in present]
+            self._levels[key] = Levels(present, [Eligible.of(are_few & (counts == n)) for n in present])
         return self._levels[key]
 
 
-def bonus(c: float, n_ratings: int) -> float:
-    """What an item with so many ratings gets added to its score when it is compared with others to explore."""
-    return c * (1 / math.sqrt(1 + n_ratings))
+def bonus(n_ratings: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What items with so many ratings get added to their scores when they are compared with others, divided by c."""
+    added: NDArray[np.float64] = 1 / np.sqrt(1 + n_ratings)
+    return added
 
 
-def leveling(bests: Sequence[tuple[int, float]]) -> float:
-    """The c that levels the best scores (n_ratings, score) of numbers of ratings, the fewest first."""
-    scores = [score for _, score in bests]
-    width = bonus(1, bests[0][0]) - bonus(1, bests[-1][0]) if bests else 0.0
-    return (max(scores) - min(scores)) / width if width else 0.0
+def leveling(
+    lists: NDArray[np.int64], n_ratings: NDArray[np.int64], scores: NDArray[np.float64], n_lists: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The c that levels the best scores of the numbers of ratings in each list, and the items of its largest level.
 
+    `lists` says of each item in which list it is, 0 to below `n_lists`, as `n_ratings` and `scores` (L,).
 
-def _phase(user: str | None, day: int) -> float:
-    """Where the places of a user begin on that day, 0 to below 1."""
-    digest = hashlib.blake2b(f"{day} {user or ''}".encode(), digest_size=7).digest()
-    return (int.from_bytes(digest) >> 3) / 2**53
-
-
-def _is_for_exploration(place: int, share: float, phase: float) -> bool:
-    """Whether a place, from 0, is one of that share: every (1 / share)-th is, on average."""
-    return math.floor((place + 1) * share + phase) > math.floor(place * share + phase)
+    Returns:
+        float64 and int64 (n_lists,); 0 for a list without items.
+    """
+    n_levels = int(n_ratings.max(initial=0)) + 1
+    level, shape = lists * n_levels + n_ratings, (n_lists, n_levels)
+    best = np.full(n_lists * n_levels, -np.inf)
+    np.maximum.at(best, level, scores)
+    sizes = np.bincount(level, minlength=len(best)).reshape(shape)
+    best, has_items = best.reshape(shape), sizes > 0
+    added = bonus(np.arange(n_levels))
+    width = added[has_items.argmax(axis=1)] - added[n_levels - 1 - has_items[:, ::-1].argmax(axis=1)]
+    above = best.max(axis=1) - np.where(has_items, best, np.inf).min(axis=1)
+    return np.divide(above, width, out=np.zeros(n_lists), where=(width > 0) & has_items.any(axis=1)), sizes.max(axis=1)

@@ -1,4 +1,4 @@
-"""`Planner`: the lists that queries ask for. Belongs to the engine thread."""
+"""`Planner`: the lists that queries ask for, as columns. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from msgspec import Struct
+from numpy.typing import NDArray
 
 from gpu.ranking import topn
+from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
 from service.base.errors import InvalidRequest
 from service.engine.lists.selection import Selection
@@ -22,32 +23,50 @@ from service.engine.state.history import History
 NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has no extra for experiments, got {!r}"
 
 
-class Plan(Struct, frozen=True):
-    """One list to make. The query has its items, its rules and its page.
+NO_ROW = -1  # of a user whom the history does not know
+
+
+class Plans(NamedTuple):
+    """Lists to make, as columns. A query has the items, the rules and the page of its lists.
 
     Attributes:
-        user: id; None: an anonymous user.
-        row: row of the user in the history; None: it has none.
-        live_model: the model that is asked; None: none is live.
+        queries: of each list; the lists of one query follow each other and have the same object.
+        users: ids; None: an anonymous user.
+        live_models: those that are asked; None: none is live.
+        eligible: the items that pass the filters and that lists may show; None without a filter.
     """
 
-    query: Recommend
-    user: str | None
-    row: int | None
-    live_model: LiveModel | None
+    queries: list[Recommend]
+    users: list[str | None]
+    live_models: list[LiveModel | None]
+    eligible: list[Eligible | None]
 
 
 class Group(NamedTuple):
-    """Plans whose lists one source ranks together.
+    """Lists that one source ranks together, as columns.
 
     Attributes:
         places: where they are among all plans.
-        rows: what the users have, as `LiveModel.rows_of` gives it; None: their model does not know them, or their
+        queries, users, eligible: see `Plans`.
+        rows: int64 (B,), of the users in the history; `NO_ROW`: a user has none.
+        live_model: the model that is asked; None: none is live.
+        rated: what the users have, as `LiveModel.rows_of` gives it; None: their model does not know them, or their
             ratings are imagined.
     """
 
     places: list[int]
-    rows: Rows | None
+    queries: list[Recommend]
+    users: list[str | None]
+    eligible: list[Eligible | None]
+    rows: NDArray[np.int64]
+    live_model: LiveModel | None
+    rated: Rows | None
+
+    @property
+    def row(self) -> int | None:
+        """Row of the first user; None: it has none."""
+        row = int(self.rows[0])
+        return None if row == NO_ROW else row
 
 
 class Arms(Protocol):
@@ -73,58 +92,65 @@ class Planner:
         self._history, self._live, self._selection = history, live, selection
         self.arms: Arms | None = None
 
-    def plans(self, query: Recommend) -> list[Plan]:
-        """A plan for each list of `query`.
+    def add(self, query: Recommend, plans: Plans) -> None:
+        """Add the lists of `query` to `plans`.
 
         Raises:
             InvalidRequest: it uses an unknown name, or what this service has not.
             UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
         """
-        queries: Sequence[Recommend] | None = None
+        users, queries = (query.user,) if query.users is None else query.users, [query]
         if query.experiment is not None:
             if self.arms is None:
                 raise InvalidRequest(NO_EXPERIMENTS.format(query.experiment))
-            queries = self.arms.queries_of(query)
-        self._history.documents.check(query.of_scenario)
-        self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
-        row_of, named = self._history.users.row, self._live.named_or_none
-        if query.users is None:
-            one = query if queries is None else queries[0]
-            return [Plan(one, query.user, None if query.user is None else row_of(query.user), named(one.model))]
-        users = query.users
-        if queries is not None:
-            of_users = zip(queries, users, strict=True)
-            return [Plan(one, user, row_of(user), named(one.model)) for one, user in of_users]
-        live_model = named(query.model)
-        return [Plan(query, user, row_of(user), live_model) for user in users]
+            queries = list(self.arms.queries_of(query))
+        if query.of_scenario is not None:
+            self._history.documents.check(query.of_scenario)
+        if query.boosts or query.max_per is not None:
+            self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
+        eligible = None if query.filter is None else self._selection.eligible(query)
+        live_models = [self._live.named_or_none(one.model) for one in queries]
+        n_lists = 1 if len(queries) == len(users) else len(users)  # of each of `queries`
+        plans.queries.extend(queries * n_lists)
+        plans.users.extend(users)
+        plans.live_models.extend(live_models * n_lists)
+        plans.eligible.extend([eligible] * len(users))
 
+    def groups(self, plans: Plans) -> list[Group]:
+        """The lists of one model that are of similar length and alike in options.
 
-def grouped(plans: Sequence[Plan]) -> list[Group]:
-    """The groups of `plans`: of one model, of similar length, and alike in options.
-
-    Users whom their model does not know, and imagined ones, have groups of their own.
-    """
-    of_models: dict[LiveModel, list[int]] = {}
-    for at, plan in enumerate(plans):
-        if plan.row is not None and plan.live_model is not None and not plan.query.is_imagined:
-            of_models.setdefault(plan.live_model, []).append(at)
-    groups, n_known = list[Group](), 0
-    for live_model, places in of_models.items():
-        rows = live_model.rows_of(np.array([plans[at].row for at in places], dtype=np.int64))
-        alike: dict[Any, list[int]] = {}
-        for n in itertools.compress(range(len(places)), live_model.are_personal(rows).tolist()):
-            query = plans[places[n]].query
-            width = query.n + query.offset  # a long list must not slow down short ones
-            length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
-            names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
-            masks = query.include_seen, query.min_ratings, query.available
-            key = (length, *masks, names_items, explores, has_rules(query))
-            alike.setdefault(key, []).append(n)
-        for own in alike.values():
-            of_group = rows if len(own) == len(places) else topn.rows_of(rows, np.array(own))
-            groups.append(Group([places[n] for n in own], of_group))
-            n_known += len(own)
-    if n_known < len(plans):
-        known = set(itertools.chain.from_iterable(group.places for group in groups))
-        groups += [Group([at], None) for at in range(len(plans)) if at not in known]
-    return groups
+        Users whom their model does not know, and imagined ones, have groups of their own.
+        """
+        queries, users, live_models, eligible = plans
+        rows = self._history.users.rows(users)
+        alike, alone, last = dict[Any, list[int]](), list[int](), None
+        for at, query in enumerate(queries):
+            if query is not last:
+                last, own, live_model = query, alone, live_models[at]
+                if live_model is not None and not query.is_imagined:
+                    width = query.n + query.offset  # a long list must not slow down short ones
+                    length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
+                    names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
+                    masks = query.include_seen, query.min_ratings, query.available
+                    key = (live_model, length, *masks, names_items, explores, has_rules(query))
+                    own = alike.setdefault(key, [])
+            (alone if rows[at] is None else own).append(at)
+        groups = list[Group]()
+        for (live_model, *_), own in alike.items():
+            if not own:  # the model is asked for unknown users alone
+                continue
+            of_users = np.array([rows[at] for at in own], dtype=np.int64)
+            rated, places = live_model.rows_of(of_users), own
+            are_personal = live_model.are_personal(rated)
+            if not are_personal.all():
+                alone += itertools.compress(own, ~are_personal)
+                places = list(itertools.compress(own, are_personal))
+                rated, of_users = topn.rows_of(rated, np.flatnonzero(are_personal)), of_users[are_personal]
+            if places:
+                of_places = [queries[at] for at in places], [users[at] for at in places]
+                sets = [eligible[at] for at in places]
+                groups.append(Group(places, *of_places, sets, of_users, live_model, rated))
+        for at in alone:
+            row = np.array([NO_ROW if rows[at] is None else rows[at]])
+            groups.append(Group([at], [queries[at]], [users[at]], [eligible[at]], row, live_models[at], None))
+        return groups

@@ -14,7 +14,7 @@ from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.exploration import Exploration
 from service.engine.lists.lookups import Lookups
 from service.engine.lists.page import Pages
-from service.engine.lists.plan import Plan, Planner, grouped
+from service.engine.lists.plan import Planner, Plans
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Sources
 from service.engine.lists.walk import Rules
@@ -83,13 +83,13 @@ class Ranking:
         self._selection.look()
         self._exploration.look(as_of, self._history.position)
         answers: list[Any] = [None] * len(queries)
-        plans: list[Plan] = []
+        plans = Plans([], [], [], [])
         asked: list[tuple[int, bool, int]] = []  # (query, whether it has one list, plans up to its last one)
         for n, query in enumerate(queries):
             try:
                 if isinstance(query, Recommend):
-                    plans += self.planner.plans(query)
-                    asked.append((n, query.users is None, len(plans)))
+                    self.planner.add(query, plans)
+                    asked.append((n, query.users is None, len(plans.users)))
                 else:
                     answers[n] = self.answer_to[type(query)](query, position)
             except Exception as error:  # becomes the answer of this query; the others are answered
@@ -104,23 +104,23 @@ class Ranking:
             first = end
         return answers
 
-    def _lists(self, plans: Sequence[Plan], as_of: str) -> list[Any]:
+    def _lists(self, plans: Plans, as_of: str) -> list[Any]:
         """The answer, or the exception, for each plan."""
-        answers: list[Any] = [None] * len(plans)
+        answers: list[Any] = [None] * len(plans.users)
         try:
-            groups = grouped(plans)
+            groups = self.planner.groups(plans)
         except Exception as error:  # as in `answer`
-            return [error] * len(plans)
-        for places, rows in groups:
+            return [error] * len(answers)
+        for group in groups:
             made: list[Any]
             try:
-                source = self._sources.source([plans[n] for n in places], rows)
+                source = self._sources.source(group)
                 made = self._pages.answers(source, self._rules.lists(source), as_of)
-                for plan, answer in zip(source.plans, made, strict=True):
-                    if plan.query.experiment is not None and self.planner.arms is not None:
-                        self.planner.arms.sign(plan.query, answer)
+                for query, answer in zip(group.queries, made, strict=True):
+                    if query.experiment is not None and self.planner.arms is not None:
+                        self.planner.arms.sign(query, answer)
             except Exception as error:  # as in `answer`
-                made = [error] * len(places)
-            for n, answer in zip(places, made, strict=True):
+                made = [error] * len(group.places)
+            for n, answer in zip(group.places, made, strict=True):
                 answers[n] = answer
         return answers

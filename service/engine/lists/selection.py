@@ -54,13 +54,10 @@ class Selection:
         return self._filters.passing(text)
 
     def check(self, query: Ruled) -> None:
-        """Check the names in the filter and in the rules of a query; raises what `eligible` raises."""
+        """Check the names in the rules of a query; raises what `eligible` raises."""
         if query.max_per is not None:
             self._filters.check_name("max_per.tag", query.max_per[0], "tag")
-        if query.boosts:
-            self.classes(query)
-        else:
-            self.eligible(query)
+        self.classes(query)
 
     def classes(self, query: Ruled) -> list[BoostClass]:
         """The items that pass the filter, by boost; raises what `eligible` raises."""

@@ -18,8 +18,8 @@ from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
-from service.engine.lists.exploration import Exploration, Level
-from service.engine.lists.plan import Plan
+from service.engine.lists.exploration import NO_LEVELS, Exploration, Levels
+from service.engine.lists.plan import Group
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import NONE_LIVE, LiveModels
@@ -47,35 +47,35 @@ class Ask(NamedTuple):
 
     Attributes:
         at: which list.
-        eligible: the only items; None for all.
+        sets: each is ranked apart; None: all items.
         exclude: rows that must not appear, beside those that the query excludes.
     """
 
     at: int
-    eligible: Eligible | None
+    sets: Sequence[Eligible | None]
     exclude: NDArray[np.int64]
 
 
 class Lists(NamedTuple):
-    """The lists of B plans, as columns.
+    """The pages of the lists of a group, one after the other, as columns.
 
     Attributes:
-        rows: (B, n) rows of items, padded with −1.
-        scores: (B, n).
-        starts: where the page of each plan begins.
-        boosts: float64 (B, n), the part of the scores that comes from rules; None without rules.
-        marks: (B, n), see `service.engine.lists.walk`; None without rules.
+        rows: rows of items, (L,).
+        scores: (L,).
+        lengths: int64 (B,), items of each page; their sum is L.
+        boosts: float64 (L,), the part of the scores that comes from rules; None without rules.
+        marks: (L,), see `service.engine.lists.walk`; None without rules.
     """
 
     rows: NDArray[np.integer]
     scores: NDArray[np.floating]
-    starts: Sequence[int]
+    lengths: NDArray[np.integer]
     boosts: NDArray[np.float64] | None = None
     marks: NDArray[np.int64] | None = None
 
 
 class ModelSource:
-    """The lists of one model for users whose plans agree in their options; see `service.engine.lists.plan.grouped`.
+    """The lists of one model for users whose queries agree in their options; see `service.engine.lists.plan`.
 
     Attributes:
         warnings: of each answer, before those of the query and after them.
@@ -86,90 +86,107 @@ class ModelSource:
 
     def __init__(
         self,
-        plans: Sequence[Plan],
+        group: Group,
         live_model: LiveModel,
         users: topn.Users,
-        rows: Rows,
+        rated: Rows,
         kept_out: Sequence[NDArray[np.int32]] | None,
         read: Callable[[int], Read],
         selection: Selection,
         exploration: Exploration,
         warnings: list[str],
     ) -> None:
-        """`users` and `rows` as `LiveModel.recommend` takes them; `kept_out` has items of events, None if there are
+        """`users` and `rated` as `LiveModel.recommend` takes them; `kept_out` has items of events, None if there are
         none; `read` says of a list what its scores come from.
         """
-        self.plans, self.live_model, self.warnings = plans, live_model, (warnings, list[str]())
-        self._users, self._rows, self._read, self._selection = users, rows, read, selection
-        self._exploration = exploration
-        self._queries = queries = [plan.query for plan in plans]
-        query = queries[0]
-        names_items = bool(query.exclude) or query.candidates is not None
-        exclude = of_each(selection.excluded, queries) if names_items else None
+        self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
+        self._users, self._rated, self._read, self._selection = users, rated, read, selection
+        self._exploration, self._query = exploration, group.queries[0]
+        self._exclude = self._candidates = None
+        if self._query.exclude or self._query.candidates is not None:
+            self._exclude = of_each(selection.excluded, group.queries)
+            self._candidates = of_each(selection.candidates, group.queries)
         if kept_out is not None:
-            exclude = list(kept_out if exclude is None else map(np.append, exclude, kept_out))
-        self._exclude: list[NDArray[np.int32]] | None = exclude
-        self._candidates = of_each(selection.candidates, queries) if names_items else None
-        self._rank = partial(
-            live_model.recommend,
-            hidden=selection.hidden(query),
-            include_seen=query.include_seen,
-            min_ratings=query.min_ratings,
-        )
+            self._exclude = list(kept_out if self._exclude is None else map(np.append, self._exclude, kept_out))
 
     def lists(self) -> Lists:
-        """The best items of each list, as far as its page reaches."""
-        queries = self._queries
-        first = min(query.offset for query in queries)
-        n = max(query.n + query.offset for query in queries) - first
-        has_filter = any(query.filter for query in queries)
-        eligible = of_each(self._selection.eligible, queries) if has_filter else None
-        rows, scores = self._rank(
-            self._users,
-            self._rows,
-            n,
-            offset=first,
-            exclude=self._exclude,
-            candidates=self._candidates,
-            eligible=eligible,
+        """The page of each list: its best items that pass the filter."""
+        queries = self.group.queries
+        starts, ends = [query.offset for query in queries], [query.offset + query.n for query in queries]
+        first, end = min(starts), max(ends)
+        eligible = self.group.eligible if any(self.group.eligible) else None
+        rows, scores = self._ranked(
+            self._users, self._rated, end - first, first, self._exclude, self._candidates, eligible
         )
-        return Lists(rows, scores, [query.offset - first for query in queries])
+        are_shown = rows >= 0
+        if first != max(starts) or end != min(ends):  # pages of several lengths or places
+            places = np.arange(first, first + rows.shape[1])
+            are_shown &= (places >= np.array(starts)[:, None]) & (places < np.array(ends)[:, None])
+        return Lists(rows[are_shown], scores[are_shown], np.add.reduce(are_shown, axis=1))
 
     def best(self, asks: Sequence[Ask], n: int, offset: int = 0) -> Best:
-        """The `n` best items after the first `offset` that each of `asks` wants, or fewer if there are no more."""
-        at = [ask.at for ask in asks]
-        some, own, candidates = np.array(at, dtype=np.int64), self._exclude, self._candidates
+        """The `n` best items after the first `offset` of each set of each of `asks`, or fewer if there are no more."""
+        sets = [(ask, one) for ask in asks for one in ask.sets]
+        # Lists that ask for the same set follow each other, because four users share each read of its items.
+        order = sorted(range(len(sets)), key=[id(one) for _, one in sets].__getitem__)
+        at, own, candidates = [sets[one][0].at for one in order], self._exclude, self._candidates
         exclude: list[NDArray[np.integer]] | None = None
-        if own is not None:
-            exclude = [np.append(own[ask.at], ask.exclude) for ask in asks]
-        elif any(len(ask.exclude) for ask in asks):
-            exclude = [ask.exclude for ask in asks]
-        rows, scores = self._rank(
+        if own is not None or any(len(ask.exclude) for ask in asks):
+            out = {id(ask): ask.exclude if own is None else np.append(own[ask.at], ask.exclude) for ask in asks}
+            exclude = [out[id(sets[one][0])] for one in order]
+        some = np.array(at, dtype=np.int64)
+        rows, scores = self._ranked(
             topn.Users(*(column[some] for column in self._users)),
-            topn.rows_of(self._rows, some),
+            topn.rows_of(self._rated, some),
             n,
-            offset=offset,
-            exclude=exclude,
-            candidates=None if candidates is None else [candidates[one] for one in at],
-            eligible=[ask.eligible for ask in asks],
+            offset,
+            exclude,
+            None if candidates is None else [candidates[one] for one in at],
+            [sets[one][1] for one in order],
         )
-        return rows.astype(np.int64), scores.astype(np.float64)
+        places = np.argsort(order)
+        return rows[places].astype(np.int64), scores[places].astype(np.float64)
 
-    def levels(self, at: int) -> Sequence[Level]:
+    def _ranked(
+        self,
+        users: topn.Users,
+        rated: Rows,
+        n: int,
+        offset: int,
+        exclude: Sequence[NDArray[np.integer]] | None,
+        candidates: Sequence[NDArray[np.int32] | None] | None,
+        eligible: Sequence[Eligible | None] | None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """What `LiveModel.recommend` returns, with the options of the group."""
+        query = self._query
+        return self.live_model.recommend(
+            users,
+            rated,
+            n,
+            self._selection.hidden(query),
+            offset=offset,
+            include_seen=query.include_seen,
+            min_ratings=query.min_ratings,
+            exclude=exclude,
+            candidates=candidates,
+            eligible=eligible,
+        )
+
+    def levels(self, at: int) -> Levels:
         """The items that a list may explore; none without `explore`."""
-        query = self._queries[at]
+        query = self.group.queries[at]
         if not query.explore:
-            return ()
-        return self._exploration.levels(self.live_model, query.explore_below, self._selection.eligible(query))
+            return NO_LEVELS
+        return self._exploration.levels(self.live_model, query.explore_below, self.group.eligible[at])
 
     def may_show(self, at: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of `rows` that a list may show, whether the model knows them or not."""
-        query, start = self._queries[at], self._rows.starts[at]
+        query, start = self.group.queries[at], self._rated.starts[at]
         rows = self._selection.may_show(query, rows)
         if self._exclude is not None:
             rows = rows[~np.isin(rows, self._exclude[at])]
         if not query.include_seen:
-            rows = rows[~np.isin(rows, self._rows.items[start : start + self._rows.lengths[at]])]
+            rows = rows[~np.isin(rows, self._rated.items[start : start + self._rated.lengths[at]])]
         return rows[self.live_model.table.item_counts[rows] >= query.min_ratings]
 
     @property
@@ -177,9 +194,14 @@ class ModelSource:
         """Similarities of all pairs of rows."""
         return partial(similarities, self.live_model.model)
 
-    def estimates(self, rows: NDArray[np.integer]) -> NDArray[np.float32] | None:
-        """Estimated ratings of `rows` (B, n), with padding; None if the model has none."""
-        return None if self.live_model.model.is_implicit else self.live_model.estimates(self._users, self._rows, rows)
+    def estimates(self, lists: Lists) -> NDArray[np.float32] | None:
+        """The estimated rating of each item of `lists`, (L,); None if the model has none."""
+        if self.live_model.model.is_implicit:
+            return None
+        are_items = np.arange(lists.lengths.max()) < lists.lengths[:, None]
+        rows = np.full(are_items.shape, -1, dtype=np.int32)
+        rows[are_items] = lists.rows
+        return self.live_model.estimates(self._users, self._rated, rows)[are_items]
 
     def reasons(self, at: int, rows: Sequence[int]) -> list[Reasons]:
         """The rated items that contribute most to the score of each of `rows` in a list."""
@@ -194,34 +216,34 @@ class CommonSource:
 
     def __init__(
         self,
-        plan: Plan,
+        group: Group,
         common: CommonLists,
         selection: Selection,
         left_out: Sequence[NDArray[np.int32]],
         fallback: Fallback,
         warnings: tuple[list[str], list[str]],
     ) -> None:
-        self.plans, self.live_model, self.fallback, self.warnings = (plan,), plan.live_model, fallback, warnings
-        self._query, self._common, self._selection, self._left_out = plan.query, common, selection, left_out
+        self.group, self.live_model, self.fallback, self.warnings = group, group.live_model, fallback, warnings
+        self._query, self._common, self._selection, self._left_out = group.queries[0], common, selection, left_out
 
     def lists(self) -> Lists:
         """The page of the list."""
         query = self._query
-        eligible = self._selection.eligible(query)
-        rows, scores = self._common.best(query, query.n, query.offset, eligible, *self._left_out)
-        return Lists(rows[None], scores[None], (0,))
+        rows, scores = self._common.best(query, query.n, query.offset, self.group.eligible[0], *self._left_out)
+        return Lists(rows, scores, np.array([len(rows)]))
 
     def best(self, asks: Sequence[Ask], n: int, offset: int = 0) -> Best:
         """See `ModelSource`."""
-        rows, scores = np.full((len(asks), n), -1, dtype=np.int64), np.full((len(asks), n), -np.inf)
-        for at, ask in enumerate(asks):
-            best = self._common.best(self._query, n, offset, ask.eligible, *self._left_out, ask.exclude)
+        sets = [(one, ask.exclude) for ask in asks for one in ask.sets]
+        rows, scores = np.full((len(sets), n), -1, dtype=np.int64), np.full((len(sets), n), -np.inf)
+        for at, (eligible, exclude) in enumerate(sets):
+            best = self._common.best(self._query, n, offset, eligible, *self._left_out, exclude)
             rows[at, : len(best[0])], scores[at, : len(best[1])] = best
         return rows, scores
 
-    def levels(self, at: int) -> Sequence[Level]:
+    def levels(self, at: int) -> Levels:
         """None: such a list explores nothing."""
-        return ()
+        return NO_LEVELS
 
     def may_show(self, at: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `ModelSource`."""
@@ -234,7 +256,7 @@ class CommonSource:
         """Similarities by the model that does not know the user; None if none is live."""
         return None if self.live_model is None else partial(similarities, self.live_model.model)
 
-    def estimates(self, rows: NDArray[np.integer]) -> None:
+    def estimates(self, lists: Lists) -> None:
         """None: such a list estimates nothing."""
 
     def reasons(self, at: int, rows: Sequence[int]) -> list[Reasons]:
@@ -254,62 +276,61 @@ class Sources:
         self._history, self._live, self._selection, self._common = history, live, selection, common
         self._what_if, self._exploration = WhatIf(history), exploration
 
-    def source(self, plans: Sequence[Plan], rows: Rows | None) -> Source:
-        """What ranks the lists of the plans of a `Group`, with its rows.
+    def source(self, group: Group) -> Source:
+        """What ranks the lists of `group`.
 
         Raises:
             UnknownUser: no model knows the user, and the query wants no other list.
             InvalidRequest: the model cannot weigh ratings of a user.
         """
-        plan = plans[0]
-        if plan.query.is_imagined:
-            return self._imagined(plan)
-        live_model = plan.live_model
-        if live_model is None or rows is None:
-            rated = NO_ROWS if plan.row is None else self._history.strengths.table.row(plan.row)[0]
-            return self._common_source(plan, rated, [])
-        users, kept_out = [one.row for one in plans if one.row is not None], None
+        queries, users, live_model, rated = group.queries, group.rows, group.live_model, group.rated
+        if queries[0].is_imagined:
+            return self._imagined(group)
+        if live_model is None or rated is None:
+            seen = NO_ROWS if group.row is None else self._history.strengths.table.row(group.row)[0]
+            return self._common_source(group, seen, [])
+        kept_out = None
         if self._history.strengths.has_events:
             kept_out = [
                 live_model.kept_out(user, include_seen=query.include_seen, rotates=query.rotate is not None)
-                for user, query in zip(users, (one.query for one in plans), strict=True)
+                for user, query in zip(users.tolist(), queries, strict=True)
             ]
         return ModelSource(
-            plans,
+            group,
             live_model,
-            topn.users_of(live_model.model, np.array(users, dtype=np.int64)),
-            rows,
+            topn.users_of(live_model.model, users),
+            rated,
             kept_out,
-            lambda at: live_model.newest(users[at], MAX_RATINGS_OF_USERS),
+            lambda at: live_model.newest(int(users[at]), MAX_RATINGS_OF_USERS),
             self._selection,
             self._exploration,
             [],
         )
 
-    def _imagined(self, plan: Plan) -> Source:
+    def _imagined(self, group: Group) -> Source:
         """What ranks for a user as if the ratings of the query were stored."""
-        query, row, live_model = plan.query, plan.row, plan.live_model
+        query, row, live_model = group.queries[0], group.row, group.live_model
         extra = self._what_if.ratings_of(query)
         warnings = self._selection.unknown("ratings", extra.unknown)
         imagined = None if live_model is None else self._what_if.imagined(live_model, row, query, extra)
         if live_model is None or imagined is None:
-            return self._common_source(plan, self._what_if.seen(row, extra), warnings)
-        users, rows, read, weights, kept_out = imagined
+            return self._common_source(group, self._what_if.seen(row, extra), warnings)
+        users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
         own = self._selection, self._exploration, warnings
-        return ModelSource((plan,), live_model, users, rows, kept_out, lambda at: of_list, *own)
+        return ModelSource(group, live_model, users, rated, kept_out, lambda at: of_list, *own)
 
-    def _common_source(self, plan: Plan, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
+    def _common_source(self, group: Group, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
         """The fallback without the items in `rated`, which the user rated or did more with than see them."""
-        query, row, strengths = plan.query, plan.row, self._history.strengths
+        query, row, strengths = group.queries[0], group.row, self._history.strengths
         seen = [rated] if row is None else [rated, strengths.only_seen(row)]
-        if plan.user is not None and query.fallback == "none" and not sum(map(len, seen)):
-            raise UnknownUser(f"user {plan.user!r} has no ratings")
+        if group.users[0] is not None and query.fallback == "none" and not sum(map(len, seen)):
+            raise UnknownUser(f"user {group.users[0]!r} has no ratings")
         if query.rotate is not None:  # which shows again what was only shown
             seen = [rated]
         fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
         reason = ""
-        if plan.live_model is None:
+        if group.live_model is None:
             reason = PREPARING if self._live.is_prepared(query.model) else NO_MODEL
             warnings = [NOT_DIVERSE, *warnings] if query.diversity else warnings
         elif any(map(len, seen)):
@@ -320,4 +341,4 @@ class Sources:
             seen = [] if row is None else [strengths.disliked(row)]
         left_out = self._selection.excluded(query), *seen
         around = self._common.warnings(reason), warnings
-        return CommonSource(plan, self._common, self._selection, left_out, fallback, around)
+        return CommonSource(group, self._common, self._selection, left_out, fallback, around)

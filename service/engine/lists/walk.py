@@ -9,16 +9,17 @@ result. Without rules a list is what the source ranks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ranking import diversity, topn
+from gpu.ranking.eligible import Eligible
 from service.engine.lists import boosts
 from service.engine.lists.boosts import BoostClass
-from service.engine.lists.exploration import Exploration, Level, leveling
+from service.engine.lists.exploration import Exploration, Levels, bonus, leveling
 from service.engine.lists.rotation import Rotation, Shown
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Ask, Lists, Similarities, Source
@@ -31,14 +32,14 @@ DEEPER = 4  # times as many items are asked for when full values have shortened 
 BY_SCORE, PINNED = -1, -2  # marks
 
 
-class Ranked(NamedTuple):
-    """Items of one list.
+class Items(NamedTuple):
+    """Ranked items of several lists, as columns.
 
     Attributes:
-        rows: int64 (B,).
-        scores: float64 (B,), with boosts; a pin has none.
-        boosts: float64 (B,).
-        marks: int64 (B,), why each item is at its place: `BY_SCORE`, `PINNED`, or, if it is explored, its number of
+        rows: int64 (L,).
+        scores: float64 (L,), with boosts; 0 for a pin, which has none.
+        boosts: float64 (L,).
+        marks: int64 (L,), why each item is at its place: `BY_SCORE`, `PINNED`, or, if it is explored, its number of
             ratings.
     """
 
@@ -48,29 +49,52 @@ class Ranked(NamedTuple):
     marks: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: Sequence[int] | NDArray[np.int64], scores: NDArray[np.float64], mark: int) -> Ranked:
+    def of(cls, rows: Sequence[int] | NDArray[np.int64], scores: NDArray[np.float64], mark: int) -> Items:
         """Items with the same mark, without boosts."""
         n = len(rows)
         return cls(np.array(rows, dtype=np.int64), scores, np.zeros(n), np.full(n, mark))
 
-    @classmethod
-    def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """All items, those of each part together; expects at least one part."""
-        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def part(self, places: NDArray[np.int64] | NDArray[np.bool_] | list[int] | slice) -> Ranked:
+    def part(self, places: NDArray[np.int64]) -> Items:
         """The items at these places."""
-        return Ranked(self.rows[places], self.scores[places], self.boosts[places], self.marks[places])
+        return Items(self.rows[places], self.scores[places], self.boosts[places], self.marks[places])
+
+
+class Sets(NamedTuple):
+    """Sets of items that a list may take, each of which is ranked apart.
+
+    Attributes:
+        items: None: all items.
+        boosts: of the items of each set.
+        marks: of the items of each set, see `Items`.
+    """
+
+    items: Sequence[Eligible | None]
+    boosts: Sequence[float]
+    marks: Sequence[int]
+
+    @property
+    def classes(self) -> list[tuple[int, list[BoostClass]]]:
+        """The sets of each mark."""
+        of_mark = dict[int, list[BoostClass]]()
+        for items, boost, mark in zip(*self, strict=True):
+            of_mark.setdefault(mark, []).append(BoostClass(items, boost))
+        return list(of_mark.items())
 
 
 class Walk:
-    """One list while it is made.
+    """One list while it is made: it takes items by their places among all that were ranked.
 
     Attributes:
         at, query: its place in the source, and what was asked for.
-        pinned, shown: rows of its pins, which are not ranked; what the user was shown, which is ranked apart.
-        levels: what it may explore.
-        rows, is_done: the items taken, and whether there are enough, or no more.
+        length: items to take.
+        classes: the items that it is made of.
+        pins: (row, place) of each, in order of places; they are not ranked.
+        shown: what the user was shown, which is ranked apart.
+        levels, are_free: what it may explore, and whether each place is for that.
+        values_of: the values of a row that `max_per` counts; None without `max_per`.
+        places, rows: of the items taken.
+        is_done: whether there are enough, or no more.
+        c: of the bonus of items to explore; None: not decided yet.
     """
 
     def __init__(
@@ -81,257 +105,247 @@ class Walk:
         classes: list[BoostClass],
         pins: Sequence[tuple[int, int]],
         shown: Shown,
-        levels: Sequence[Level],
+        levels: Levels,
         are_free: Sequence[bool],
-        values_of: Callable[[int], Sequence[str]],
+        values_of: Callable[[int], Sequence[str]] | None,
     ) -> None:
-        """Begin a list of `length` items.
-
-        Args:
-            at, query, shown, levels: see the class.
-            length: items to take.
-            classes: the items that it is made of.
-            pins: (row, place) of each, in order of places.
-            are_free: for each place whether it is for exploration.
-            values_of: the values of a row that `max_per` counts.
-        """
-        self.at, self.query, self.shown, self.levels = at, query, shown, levels
-        self.pinned = [row for row, _ in pins]
-        self.rows: list[int] = []
-        self._taken: list[Ranked] = []
-        self.is_done = False
-        self._length, self._classes = length, classes
-        self._pins, self._are_free, self._values_of = pins, are_free, values_of
-        self._counts: dict[str, int] = {}
-        self._full: set[str] = set()  # values that have as many items as they may
-        self._c: float | None = None
-        for row in self.pinned:
-            self._count(row)
+        self.at, self.query, self.length, self.classes = at, query, length, classes
+        self.pins, self.shown, self.levels, self.are_free, self.values_of = pins, shown, levels, are_free, values_of
+        self.places, self.rows, self.is_done = list[int](), set[int](), False
+        self.c: float | None = None
+        self._counts = dict[str, int]()
+        self._full = set[str]()  # values that have as many items as they may
+        if values_of is not None:
+            for row, _ in pins:
+                self._count(values_of(row))
 
     @property
     def width(self) -> int:
         """Items to ask for at first."""
-        return self._length if self.query.max_per is None else min(MAX_LENGTH, 2 * self._length)
+        return self.length if self.values_of is None else min(MAX_LENGTH, 2 * self.length)
 
     @property
-    def ranked(self) -> Ranked:
-        """The items taken, of a list that is done."""
-        return Ranked.joined(self._taken)
+    def taken(self) -> NDArray[np.int64]:
+        """Rows that are in the list already."""
+        return np.array([*(row for row, _ in self.pins), *self.rows], dtype=np.int64)
 
-    def asked(self, selection: Selection) -> list[tuple[int, list[BoostClass]]]:
-        """The items that it may take, with their marks: the usual ones, and those of each level."""
-        classes = self._classes
+    def asked(self, selection: Selection) -> Sets:
+        """What it may take: the usual items, and those of each level."""
+        classes, levels = self.classes, self.levels
         if self.query.max_per is not None and self._full:
             classes = selection.without_values(classes, self.query.max_per[0], self._full)
-        few = [
-            (level.n_ratings, boosts.within(classes, level.items))
-            if self.query.boosts or self._full  # else the level has no other items
-            else (level.n_ratings, [BoostClass(level.items, 0.0)])
-            for level in self.levels
-        ]
-        return [(BY_SCORE, classes), *few]
+        items, added = [one.eligible for one in classes], [one.boost for one in classes]
+        marks = [BY_SCORE] * len(classes)
+        if not (self.query.boosts or self._full):  # the levels have no other items
+            n_levels = len(levels.items)
+            return Sets([*items, *levels.items], added + [0.0] * n_levels, marks + levels.n_ratings)
+        for n_ratings, level in zip(*levels, strict=True):
+            for part in boosts.within(classes, level):
+                items.append(part.eligible)
+                added.append(part.boost)
+                marks.append(n_ratings)
+        return Sets(items, added, marks)
 
-    def take(self, others: Ranked, few: Ranked, n: int) -> None:
+    def take(self, rows: Sequence[int], others: range, few: Sequence[int], n: int, *, are_all: bool) -> None:
         """Fill place after place until one needs an item that was not asked for yet.
 
         Args:
-            others: the next items in order.
-            few: the best items of each level, those of a level together.
-            n: number of the others, and of each level, that were asked for; fewer are all that there are.
+            rows: of all items that were ranked.
+            others: the places among `rows` of the next items in order.
+            few: the places of those to explore, in order.
+            n: number of the others that were asked for; fewer are all that there are.
+            are_all: whether `few` are all there are.
         """
-        if self.query.max_per is None and not self.levels:
-            self._taken, self.is_done = [others.part(slice(self._length))], True
+        if self.values_of is None and not self.levels.items:
+            self.places, self.is_done = list(others[: self.length]), True
             return
-        order, are_all = self._by_bonus(few, n)
-        both = Ranked.joined([others, few])
-        rows, known, places = both.rows.tolist(), set(self.rows), list[int]()
-        left, left_few = iter(range(len(others.rows))), iter((len(others.rows) + order).tolist())
-
-        def first_of(left: Iterator[int]) -> int | None:
-            return next((place for place in left if rows[place] not in known and self._allows(rows[place])), None)
-
-        while len(self.rows) < self._length:
-            is_free = bool(self.levels) and self._are_free[len(self.rows)]
-            place = first_of(left_few) if is_free else None
-            if place is None and is_free and not are_all:
-                break
-            place = first_of(left) if place is None else place
+        left, left_few, n_before = iter(others), iter(few), len(self.places)
+        while len(self.places) < self.length:
+            is_free, place = bool(self.are_free) and self.are_free[len(self.places)], None
+            if is_free:
+                place = next((one for one in left_few if self._may_take(rows[one])), None)
+                if place is None and not are_all:
+                    return
             if place is None:
-                self.is_done = len(others.rows) < n or not places
-                break
-            places.append(place)
-            self.rows.append(rows[place])
-            known.add(rows[place])
-        else:
-            self.is_done = True
-        self._taken.append(both.part(places))
+                place = next((one for one in left if self._may_take(rows[one])), None)
+            if place is None:
+                self.is_done = len(others) < n or len(self.places) == n_before
+                return
+            self.places.append(place)
+        self.is_done = True
 
-    def page(self, similarities: Similarities | None) -> Ranked:
-        """The page of the finished list, as far as its length."""
-        ranked, query = self.ranked, self.query
+    def page(self, items: Items, first_pin: int, similarities: Similarities | None) -> Sequence[int]:
+        """The places of the page of the finished list; its pins have places from `first_pin` on."""
+        query, line = self.query, self.places
         end = query.offset + query.n
         if query.diversity and similarities is not None:  # the first items in the order of MMR; explored ones stay
-            places = np.flatnonzero(ranked.marks[: pool_of(query)] == BY_SCORE)
-            pool = ranked.part(places)
-            n = min(end, len(places))
-            order = diversity.reordered(pool.scores, similarities(pool.rows), n, query.diversity)
-            moved = np.arange(len(ranked.rows))
-            moved[places] = places[np.append(order, np.setdiff1d(np.arange(len(places)), order))]
-            ranked = ranked.part(moved)
-        if not self._pins:
-            return ranked.part(slice(query.offset, end))
-        line = list(range(len(ranked.rows)))
-        for pin, (_, place) in enumerate(self._pins, len(line)):
-            line.insert(place - 1, pin)
-        pins = Ranked.of(self.pinned, np.zeros(len(self.pinned)), PINNED)
-        return Ranked.joined([ranked, pins]).part(line[query.offset : end])
+            places = np.array(line, dtype=np.int64)
+            at = np.flatnonzero(items.marks[places[: pool_of(query)]] == BY_SCORE)
+            pool, n = places[at], min(end, len(at))
+            order = diversity.reordered(items.scores[pool], similarities(items.rows[pool]), n, query.diversity)
+            places[at] = pool[np.append(order, np.setdiff1d(np.arange(len(at)), order))]
+            line = places.tolist()
+        if self.pins:
+            line = list(line)
+            for pin, (_, place) in enumerate(self.pins, first_pin):
+                line.insert(place - 1, pin)
+        return line[query.offset : end]
 
-    def _by_bonus(self, few: Ranked, n: int) -> tuple[NDArray[np.int64], bool]:
-        """The places of the next items to explore, in order, and whether they are all; the first call decides c."""
-        if not len(few.rows):
-            self._c = self._c or 0.0
-            return np.zeros(0, dtype=np.int64), True
-        if self._c is None:
-            firsts = np.flatnonzero(few.marks[1:] != few.marks[:-1]) + 1
-            firsts = np.append(0, firsts)
-            best = np.maximum.reduceat(few.scores, firsts)
-            self._c = leveling(list(zip(few.marks[firsts].tolist(), best.tolist(), strict=True)))
-        order = np.lexsort((few.rows, -(few.scores + self._c * (1 / np.sqrt(1 + few.marks)))))
-        are_all = bool(np.bincount(few.marks).max() < n)
-        return order if are_all else order[:n], are_all
-
-    def _allows(self, row: int) -> bool:
-        """Whether none of the values of `row` is full; then it counts."""
-        if self.query.max_per is None:
-            return True
-        if not self._full.isdisjoint(self._values_of(row)):
+    def _may_take(self, row: int) -> bool:
+        """Whether `row` is not in the list and none of its values is full; then it counts."""
+        if row in self.rows:
             return False
-        self._count(row)
+        if self.values_of is not None:
+            values = self.values_of(row)
+            if not self._full.isdisjoint(values):
+                return False
+            self._count(values)
+        self.rows.add(row)
         return True
 
-    def _count(self, row: int) -> None:
-        if self.query.max_per is None:
-            return
-        for value in self._values_of(row):
+    def _count(self, values: Sequence[str]) -> None:
+        for value in values:
             self._counts[value] = self._counts.get(value, 0) + 1
-            if self._counts[value] >= self.query.max_per[1]:
+            if self.query.max_per is not None and self._counts[value] >= self.query.max_per[1]:
                 self._full.add(value)
 
 
 class Rules:
-    """Applies the rules of plans to what a source ranks. Belongs to the engine thread."""
+    """Applies the rules of queries to what a source ranks. Belongs to the engine thread."""
 
     def __init__(self, history: History, selection: Selection, exploration: Exploration) -> None:
         self._history, self._selection, self._rotation = history, selection, Rotation(history)
         self._exploration = exploration
 
     def lists(self, source: Source) -> Lists:
-        """The lists of the plans of `source`, which agree in whether they have rules and explore."""
-        query = source.plans[0].query
+        """The lists of `source`, whose queries agree in whether they have rules and explore."""
+        query = source.group.queries[0]
         if not (has_rules(query) or (query.explore and source.is_personal)):
             return source.lists()
         walks = self._begun(source)
+        ranked, n_ranked, rows = list[Items](), 0, list[int]()
         left, width = walks, max(walk.width for walk in walks)
         while left:  # ask for the best items, then for more of those without a full value
-            parts = [walk.asked(self._selection) for walk in left]
-            usual = _best(source, left, [own[:1] for own in parts], width)
-            few = [ranked.part(slice(0)) for ranked in usual]
-            if any(walk.levels for walk in left):  # apart: a level has few items, which are ranked faster alone
-                few = _best(source, left, [own[1:] for own in parts], width)
-            for walk, ranked, to_explore in zip(left, usual, few, strict=True):
-                walk.take(ranked, to_explore, width)
-            left = [walk for walk in left if not walk.is_done]
+            items, ends, are_all = _ranked(source, left, [walk.asked(self._selection) for walk in left], width)
+            ranked.append(items)
+            rows += items.rows.tolist()
+            first = n_ranked
+            for walk, (middle, end), has_all in zip(left, ends, are_all, strict=True):
+                last, last_few = n_ranked + middle, n_ranked + end
+                others, few = range(first, min(last, first + width)), range(last, last_few)
+                walk.take(rows, others, few if has_all else few[:width], width, are_all=has_all)
+                first = last_few
+            n_ranked, left = len(rows), [walk for walk in left if not walk.is_done]
             width = min(MAX_LENGTH, DEEPER * width)
-        pages = [walk.page(source.similarities) for walk in walks]
+        if pins := [row for walk in walks for row, _ in walk.pins]:
+            ranked.append(Items.of(pins, np.zeros(len(pins)), PINNED))
+        items, pages, first_pin = _joined(ranked), list[Sequence[int]](), n_ranked
+        for walk in walks:
+            pages.append(walk.page(items, first_pin, source.similarities))
+            first_pin += len(walk.pins)
         for at, walk in enumerate(walks):
             if walk.query.offset + walk.query.n > topn.MAX_N and not has_rules(walk.query):
-                pages[at] = Ranked.joined([pages[at], self._beyond(source, walk)])
-        width = max(len(page.rows) for page in pages)
-        rows = np.full((len(pages), width), -1, dtype=np.int32)
-        scores, added, marks = np.zeros(rows.shape), np.zeros(rows.shape), np.full(rows.shape, BY_SCORE)
-        for at, page in enumerate(pages):
-            n = len(page.rows)
-            rows[at, :n], scores[at, :n], added[at, :n], marks[at, :n] = page
-        return Lists(rows, scores, [0] * len(pages), added, marks)
+                beyond = self._beyond(source, walk, items)
+                pages[at] = [*pages[at], *range(len(items.rows), len(items.rows) + len(beyond.rows))]
+                items = _joined([items, beyond])
+        order = np.array(list(itertools.chain.from_iterable(pages)), dtype=np.int64)
+        page_rows, scores, added, marks = items.part(order)
+        return Lists(page_rows, scores, np.array(list(map(len, pages))), added, marks)
 
     def _begun(self, source: Source) -> list[Walk]:
         """A walk for each list, which has taken nothing yet."""
-        history, walks = self._history, []
-        classes = of_each(self._selection.classes, [plan.query for plan in source.plans])
-        for at, (plan, own) in enumerate(zip(source.plans, classes, strict=True)):
-            query = plan.query
-            place_of = {row: place for item, place in query.pins if (row := history.items.row(item)) is not None}
-            pins = np.array(list(place_of), dtype=np.int64)
-            pins = source.may_show(at, pins) if len(pins) else pins
-            by_place = sorted(((row, place_of[row]) for row in pins.tolist()), key=lambda pin: pin[1])
-            shown = self._rotation.shown(query, plan.user)
-            length = length_of(query) if has_rules(query) else min(length_of(query), topn.MAX_N)
-            levels = source.levels(at)
-            are_free = self._exploration.places(query, plan.user, length) if levels else ()
-            walks.append(Walk(at, query, length, own, by_place, shown, levels, are_free, self._values_of(query)))
+        history, walks, (_, queries, users, *_) = self._history, list[Walk](), source.group
+        levels = [source.levels(at) for at in range(len(queries))]
+        classes = of_each(self._selection.classes, queries)
+        lengths = [length_of(one) if has_rules(one) else min(length_of(one), topn.MAX_N) for one in queries]
+        are_free: list[list[bool]] = [[]] * len(queries)
+        if any(own.items for own in levels):
+            are_free = self._exploration.places(queries, users, max(lengths)).tolist()
+        for at, query in enumerate(queries):
+            pins = list[tuple[int, int]]()
+            if query.pins:
+                place_of = {row: place for item, place in query.pins if (row := history.items.row(item)) is not None}
+                shown = source.may_show(at, np.array(list(place_of), dtype=np.int64)) if place_of else NO_ITEMS.rows
+                pins = sorted(((row, place_of[row]) for row in shown.tolist()), key=lambda pin: pin[1])
+            last = self._rotation.shown(query, users[at])
+            free, values_of = are_free[at] if levels[at].items else [], self._values_of(query)
+            walks.append(Walk(at, query, lengths[at], classes[at], pins, last, levels[at], free, values_of))
         return walks
 
-    def _values_of(self, query: Ruled) -> Callable[[int], Sequence[str]]:
+    def _values_of(self, query: Ruled) -> Callable[[int], Sequence[str]] | None:
         """The values of a row that `max_per` counts."""
         if query.max_per is None:
-            return lambda row: ()
+            return None
         tag = query.max_per[0]
         return lambda row: self._history.catalog.features(row)[0].get(tag, ())
 
-    def _beyond(self, source: Source, walk: Walk) -> Ranked:
+    def _beyond(self, source: Source, walk: Walk, items: Items) -> Items:
         """The part of a page beyond the first `topn.MAX_N` places, of which alone some may be for exploration."""
-        query, explored = walk.query, walk.ranked.rows[walk.ranked.marks != BY_SCORE]
+        query, places = walk.query, np.array(walk.places, dtype=np.int64)
+        explored = items.rows[places[items.marks[places] != BY_SCORE]]
         first, end = max(query.offset, topn.MAX_N), query.offset + query.n
-        ask = Ask(walk.at, self._selection.eligible(query), explored)
+        ask = Ask(walk.at, [source.group.eligible[walk.at]], explored)
         rows, scores = source.best([ask], end - first, first - len(explored))
-        is_item = rows >= 0
-        return Ranked.of(rows[is_item], scores[is_item], BY_SCORE)
+        return Items.of(rows[rows >= 0], scores[rows >= 0], BY_SCORE)
 
 
-def _best(
-    source: Source, walks: Sequence[Walk], parts: Sequence[Sequence[tuple[int, list[BoostClass]]]], n: int
-) -> list[Ranked]:
-    """At least the `n` best items by score and boost of each part of each walk, a mark and classes.
+NO_ITEMS = Items.of([], np.zeros(0), BY_SCORE)
 
-    Those of a walk with one part are in order: ties go to the higher score without boost, then to the lower row. Those
-    of several parts are in the order of the parts.
+
+def _joined(parts: Sequence[Items]) -> Items:
+    return parts[0] if len(parts) == 1 else Items(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _ranked(
+    source: Source, walks: Sequence[Walk], asked: Sequence[Sets], n: int
+) -> tuple[Items, list[list[int]], list[bool]]:
+    """At least the `n` best items by score and boost of each set that the walks ask for; decides their c.
+
+    Returns:
+        (items, ends, are_all): the items of each walk follow each other: first the usual ones in order, of which ties
+        go to the higher score without boost, then to the lower row; then those to explore, in their order. `ends` has
+        the end of both parts. `are_all` says whether there are no others to explore.
     """
-    asks, ends, marks, added = list[Ask](), [0], list[int](), list[float]()
+    asks, owners, added, marks = list[Ask](), list[int](), list[float](), list[int]()
     asks_of_shown, shown = list[Ask](), list[tuple[int, int, Shown]]()  # apart: each item has a boost of its own
-    for place, (walk, own_parts) in enumerate(zip(walks, parts, strict=True)):
-        out = np.array([*walk.pinned, *walk.rows], dtype=np.int64)
-        not_shown = np.append(out, walk.shown.rows) if len(walk.shown.rows) else out
-        for mark, classes in own_parts:
-            asks += [Ask(walk.at, one.eligible, not_shown) for one in classes]
-            added += [one.boost for one in classes]
-            marks += [mark] * len(classes)
-            if len(walk.shown.rows) and len((lowered := walk.shown.within(classes)).rows):
-                asks_of_shown.append(Ask(walk.at, lowered.eligible, out))
-                shown.append((place, mark, lowered))
-        ends.append(len(asks))
+    for place, (walk, sets) in enumerate(zip(walks, asked, strict=True)):
+        taken = not_shown = walk.taken if walk.pins or walk.rows else NO_ITEMS.rows
+        if len(walk.shown.rows):
+            not_shown = np.append(taken, walk.shown.rows)
+            for mark, classes in sets.classes:
+                if len((lowered := walk.shown.within(classes)).rows):
+                    asks_of_shown.append(Ask(walk.at, [lowered.eligible], taken))
+                    shown.append((place, mark, lowered))
+        asks.append(Ask(walk.at, sets.items, not_shown))
+        owners += [place] * len(sets.items)
+        added += sets.boosts
+        marks += sets.marks
     rows, plain = source.best(asks, n)
     are_items = rows >= 0
-    lengths = np.count_nonzero(are_items, axis=1)
-    boost = np.repeat(added, lengths)
-    columns = rows[are_items], plain[are_items] + boost, boost, np.repeat(marks, lengths), plain[are_items]
-    bounds = np.append(0, np.cumsum(lengths))[ends].tolist()
-    found: list[tuple[NDArray[Any], ...]] = [
-        tuple([column[first:last] for column in columns]) for first, last in itertools.pairwise(bounds)
-    ]
+    of_set = np.repeat(np.arange(len(owners)), np.add.reduce(are_items, axis=1))
+    boost, scores = np.array(added)[of_set], plain[are_items]
+    columns = [rows[are_items], scores + boost, boost, np.array(marks)[of_set], np.array(owners)[of_set], scores]
     if shown:
-        width = max(len(lowered.rows) for _, _, lowered in shown)
-        for (place, mark, lowered), own, best in zip(shown, *source.best(asks_of_shown, width), strict=True):
-            items, scores = own[own >= 0], best[own >= 0]
-            boost = lowered.boosts_of(items)
-            more = items, scores + boost, boost, np.full(len(items), mark), scores
-            found[place] = tuple(map(np.append, found[place], more))
-    with_shown = {place for place, _, _ in shown}
-    lists = []
-    for place, (*own_columns, scores) in enumerate(found):
-        ranked = Ranked(*own_columns)
-        if len(parts[place]) > 1 and place in with_shown:
-            ranked = ranked.part(np.argsort(ranked.marks, kind="stable"))
-        elif (ends[place + 1] - ends[place] > 1 and len(parts[place]) == 1) or place in with_shown:
-            ranked = ranked.part(np.lexsort((ranked.rows, -scores, -ranked.scores))[:n])
-        lists.append(ranked)
-    return lists
+        n_shown = max(len(lowered.rows) for _, _, lowered in shown)
+        for (place, mark, lowered), own_rows, best in zip(shown, *source.best(asks_of_shown, n_shown), strict=True):
+            own, scores = own_rows[own_rows >= 0], best[own_rows >= 0]
+            boost = lowered.boosts_of(own)
+            constant = (np.full(len(own), one) for one in (mark, place))
+            more = own, scores + boost, boost, *constant, scores
+            columns = [np.append(*pair) for pair in zip(columns, more, strict=True)]
+    items, of_walk, scores = Items(*columns[:4]), columns[4], columns[5]
+    to_explore, are_all = items.marks != BY_SCORE, [True] * len(walks)
+    if shown or len(owners) > len(walks):
+        values, second = items.scores, np.where(to_explore, 0.0, -scores)
+        if any(walk.levels.items for walk in walks):
+            few = np.flatnonzero(to_explore)
+            c, sizes = leveling(of_walk[few], items.marks[few], items.scores[few], len(walks))
+            are_all = (sizes < n).tolist()
+            for walk, own_c in zip(walks, c.tolist(), strict=True):
+                walk.c = own_c if walk.c is None else walk.c
+            values = values.copy()
+            values[few] += np.array([walk.c for walk in walks])[of_walk[few]] * bonus(items.marks[few])
+        order = np.lexsort((items.rows, second, -values, to_explore, of_walk))
+        items, of_walk, to_explore = items.part(order), of_walk[order], to_explore[order]
+    ends = np.bincount(2 * of_walk + to_explore, minlength=2 * len(walks)).cumsum()
+    return items, ends.reshape(-1, 2).tolist(), are_all

@@ -132,9 +132,11 @@ class LiveModel:
     def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
         """`is_personal` of each row, bool (B,)."""
         are_personal: NDArray[np.bool_] = rows.lengths > 0
-        are_personal[are_personal] = self.model.item_trained[rows.items[rows.starts[are_personal]]]
-        for b in np.flatnonzero(~are_personal).tolist():  # the first item is new: check all of them
-            are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
+        if len(rows.items):
+            are_personal &= self.model.item_trained[rows.items.take(rows.starts, mode="clip")]
+        if not are_personal.all():  # the first item is new, or there is none: check all of them
+            for b in np.flatnonzero(~are_personal).tolist():
+                are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
         return are_personal
 
     def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]:

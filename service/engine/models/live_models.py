@@ -32,6 +32,7 @@ class LiveModels:
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
         self._all: dict[str, LiveModel] = {}
         self._live: dict[str, LiveModel] = {}  # without shadows
+        self._named: dict[str | None, LiveModel] = {}  # the same, and under None the first
         self._shadows: frozenset[str] = frozenset()
         self.preparing: list[LiveModel] = []
         self.expected: frozenset[str] = frozenset()
@@ -49,6 +50,9 @@ class LiveModels:
     def shadows(self, names: frozenset[str]) -> None:
         self._shadows = names
         self._live = {name: live_model for name, live_model in self._all.items() if name not in names}
+        self._named = {name: live_model for name, live_model in self._live.items()}  # noqa: C416 (other type of keys)
+        if self._live:
+            self._named[None] = next(iter(self._live.values()))
 
     def install(self, live_model: LiveModel) -> None:
         """Make `live_model` the live model of its name."""
@@ -85,8 +89,8 @@ class LiveModels:
             NotReady: it is being prepared.
             UnknownModel: there is none, or it is a shadow.
         """
-        if name in self._live:
-            return self._live[name]
+        if name in self._named:
+            return self._named[name]
         if self.is_prepared(name):
             raise NotReady(f"{self.described(name)} is being prepared: GET /health/ready says how far it is")
         if name in self._all:
@@ -94,8 +98,6 @@ class LiveModels:
             raise UnknownModel(f"{SHADOW.format(name)}: POST /admin/models/{version}/activate makes it answer")
         if not self._live:
             raise UnknownModel(NONE_LIVE)
-        if name is None:
-            return next(iter(self._live.values()))
         raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
 
     def tested(self, name: str) -> LiveModel:
@@ -104,8 +106,8 @@ class LiveModels:
 
     def named_or_none(self, name: str | None) -> LiveModel | None:
         """As `named`; None while it is being prepared, and if no model is live and none is named."""
-        if name in self._live:
-            return self._live[name]
+        if name in self._named:
+            return self._named[name]
         if self.is_prepared(name) or not (self._live or name):
             return None
         return self.named(name)

@@ -28,7 +28,7 @@ class IdTable:
     """
 
     def __init__(self) -> None:
-        self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
+        self._shards: list[dict[str | None, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
         self._keys, self._n_keys = Growing(np.zeros(0, dtype=np.uint64)), 0
         self.n_forgotten = 0
@@ -55,14 +55,18 @@ class IdTable:
         """Row of an id, or None."""
         return self._shards[hash(identifier) % N_SHARDS].get(identifier)
 
+    def rows(self, identifiers: Iterable[str | None]) -> list[int | None]:
+        """Row of each id; None for an id without a row, and for None."""
+        shards = self._shards
+        return [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
+
     def row_or_new(self, identifier: str) -> int:
         """Row of an id; a new one if it has none."""
         return int(self.rows_or_new([identifier])[0])
 
     def rows_or_new(self, identifiers: Sequence[str]) -> NDArray[np.int32]:
         """Rows of many ids, in order."""
-        shards = self._shards
-        rows = [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
+        shards, rows = self._shards, self.rows(identifiers)
         if None in rows:
             for n, identifier in enumerate(identifiers):
                 if rows[n] is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.base.errors import InvalidRequest
 from service.base.recommendation_ids import RecommendationIds
-from service.engine.lists.plan import grouped
+from service.engine.lists.plan import Plans
 from service.engine.queries import Recommend
 from service.engine.queries.document_queries import StaleScenario
 from service.engine.queries.filter_tree import text_of
@@ -107,12 +107,15 @@ def test_users_of_one_model_with_like_options_are_ranked_together(world: World) 
         Recommend(user="u3", model="ease"),
         Recommend(user="u3", model="culsh", order_half_life=2.0),
     ]
-    plans = [plan for query in asked for plan in planner.plans(query)]
-    groups = grouped(plans)
-    assert sorted(at for group in groups for at in group.places) == list(range(len(plans)))
-    known = [[plans[at].user for at in group.places] for group in groups if group.rows is not None]
-    assert known == [[*USERS[:9], "u3"], ["u3"], ["u3"]]
-    assert [plans[at].user for group in groups if group.rows is None for at in group.places] == [*USERS[9:], "u3"]
+    plans = Plans([], [], [], [])
+    for query in asked:
+        planner.add(query, plans)
+    groups = planner.groups(plans)
+    assert sorted(at for group in groups for at in group.places) == list(range(len(plans.users)))
+    assert all([plans.users[at] for at in group.places] == group.users for group in groups)
+    assert [group.users for group in groups if group.rated is not None] == [[*USERS[:9], "u3"], ["u3"], ["u3"]]
+    alone = [user for group in groups if group.rated is None for user in group.users]
+    assert sorted(map(str, alone)) == sorted([*USERS[9:], "u3"])
 
 
 def test_without_experiments_none_can_be_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

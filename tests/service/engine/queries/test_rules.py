@@ -202,7 +202,8 @@ def test_lists_are_those_of_the_rules_over_all_items(
         seen.add("new")
     query = Recommend(**whose, **given, **rules.fields(), n=n, offset=offset)
     answer, user = ask(world.ranking, query), whose.get("user")
-    are_free = world.ranking._exploration.places(query, user, 100) if user != FALLBACK else [False] * 100
+    (are_free,) = world.ranking._exploration.places([query], [user], 100)
+    are_free = are_free if user != FALLBACK else [False] * 100
     wanted = expected(world, plain, rules, seen, n, offset, are_free)
     assert [one.item for one in answer.items] == [line[0] for line in wanted]
     for one, (_, score, boost, source) in zip(answer.items, wanted, strict=True):

@@ -17,7 +17,7 @@ from tests.service.process import Service
 KEY = "key-of-the-admins"
 # Where `npm install` in the folder of the client puts the compiler, and where else it may be.
 COMPILER = shutil.which("tsc", path=f"{generate.TYPESCRIPT / 'node_modules' / '.bin'}{os.pathsep}{os.environ['PATH']}")
-# The compiler has to refuse each line that follows such a comment.
+# The compiler has to refuse each line that follows such a comment, and to take the last two.
 WRONG = """\
 import { Nearfield } from "./index.js";
 const nearfield = new Nearfield("http://localhost");
@@ -32,6 +32,7 @@ nearfield.post("/ratings", { body: { item: "i1", rating: 5 } });
 // @ts-expect-error  metrics have no pages
 nearfield.each("/metrics");
 nearfield.get("/popular").then(({ items }) => items.map(({ score }) => score?.toFixed(2)));
+nearfield.post("/neighbors", { body: { items: ["i1"], filter: { not: { all: [{ tag: "genre", in: ["noir"] }] } } } });
 """
 
 

@@ -159,7 +159,7 @@ def _declaration(method: str, path: str, operation: Schema, models: Models) -> s
             in_path.append(f"{parameter}: {kind}")
             path = path.replace(f"{{{one['name']}}}", f"{{{parameter}}}")
             continue
-        others.append(f"{parameter}: {kind}{OPTIONAL}")
+        others.append(f"{parameter}: {kind}{'' if one['required'] else OPTIONAL}")
         if one["in"] == "header":
             headers[parameter] = one["name"]
     answer = next(answer for status, answer in operation["responses"].items() if status.startswith("2"))

@@ -178,6 +178,7 @@ def test_operations_of_all_kinds() -> None:
                         {"name": "type", "in": "path", "required": True, "schema": TEXT},
                         {"name": "X-Key-Id", "in": "header", "required": False, "schema": TEXT},
                         {"name": "since", "in": "query", "required": False, "schema": WHEN},
+                        {"name": "size", "in": "query", "required": True, "schema": NUMBER},
                     ],
                     "responses": {"200": answer, "404": {}},
                 },
@@ -190,6 +191,7 @@ def test_operations_of_all_kinds() -> None:
     times = "float | datetime.date | datetime.datetime"
     declared = f"def get_thing(type_: str, *, client: Nearfield, x_key_id: str | Unset = UNSET, since: {times} | Unset"
     assert declared in made
+    assert " | Unset = UNSET, size: float) -> Inner:" in made
     assert "import datetime\n" in made
     assert "def end_thing(*, client: Nearfield) -> Any:" in made
     types_made = typescript_code.module(document)

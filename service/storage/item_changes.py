@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.base.limits import LATEST_S
@@ -25,6 +25,13 @@ LARGEST = float(np.finfo(np.float32).max)  # numbers are compared as float32
 
 T = TypeVar("T")
 Operation = Literal["put", "patch", "delete"]
+# The document of the API tells these bounds; `check` judges them, and says what was given.
+Text = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_ID_BYTES})]
+Number = Annotated[float, Meta(extra_json_schema={"minimum": -LARGEST, "maximum": LARGEST})]
+Time = Annotated[float, Meta(extra_json_schema={"minimum": -LATEST_S, "maximum": LATEST_S})]
+Tags = Annotated[dict[str, list[Text] | None], Meta(extra_json_schema={"maxProperties": MAX_NAMES})]
+Numbers = Annotated[dict[str, Number | None], Meta(extra_json_schema={"maxProperties": MAX_NAMES})]
+Embedding = Annotated[list[Number], Meta(extra_json_schema={"minItems": 1, "maxItems": MAX_DIMENSIONS})]
 
 
 class Attributes(Struct, frozen=True, omit_defaults=True):
@@ -49,18 +56,27 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
 class AttributeChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Changes of `Attributes`; null stands for no value."""
 
-    tags: dict[str, list[str] | None] | UnsetType | None = UNSET
-    numbers: dict[str, float | None] | UnsetType | None = UNSET
-    available: bool | UnsetType | None = UNSET
-    published: float | UnsetType | None = UNSET
-    until: float | UnsetType | None = UNSET
-    embedding: list[float] | UnsetType | None = UNSET
+    tags: Annotated[Tags | UnsetType | None, Meta(examples=[{"genre": ["western", "comedy"]}])] = UNSET
+    numbers: Annotated[Numbers | UnsetType | None, Meta(examples=[{"price": 9.99}])] = UNSET
+    available: Annotated[bool | UnsetType | None, Meta(description="Whether lists show it; default true.")] = UNSET
+    published: Annotated[
+        Time | UnsetType | None,
+        Meta(description="Lists do not show the item before this time: Unix seconds, or a date."),
+    ] = UNSET
+    until: Annotated[
+        Time | UnsetType | None,
+        Meta(description="Lists do not show the item from this time on: Unix seconds, or a date."),
+    ] = UNSET
+    embedding: Annotated[
+        Embedding | UnsetType | None,
+        Meta(description="As many numbers as those of the other items. Places an item that nobody has rated."),
+    ] = UNSET
 
 
 class NewItem(AttributeChanges, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An item as clients put it."""
 
-    item: str
+    item: Text
 
 
 class ItemChange(NewItem, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -24,7 +24,7 @@ MODEL, OTHER, N_USERS, N_ITEMS = "main", "other", 30, 8
 HOOK = WebhookBody("https://93.184.216.34/hook", events=["train.succeeded"])  # nothing is sent to it
 NOIR = models.ListItemsFilter.from_dict({"tag.genre": "noir"})
 BOOST = models.Boost(models.Filter(tag="genre", in_=["noir"]), 0.5)
-TAGS = models.PostedItemTagsType0.from_dict({"genre": ["noir"]})
+TAGS = models.PostedItemTags.from_dict({"genre": ["noir"]})
 ITEM = models.PostedItem("i0", tags=TAGS)
 
 

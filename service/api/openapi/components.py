@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -34,13 +35,26 @@ def component_of(kind: Any) -> dict[str, Any]:
     return references[0]
 
 
-def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
-    """The schema of an element that clients post as a struct of this kind, with examples by field.
+def form_of(kind: type[msgspec.Struct], dates: Sequence[str] = (), **examples: Any) -> dict[str, Any]:
+    """The schema of what clients post as a struct of this kind.
 
-    What may be null in the struct is left out by clients, and a time may be a date.
+    Args:
+        kind: the struct.
+        dates: fields that may be a date instead of a number.
+        examples: by field.
     """
     _, components = msgspec.json.schema_components([kind])
     schema: dict[str, Any] = components[kind.__name__]
+    for name in dates:
+        schema["properties"][name]["anyOf"].append({"type": "string"})
+    for name, example in examples.items():
+        schema["properties"][name]["examples"] = [example]
+    return _without(schema, "title", "description")
+
+
+def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
+    """`form_of` without null, which clients do not send for what the struct lacks; a time may be a date."""
+    schema = form_of(kind)
     fields = schema["properties"]
     for name, field in fields.items():
         fields[name] = field.get("anyOf", [field])[0] | ({"examples": [examples[name]]} if name in examples else {})
@@ -48,7 +62,7 @@ def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
             fields[name]["default"] = field["default"]
     if "timestamp" in fields:
         fields["timestamp"] = TIME | {"anyOf": [_without(fields["timestamp"], "default"), *DATES]}
-    return _without(schema, "title", "description")
+    return schema
 
 
 def _without(schema: dict[str, Any], *names: str) -> dict[str, Any]:

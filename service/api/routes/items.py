@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -12,17 +12,15 @@ from service.api.answers import Accepted, Written
 from service.api.dependencies import ItemId, TheService, answers, elements, n_listed
 from service.api.door.route import Call, Route
 from service.api.errors import MalformedBody
-from service.api.openapi.components import component
+from service.api.openapi.components import component, form_of
 from service.api.openapi.model_examples import ITEM
 from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
-from service.api.parsers.item_parser import ItemJudge
+from service.api.parsers.item_parser import TIMES, ItemJudge
 from service.api.requests import Filtered, NoParameters, Wait, takes
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
-from service.base.ids import MAX_ID_BYTES
-from service.base.limits import LATEST_S
 from service.engine.queries.catalog_queries import (
     CatalogNames,
     DeletedItem,
@@ -38,10 +36,9 @@ from service.engine.queries.filter_parser import PARAMETERS
 from service.engine.state.catalog import MAX_NAMES as MAX_NAMES_OF_ALL
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
-    LARGEST,
-    MAX_DIMENSIONS,
-    MAX_NAMES,
+    AttributeChanges,
     ItemChange,
+    NewItem,
     check_number_of_values,
     sizes_after,
 )
@@ -56,40 +53,7 @@ class ItemsQuery(Filtered[ListItems]):
 
 router = APIRouter(route_class=Route, tags=["items"])
 
-_TEXT = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
-_NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-_TIME = {"type": ["number", "string", "null"], "minimum": -LATEST_S, "maximum": LATEST_S}
-_ATTRIBUTES = {
-    "tags": {
-        "type": ["object", "null"],
-        "maxProperties": MAX_NAMES,
-        "additionalProperties": {"type": ["array", "null"], "items": _TEXT},
-        "examples": [{"genre": ["western", "comedy"]}],
-    },
-    "numbers": {
-        "type": ["object", "null"],
-        "maxProperties": MAX_NAMES,
-        "additionalProperties": _NUMBER | {"type": ["number", "null"]},
-        "examples": [{"price": 9.99}],
-    },
-    "available": {"type": ["boolean", "null"], "description": "Whether lists show the item; default true."},
-    "published": _TIME | {"description": "Lists do not show the item before this time: Unix seconds, or a date."},
-    "until": _TIME | {"description": "Lists do not show the item from this time on: Unix seconds, or a date."},
-    "embedding": {
-        "type": ["array", "null"],
-        "items": _NUMBER,
-        "minItems": 1,
-        "maxItems": MAX_DIMENSIONS,
-        "description": "As many numbers as those of the other items. Places an item that nobody has rated.",
-    },
-}
-_PATCH = component("ItemPatch", {"type": "object", "additionalProperties": False, "properties": _ATTRIBUTES})
-_ITEM: dict[str, Any] = {
-    "type": "object",
-    "required": ["item"],
-    "additionalProperties": False,
-    "properties": {"item": _TEXT | {"examples": [ITEM]}, **_ATTRIBUTES},
-}
+_PATCH, _ITEM = component("ItemPatch", form_of(AttributeChanges, TIMES)), form_of(NewItem, TIMES, item=ITEM)
 _ITEMS_BODY = elements("PostedItem", _ITEM, maxItems=MAX_ITEMS)
 _PATCHES_BODY = elements("PatchedItem", _ITEM, maxItems=MAX_ITEMS)
 _PATCH_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _PATCH}}}}

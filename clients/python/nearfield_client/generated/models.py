@@ -730,14 +730,14 @@ class ItemPatch(Model):
     """An object of the API.
 
     Attributes:
-        available: Whether lists show the item; default true.
+        available: Whether lists show it; default true.
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
     """
 
-    tags: ItemPatchTagsType0 | Unset | None = UNSET
-    numbers: ItemPatchNumbersType0 | Unset | None = UNSET
+    tags: ItemPatchTags | Unset | None = UNSET
+    numbers: ItemPatchNumbers | Unset | None = UNSET
     available: bool | Unset | None = UNSET
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
@@ -749,15 +749,15 @@ class PostedItem(Model):
     """An object of the API.
 
     Attributes:
-        available: Whether lists show the item; default true.
+        available: Whether lists show it; default true.
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
     """
 
     item: str
-    tags: PostedItemTagsType0 | Unset | None = UNSET
-    numbers: PostedItemNumbersType0 | Unset | None = UNSET
+    tags: PostedItemTags | Unset | None = UNSET
+    numbers: PostedItemNumbers | Unset | None = UNSET
     available: bool | Unset | None = UNSET
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
@@ -769,15 +769,15 @@ class PatchedItem(Model):
     """An object of the API.
 
     Attributes:
-        available: Whether lists show the item; default true.
+        available: Whether lists show it; default true.
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
     """
 
     item: str
-    tags: PatchedItemTagsType0 | Unset | None = UNSET
-    numbers: PatchedItemNumbersType0 | Unset | None = UNSET
+    tags: PatchedItemTags | Unset | None = UNSET
+    numbers: PatchedItemNumbers | Unset | None = UNSET
     available: bool | Unset | None = UNSET
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
@@ -1533,21 +1533,21 @@ AuditEntryOutcome = Literal["done", "failed", "refused"]
 AuditEntryVia = Literal["api", "cli", "console"]
 
 
-class ItemPatchTagsType0(Entries[list[str] | None]):
+class ItemPatchTags(Entries[list[str] | None]):
     """Values by their name."""
 
 
-class ItemPatchNumbersType0(Entries[float | None]):
+class ItemPatchNumbers(Entries[float | None]):
     """Values by their name."""
 
 
-PostedItemTagsType0 = ItemPatchTagsType0
+PostedItemTags = ItemPatchTags
 
-PostedItemNumbersType0 = ItemPatchNumbersType0
+PostedItemNumbers = ItemPatchNumbers
 
-PatchedItemTagsType0 = ItemPatchTagsType0
+PatchedItemTags = ItemPatchTags
 
-PatchedItemNumbersType0 = ItemPatchNumbersType0
+PatchedItemNumbers = ItemPatchNumbers
 
 
 class ListedItemTags(Entries[list[str]]):

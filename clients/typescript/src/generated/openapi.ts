@@ -564,12 +564,12 @@ export interface Schemas {
   ItemPatch: {
     tags?: Record<string, string[] | null> | null;
     numbers?: Record<string, number | null> | null;
-    /** Whether lists show the item; default true. */
+    /** Whether lists show it; default true. */
     available?: boolean | null;
     /** Lists do not show the item before this time: Unix seconds, or a date. */
-    published?: number | string | null;
+    published?: number | null | string;
     /** Lists do not show the item from this time on: Unix seconds, or a date. */
-    until?: number | string | null;
+    until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
   };
@@ -577,12 +577,12 @@ export interface Schemas {
     item: string;
     tags?: Record<string, string[] | null> | null;
     numbers?: Record<string, number | null> | null;
-    /** Whether lists show the item; default true. */
+    /** Whether lists show it; default true. */
     available?: boolean | null;
     /** Lists do not show the item before this time: Unix seconds, or a date. */
-    published?: number | string | null;
+    published?: number | null | string;
     /** Lists do not show the item from this time on: Unix seconds, or a date. */
-    until?: number | string | null;
+    until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
   };
@@ -590,12 +590,12 @@ export interface Schemas {
     item: string;
     tags?: Record<string, string[] | null> | null;
     numbers?: Record<string, number | null> | null;
-    /** Whether lists show the item; default true. */
+    /** Whether lists show it; default true. */
     available?: boolean | null;
     /** Lists do not show the item before this time: Unix seconds, or a date. */
-    published?: number | string | null;
+    published?: number | null | string;
     /** Lists do not show the item from this time on: Unix seconds, or a date. */
-    until?: number | string | null;
+    until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
   };

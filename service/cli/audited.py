@@ -32,13 +32,16 @@ def audited(settings: Settings, action: str, about: str) -> Iterator[None]:
         is_done = True
     finally:
         if (settings.data / "ratings").is_dir():
+            account = str(os.getuid())  # in containers it may have no name
+            with contextlib.suppress(KeyError):
+                account = pwd.getpwuid(os.getuid()).pw_name
             entry = AuditEntry(
                 at=audit_log.now(),
                 action=action,
                 outcome="done" if is_done else "failed",
                 via="cli",
                 object=about,
-                account=_account(),
+                account=account,
                 data_set=settings.data_set or data_sets.DEFAULT,
             )
             AuditLog(settings.data, settings.audit_max_bytes).append(entry)
@@ -47,11 +50,3 @@ def audited(settings: Settings, action: str, about: str) -> Iterator[None]:
 def shown(url: str) -> str:
     """A URL without what may be a secret in it: a password, or a signature in its query."""
     return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
-
-
-def _account() -> str:
-    """The name of the account that runs this process; its number if it has none, as in containers."""
-    number = os.getuid()
-    with contextlib.suppress(KeyError):
-        return pwd.getpwuid(number).pw_name
-    return str(number)

@@ -97,7 +97,13 @@ class Client:
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             if self.proxy is None:
                 raise
-            raise _unusable(self.proxy, address.host, error) from None
+            expected = f"the URL of a proxy, got {self.proxy}"
+            if isinstance(error, ImportError):
+                expected = (
+                    f"a proxy that this installation can use, got {self.proxy}, which needs the package socksio:"
+                    f" pip install 'httpx[socks]', or name {address.host} in NO_PROXY"
+                )
+            raise InvalidSetting(f"Invalid {self.proxy.variable}: expected {expected}") from None
 
     def __enter__(self) -> Client:
         return self
@@ -281,15 +287,6 @@ class Client:
             problem = _problem(response) + (self.way if document is None else "")
             raise RequestFailed(f"{method} {response.request.url.path}: {problem}", problem, response)
         return document
-
-
-def _unusable(proxy: Proxy, host: str, error: Exception) -> InvalidSetting:
-    if isinstance(error, ImportError):
-        return InvalidSetting(
-            f"Invalid {proxy.variable}: expected a proxy that this installation can use, got {proxy}, which needs the"
-            f" package socksio: pip install 'httpx[socks]', or name {host} in NO_PROXY"
-        )
-    return InvalidSetting(f"Invalid {proxy.variable}: expected the URL of a proxy, got {proxy}")
 
 
 def _segment(name: str) -> str:

@@ -35,16 +35,16 @@ def baseline_of(
     rows, trivial = train.by_user, gpu.evaluate.baseline(train, is_implicit=model.is_implicit)
     if not model.is_implicit:
         return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, *test.coo(), backend=backend)}
-    found = gpu.evaluate.ranking(trivial, rows, test, model.middle, backend=backend)
-    return {"baseline_test_ndcg@10": found["ndcg@10"]}
+    metrics = gpu.evaluate.ranking(trivial, rows, test, model.middle, backend=backend)
+    return {"baseline_test_ndcg@10": metrics["ndcg@10"]}
 
 
 def kind_of(model: gpu.Model) -> dict[str, Any]:
     """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes."""
-    known = model.calibration
+    values, middle = model.calibration.values, model.calibration.middle
     if not model.params.has_values:
         return {}
-    return {"values": known.values, **({"dislikes_below": known.middle} if known.values == "ratings" else {})}
+    return {"values": values, **({"dislikes_below": middle} if values == "ratings" else {})}
 
 
 def peak_memory_bytes(*, has_team: bool) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from gpu.errors import EngineError, InvalidInput
@@ -35,12 +33,12 @@ def message(error: Exception) -> str:
     """The error as one line for people."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"Invalid {error.filename}: {error.strerror}"
-    return "; ".join(map(_refused, error.errors())) if isinstance(error, ValidationError) else str(error)
-
-
-def _refused(problem: Any) -> str:
-    """The fault of one setting; does not repeat a value that may be a secret."""
-    name = ".".join(map(str, problem["loc"]))
-    is_secret = "_key" in name or name == "redis" or "@" in str(problem["input"])  # a URL may have a password
-    reason = reason_of(problem | {"input": ...} if is_secret else problem)
-    return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = []
+    for problem in error.errors():  # of a setting each; no message repeats a value that may be a secret
+        name = ".".join(map(str, problem["loc"]))
+        is_secret = "_key" in name or name == "redis" or "@" in str(problem["input"])  # a URL may have a password
+        reason = reason_of({**problem, "input": ...} if is_secret else problem)
+        faults.append(reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}")
+    return "; ".join(faults)

@@ -58,22 +58,22 @@ def import_(
     if items and (delimiter or columns):
         raise typer.BadParameter("expected --delimiter and --columns with a file of ratings, got --items")
     with standard_input.opened(file, format_) as path:
-        sent: Any = (
+        content: Any = (
             items_file.read(path, skip_bad)
             if items
             else ratings_file.read(path, key, skip_bad, delimiter, columns, MAX_RATING)
         )
     name = standard_input.name_of(file)
-    describe(name, sent.columns, sent.bad)
+    describe(name, content.columns, content.bad)
     with Client(url, arguments.settings({}).own_key("write_key"), data_set) as client:
         importer.check_answers(client)
         if items and not patch:
-            complain(importer.replaces(sent.elements), 0)
-        with progress("Importing", len(sent.elements if items else sent.values)) as bar:
+            complain(importer.replaces(content.elements), 0)
+        with progress("Importing", len(content.elements if items else content.values)) as bar:
             if items:
-                receipt = importer.send_items(client, sent.elements, bar.advance, patch=patch)
+                receipt = importer.send_items(client, content.elements, bar.advance, patch=patch)
             else:
-                receipt = importer.send(client, importer.records(sent), bar.advance)
+                receipt = importer.send(client, importer.records(content), bar.advance)
     noun = "item" if items else "rating"
     for position, reason in receipt.reasons:
         complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
@@ -96,8 +96,8 @@ def backup(
     os.umask(PRIVATE)
     with audited(settings, "backup", f"to {out}"), progress("Copying", None) as bar:
         backups.complete_log(settings)
-        made = backups.back_up(settings.data, out, bar.expect, bar.advance)
-    line = {"backup": out, "as_of": made.position, "files": len(made.files), "bytes": made.n_bytes}
+        manifest = backups.back_up(settings.data, out, bar.expect, bar.advance)
+    line = {"backup": out, "as_of": manifest.position, "files": len(manifest.files), "bytes": manifest.n_bytes}
     if others := folders_in(settings.data):
         line["without"] = f"the data sets {', '.join(others)}: back up each with --data-set"
     Printer(as_json=False).line(line)
@@ -116,8 +116,8 @@ def restore(
     settings = arguments.settings({"data": data}, data_set)
     os.umask(PRIVATE)
     with audited(settings, "restore", f"from {backup}"), progress("Checking and copying", None) as bar:
-        made = backups.restore(backup, settings.data, bar.expect, bar.advance)
-    Printer(as_json=False).line({"restored": settings.data, "as_of": made.position, "files": len(made.files)})
+        manifest = backups.restore(backup, settings.data, bar.expect, bar.advance)
+    Printer(as_json=False).line({"restored": settings.data, "as_of": manifest.position, "files": len(manifest.files)})
 
 
 @app.command(short_help="Take a trained model into a service.")
@@ -157,11 +157,10 @@ def replay(
     backend: Backend = "auto",
 ) -> None:
     """Rebuild history and model as they were at a position, and write digests of them and lists."""
-    from service.cli.replay import Asked
-    from service.cli.replay import replay as rebuilt
+    from service.cli import replay as replays
 
     settings = arguments.settings({"data": data}, data_set)
-    report = rebuilt(settings, source, to, arguments.backend(backend), out, Asked(user or [], n))
+    report = replays.replay(settings, source, to, arguments.backend(backend), out, users=user or [], n=n)
     Printer(as_json=False).line({"as_of": to, "sha256": report["sha256"]["all"], "out": out})
 
 

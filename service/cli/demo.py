@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from rich.console import Console
@@ -24,7 +24,7 @@ from rich.table import Table
 from service.base.errors import ServiceError
 from service.cli import importer, synthetic
 from service.cli.client import Client, RequestFailed
-from service.cli.console import FAILED, Bar, complain, progress
+from service.cli.console import FAILED, complain, progress
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.cli.service_process import NotStarted, ServiceProcess
@@ -46,7 +46,7 @@ class DemoFailed(ServiceError):
     """A step of the demo failed; the message names it."""
 
 
-class Shown(NamedTuple):
+class PrintedList(NamedTuple):
     """One printed list of recommendations."""
 
     title: str
@@ -96,7 +96,18 @@ def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
         LOG.open("wb") as log,
         ServiceProcess(DATA, port, log=log, own_session=True) as service,
     ):
-        _wait_until_ready(service, client)
+
+        def show_start() -> None:
+            try:
+                client.check_ready()
+            except RequestFailed as error:
+                bar.reach(error.document.get("fraction", 0.0), error.document.get("detail", ""))
+
+        with progress("   Starting", 1) as bar:
+            try:
+                service.address(on_wait=show_start)
+            except NotStarted as error:
+                raise DemoFailed(f"{error}; {LOG} has the reason") from None
         out.print(f"   ready on [bold]{client.address}[/]; see also /docs", soft_wrap=True)
         out.print(f"   watch it from now on: [bold]{client.address}/console[/]", soft_wrap=True)
         yield service, client
@@ -112,21 +123,6 @@ def _empty_data() -> None:
     RedisServer(DATA).stop()
     shutil.rmtree(DATA)
     DATA.mkdir()
-
-
-def _wait_until_ready(service: ServiceProcess, client: Client) -> None:
-    with progress("   Starting", 1) as bar:
-        try:
-            service.address(on_wait=lambda: _show_start(client, bar))
-        except NotStarted as error:
-            raise DemoFailed(f"{error}; {LOG} has the reason") from None
-
-
-def _show_start(client: Client, bar: Bar) -> None:
-    try:
-        client.check_ready()
-    except RequestFailed as error:
-        bar.reach(error.document.get("fraction", 0.0), error.document.get("detail", ""))
 
 
 def _import(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
@@ -147,13 +143,8 @@ def _train(client: Client, params: dict[str, int]) -> None:
     _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
     with progress("   Training", 1) as bar:
-        job = client.retrain(ALGORITHM, params, on_poll=lambda job: bar.reach(_fraction(job), job["state"]))
+        job = client.retrain(ALGORITHM, params, on_poll=lambda job: bar.reach(job["progress"], job["state"]))
     out.print(f"   {job['version']} is live after {time.perf_counter() - started:.1f} s")
-
-
-def _fraction(job: dict[str, Any]) -> float:
-    progress_ = job.get("progress")
-    return float(progress_) if isinstance(progress_, int | float) else 0.0
 
 
 def _recommend_to_a_known_user(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
@@ -163,43 +154,39 @@ def _recommend_to_a_known_user(client: Client, file: RatingsFile, is_synthetic: 
     if is_synthetic:
         genre = synthetic.planted().loves(int(user.rsplit("-", 1)[1]))
         out.print(f"   (the taste planted in this viewer: loves [bold]{genre}[/])")
-        other = next(one for one in synthetic.GENRES if one != genre)
+        other = next(name for name in synthetic.GENRES if name != genre)
         lists.append(_list(client, user, f"with tag.genre={other}", **{"tag.genre": other}))
     _print_lists(*lists)
 
 
 def _learn_at_once(client: Client, best_rating: float) -> None:
     before = _list(client, NEWCOMER, "before")
-    liked = before.items[0]
-    _step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {liked}")
+    item = before.items[0]
+    _step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {item}")
     started = time.perf_counter()
-    written = client.rate({"user": NEWCOMER, "item": liked, "rating": float(best_rating)})
-    after = _list(client, NEWCOMER, "after", wait_for=written["stream_id"])
+    answer = client.rate({"user": NEWCOMER, "item": item, "rating": float(best_rating)})
+    after = _list(client, NEWCOMER, "after", wait_for=answer["stream_id"])
     took_ms = (time.perf_counter() - started) * 1000
     _print_lists(before, after)
     n_new = len(set(after.items) - set(before.items))
     out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
-    _buy(client, after)
-
-
-def _buy(client: Client, before: Shown) -> None:
-    bought = before.items[0]
-    _step(6, f"The same user buys the first of these: POST /events, a purchase of {bought}")
-    event = {"user": NEWCOMER, "item": bought, "type": "purchase", "event_id": "demo-1"}
-    written = [client.send_events(event) for _ in range(2)][-1]
-    _print_lists(before, _list(client, NEWCOMER, "after the purchase", wait_for=written["stream_id"]))
+    item = after.items[0]
+    _step(6, f"The same user buys the first of these: POST /events, a purchase of {item}")
+    event = {"user": NEWCOMER, "item": item, "type": "purchase", "event_id": "demo-1"}
+    answer = [client.send_events(event) for _ in range(2)][-1]
+    _print_lists(after, _list(client, NEWCOMER, "after the purchase", wait_for=answer["stream_id"]))
     out.print("   (sent twice with the same event_id, counted once; what was bought leaves the list)")
 
 
-def _list(client: Client, user: str, title: str, **query: str) -> Shown:
+def _list(client: Client, user: str, title: str, **query: str) -> PrintedList:
     answer = client.recommend(user, n=N_SHOWN, **query)
     kind = "personal" if answer["personalized"] else "popular"
-    return Shown(f"{title} ({kind})", [line["item"] for line in answer["items"]])
+    return PrintedList(f"{title} ({kind})", [line["item"] for line in answer["items"]])
 
 
-def _print_lists(*lists: Shown) -> None:
-    table = Table(*(shown.title for shown in lists), box=None, padding=(0, 4, 0, 3))
-    for row in zip(*(shown.items for shown in lists), strict=False):
+def _print_lists(*lists: PrintedList) -> None:
+    table = Table(*(one.title for one in lists), box=None, padding=(0, 4, 0, 3))
+    for row in zip(*(one.items for one in lists), strict=False):
         table.add_row(*row)
     out.print(table)
 

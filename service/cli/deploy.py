@@ -17,7 +17,7 @@ from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, snapshot_files, version_names
 from service.storage.snapshots.forgetting import without_forgotten
-from service.storage.snapshots.manifest import Manifest, check_known
+from service.storage.snapshots.manifest import check_known
 
 LIVE_TIMEOUT_S, POLL_S = 120.0, 0.2
 
@@ -41,7 +41,19 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
     folder = folder_of(source)
     manifest = snapshot.verify(folder.parent, folder.name)
     log = RatingLog.of(data)
-    _check_fit(folder, manifest, log)
+    # It must be a model of this log, and of items that the log has.
+    check_known(manifest)
+    if (watermark := StreamId.parse(manifest.watermark)) > (last := log.last_id()):
+        raise InvalidRequest(
+            f"Invalid {folder.name}: expected a model of this log, up to {last}, got one trained up to {watermark}"
+        )
+    items = set(snapshot_files.read_ids(folder / snapshot_files.ITEMS_FILE))
+    columns = (batch.column("item") for batch in log.read(columns=["item"]))
+    if all(items.isdisjoint(column.dictionary.to_pylist()) for column in columns):
+        raise InvalidRequest(
+            f"Invalid {folder.name}: expected a model of items that the log has, got {len(items):,} unknown ones;"
+            f" what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
+        )
     with locked(data):
         _copy(folder, data / "snapshots" / folder.name)
         snapshot.verify(data / "snapshots", folder.name)
@@ -49,7 +61,16 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
         if client is None:
             live_versions.activate(data, version_names.name_of(version), version)
     if client is not None:
-        _activate(client, version_names.shown(version))
+        # Make it live, and wait until it answers.
+        shown = version_names.shown(version)
+        client.post(f"/admin/models/{shown}/activate", None)
+        deadline = time.monotonic() + LIVE_TIMEOUT_S
+        while not (model := next(m for m in client.get("/admin/models")["models"] if m["version"] == shown))["live"]:
+            if model["error"]:
+                raise InvalidRequest(f"Invalid {shown}: the service cannot use it: {model['error']}")
+            if time.monotonic() > deadline:
+                raise LockTimeout(f"{shown} is not live after {LIVE_TIMEOUT_S:g} s; GET /admin/models tells when it is")
+            time.sleep(POLL_S)
     return version
 
 
@@ -71,23 +92,6 @@ def folder_of(source: Path) -> Path:
     return (source / versions[0]).resolve()
 
 
-def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
-    check_known(manifest)
-    if (watermark := StreamId.parse(manifest.watermark)) > (last := log.last_id()):
-        raise InvalidRequest(
-            f"Invalid {folder.name}: expected a model of this log, up to {last}, got one trained up to {watermark}"
-        )
-    theirs, known_items = set(snapshot_files.read_ids(folder / snapshot_files.ITEMS_FILE)), set[str]()
-    for batch in log.read(columns=["item"]):
-        known_items.update(batch.column("item").dictionary.to_pylist())
-        if not theirs.isdisjoint(known_items):
-            return
-    raise InvalidRequest(
-        f"Invalid {folder.name}: expected a model of items that the log has, got {len(theirs):,} unknown ones;"
-        f" what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
-    )
-
-
 def _copy(folder: Path, target: Path) -> None:
     if target.exists():  # an earlier attempt has copied it; it is verified again
         return
@@ -95,17 +99,3 @@ def _copy(folder: Path, target: Path) -> None:
         for path in sorted(folder.iterdir()):
             shutil.copyfile(path, temporary / path.name)
             files.sync(temporary / path.name)
-
-
-def _activate(client: Client, version: str) -> None:
-    """Make a version live, and wait until it answers."""
-    client.post(f"/admin/models/{version}/activate", None)
-    deadline = time.monotonic() + LIVE_TIMEOUT_S
-    while time.monotonic() < deadline:
-        found = next(one for one in client.get("/admin/models")["models"] if one["version"] == version)
-        if found["live"]:
-            return
-        if found["error"]:
-            raise InvalidRequest(f"Invalid {version}: the service cannot use it: {found['error']}")
-        time.sleep(POLL_S)
-    raise LockTimeout(f"{version} is not live after {LIVE_TIMEOUT_S:g} s; GET /admin/models tells when it is")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import httpx
@@ -90,7 +89,7 @@ def send(
     Raises:
         ImportFailed: the service refused a batch, or was unavailable for five minutes.
     """
-    return _send(client.rate, client.address, _batches(ratings), on_batch, sleep)
+    return _send(client.rate, client.address, batches(ratings, lambda _rating: 0), on_batch, sleep)
 
 
 def send_items(
@@ -136,12 +135,6 @@ def records(file: RatingsFile) -> Iterator[Rating]:
     else:
         for user, item, value, time_s in zip(file.users, file.items, file.values, file.timestamps, strict=True):
             yield {"user": user, "item": item, "rating": float(value), "timestamp": float(time_s)}
-
-
-def _batches(ratings: Iterable[Rating]) -> Iterator[list[Rating]]:
-    remaining = iter(ratings)
-    while batch := list(islice(remaining, BATCH)):
-        yield batch
 
 
 def batches(elements: Iterable[T], length_of: Callable[[T], int]) -> Iterator[list[T]]:

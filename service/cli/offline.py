@@ -148,9 +148,9 @@ def train(
         **({} if team is None else {"ranks": team.n_ranks, "restarts": team.n_restarts}),
     }
     if out is not None:
-        metrics = closing_line.metrics_of(lines[-1])
-        manifest = snapshot.write(out, model, *data.ids(), metrics=metrics, watermark=str(ZERO))
-        _write_ratings(out / f"{manifest.version}.parquet", data.train, *data.ids())
+        metrics, (user_ids, item_ids) = closing_line.metrics_of(lines[-1]), data.ids()
+        manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
+        _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)
         closing["snapshot"] = str(out / manifest.version)
     return closing
 
@@ -202,22 +202,30 @@ def evaluate(
             dislike.
         backend: the backend that scores.
     """
-    version, model, data = _loaded(folder, test)
-    known = model.n_users, model.n_items
-    model.grow(len(data.users), len(data.items))
-    assert data.test is not None  # noqa: S101 - `of_files` always gives one; this narrows the type
-    users, items, values = data.test.coo()
-    rows = data.train.by_user
+    trained = saved_model(folder)
+    model, version = trained.model, trained.manifest.version
+    path = (folder if folder.name != version else folder.parent) / f"{version}.parquet"
+    user_table, item_table = IdTable(), IdTable()
+    user_table.rows_or_new(trained.user_ids)
+    item_table.rows_or_new(trained.item_ids)
+    _, _, train_rows = numbered(ratings_file.read(path), user_table, item_table)
+    _, _, test_rows = numbered(test, user_table, item_table)
+    train, test_ratings = (_ratings(user_table, item_table, rows) for rows in (train_rows, test_rows))
+    n_users, n_items = model.n_users, model.n_items
+    model.grow(len(user_table), len(item_table))
+    users, items, values = test_ratings.coo()
+    rows = train.by_user
     result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
-    result |= pair_counts.counts_of(data.train, data.test, *known)
+    result |= pair_counts.counts_of(train, test_ratings, n_users, n_items)
     if not model.is_implicit:
         result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)
         result["mae"] = gpu.evaluate.mae(model, rows, users, items, values, backend=backend)
     threshold = model.middle if relevant_from is None else relevant_from
     if negatives is None:
-        result |= gpu.evaluate.ranking(model, rows, data.test, threshold, backend=backend)
+        result |= gpu.evaluate.ranking(model, rows, test_ratings, threshold, backend=backend)
     else:
-        result |= _against_negatives(model, data, data.test.where(values >= threshold), negatives, backend)
+        data = Data(user_table, item_table, train, test_ratings)
+        result |= _against_negatives(model, data, test_ratings.where(values >= threshold), negatives, backend)
     reason = pair_counts.reason_of_nulls(result)
     return result if reason is None else result | {"reason": reason}
 
@@ -293,42 +301,26 @@ def saved_model(folder: Path) -> snapshot.Snapshot:
     return snapshot.load(folder.parent, folder.name)
 
 
-def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
-    loaded = saved_model(folder)
-    version = loaded.manifest.version
-    ratings = (folder if folder.name != version else folder.parent) / f"{version}.parquet"
-    users, items = IdTable(), IdTable()
-    users.rows_or_new(loaded.user_ids)
-    items.rows_or_new(loaded.item_ids)
-    _, _, train_rows = numbered(ratings_file.read(ratings), users, items)
-    _, _, test_rows = numbered(test, users, items)
-    data = Data(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
-    return version, loaded.model, data
-
-
 def _against_negatives(
     model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
 ) -> dict[str, Any]:
     """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
     users, positives, _ = relevant.coo()
-    given = {data.users.row(user): items for user, items in negatives.items()}
-    kept = [n for n, user in enumerate(users) if int(user) in given]
+    negatives_of = {data.users.row(user): items for user, items in negatives.items()}
+    kept = [n for n, user in enumerate(users) if int(user) in negatives_of]
     if not kept:
         raise InvalidInput("Invalid negatives: expected a line for at least one user of the test file, got none")
-    lists = np.array([data.items.rows_or_new(given[int(users[n])]) for n in kept])
+    lists = np.array([data.items.rows_or_new(negatives_of[int(users[n])]) for n in kept])
     model.grow(len(data.users), len(data.items))
-    rows = data.train.by_user
-    cases = gpu.Rows(rows.starts[users[kept]], rows.lengths[users[kept]], rows.items, rows.values)
-    result = gpu.evaluate.sampled_ranking(_of_users(model, users[kept]), cases, positives[kept], lists, backend=backend)
-    return {**result, "n_ranked": len(kept)}
-
-
-def _of_users(model: gpu.Model, users: NDArray[np.int32]) -> gpu.Model:
-    """The model with one row for each entry of `users`, which may repeat."""
+    users, rows = users[kept], data.train.by_user
+    cases = gpu.Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
+    # The model gets one row for each case, so a user may have several.
     arrays = {
         name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
     }
-    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
+    model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
+    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists, backend=backend)
+    return {**result, "n_ranked": len(kept)}
 
 
 def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:

@@ -23,10 +23,12 @@ def counts_of(train: gpu.Ratings, test: gpu.Ratings, n_users: int, n_items: int)
         that the model does not know. `of_unknown`: pairs with one of them.
     """
     users, items, _ = test.coo()
-    pairs, trained = (one[0].astype(np.int64) * test.n_items + one[1] for one in ((users, items, None), train.coo()))
+    train_users, train_items, _ = train.coo()
+    pairs = users.astype(np.int64) * test.n_items + items
+    train_pairs = train_users.astype(np.int64) * test.n_items + train_items
     new_users, new_items = users >= n_users, items >= n_items
     return {
-        "trained_on": int(np.isin(pairs, trained).sum()),
+        "trained_on": int(np.isin(pairs, train_pairs).sum()),
         "unknown_users": len(np.unique(users[new_users])),
         "unknown_items": len(np.unique(items[new_items])),
         "of_unknown": int((new_users | new_items).sum()),
@@ -49,13 +51,13 @@ def reason_of_nulls(result: Mapping[str, Any]) -> str | None:
 
 def remarks(result: Mapping[str, Any]) -> list[str]:
     """What a reader of these figures has to know, in sentences."""
-    said, n_test = [], f"{result['n_test']:,} test pairs"
+    sentences, n_test = [], f"{result['n_test']:,} test pairs"
     if n := result["trained_on"]:
         errors = ": their errors are too small" if "rmse" in result else ""
-        said.append(f"the model was trained on {n:,} of {n_test}{errors}; they have no rank")
+        sentences.append(f"the model was trained on {n:,} of {n_test}{errors}; they have no rank")
     if n := result["of_unknown"]:
         unknown = f"{result['unknown_users']:,} users and {result['unknown_items']:,} items"
-        said.append(f"{n:,} of {n_test} are of {unknown} that the model does not know: it gives averages there")
+        sentences.append(f"{n:,} of {n_test} are of {unknown} that the model does not know: it gives averages there")
     if "reason" in result:
-        said.append(result["reason"])
-    return said
+        sentences.append(result["reason"])
+    return sentences

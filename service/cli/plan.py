@@ -11,8 +11,8 @@ from typing import Any
 
 import gpu
 from gpu.device import memory_of_devices
-from gpu.planner import Partitions, Plan, paper_partitions, plan
-from gpu.planner_costs import Bytes, Gpu, Milliseconds, Shape
+from gpu.planner import Partitions, paper_partitions, plan
+from gpu.planner_costs import Bytes, Gpu, Milliseconds
 from gpu.training.als_plan import GB, MEMORY_GB, obstacle, shape_of
 
 PLACES = {
@@ -39,13 +39,13 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
         return {"algorithm": params.algorithm, "reason": reason, "plan": None}, reason
     assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
     shape, gpus = shape_of(ratings, params), gpus_of(n_gpus, gb)
-    found = plan(shape, gpus, n_epochs=params.n_epochs)
+    best = plan(shape, gpus, n_epochs=params.n_epochs)
     smallest = min(one.usable_bytes for one in gpus)
     by_paper: dict[str, Partitions | None] = {
         half.side: paper_partitions(half.n_solved, half.n_fixed, shape.n_ratings, shape.n_factors, smallest)
         for half in shape.halves
     }
-    numbers = {"ms": found.ms, **asdict(found)}
+    numbers = {"ms": best.ms, **asdict(best)}
     record = {
         "algorithm": params.algorithm,
         "reason": numbers.pop("reason"),
@@ -54,7 +54,23 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
         "shape": asdict(shape),
         "gpus": [asdict(one) for one in gpus],
     }
-    return record, _text(found, shape, by_paper)
+    halves = (best.items, best.users)
+    fullest = max(range(len(best.gpus)), key=lambda at: best.gpu_bytes[at])
+    by_eq_8 = [by_paper[half.side] for half in halves]
+    size = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
+    shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(best.gpus, best.shares, strict=True))
+    lines = [
+        size,
+        f"rows and ratings: {shares}; {PLACES[best.placement]}",
+        _row("", [f"{half.side} half" for half in halves]),
+        _row("mode", [half.mode for half in halves]),
+        _row("GPUs and batches, p and q", [f"{half.p}, {half.q}" for half in halves]),
+        _row("p and q by eq. 8 of cuMF", [f"{one.p}, {one.q}" if one else "none" for one in by_eq_8]),
+        *_amounts(f"GB of GPU {best.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
+        *_amounts("ms", [half.ms for half in halves], 1),
+        best.reason,
+    ]
+    return record, "\n".join(lines)
 
 
 def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
@@ -65,26 +81,6 @@ def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
         return [Gpu(int(gb * GB))] * count
     smallest = min(here, default=MEMORY_GB * GB)
     return [Gpu(size) for size in (here + [smallest] * count)[:count]]
-
-
-def _text(found: Plan, shape: Shape, by_paper: dict[str, Partitions | None]) -> str:
-    halves = (found.items, found.users)
-    fullest = max(range(len(found.gpus)), key=lambda at: found.gpu_bytes[at])
-    by_eq_8 = [by_paper[half.side] for half in halves]
-    size = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
-    shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(found.gpus, found.shares, strict=True))
-    lines = [
-        size,
-        f"rows and ratings: {shares}; {PLACES[found.placement]}",
-        _row("", [f"{half.side} half" for half in halves]),
-        _row("mode", [half.mode for half in halves]),
-        _row("GPUs and batches, p and q", [f"{half.p}, {half.q}" for half in halves]),
-        _row("p and q by eq. 8 of cuMF", [f"{one.p}, {one.q}" if one else "none" for one in by_eq_8]),
-        *_amounts(f"GB of GPU {found.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
-        *_amounts("ms", [half.ms for half in halves], 1),
-        found.reason,
-    ]
-    return "\n".join(lines)
 
 
 def _amounts(unit: str, halves: Sequence[Bytes | Milliseconds], one: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,14 +26,9 @@ PARTS = "items", "values", "timestamps", "positions"  # of the rows of a table
 REPORT_FILE, LISTS_FILE = "report.json", "lists.ndjson"
 
 
-class Asked(NamedTuple):
-    """Whose lists to answer, and how long they are."""
-
-    users: Sequence[str]
-    n: int
-
-
-def replay(settings: Settings, source: str, to: str, backend: gpu.Backend, out: Path, asked: Asked) -> dict[str, Any]:
+def replay(
+    settings: Settings, source: str, to: str, backend: gpu.Backend, out: Path, *, users: Sequence[str], n: int
+) -> dict[str, Any]:
     """Rebuild a state, write `report.json` and `lists.ndjson` to `out`, and return the report.
 
     Args:
@@ -42,52 +37,48 @@ def replay(settings: Settings, source: str, to: str, backend: gpu.Backend, out: 
         to: a stream id.
         backend: where the model lives; a service has the same bits on the same one.
         out: a folder; created if it is missing.
-        asked: users whose lists to answer.
+        users: whose lists to answer.
+        n: length of the lists.
 
     Raises:
         InvalidRequest: the position is none, not in the log, or before the training.
         CorruptLog, CorruptSnapshot, UnknownVersion: a file cannot be used.
     """
+    try:
+        position = StreamId.parse(to)
+    except ValueError as error:
+        raise InvalidRequest(f"Invalid --to: {error}") from None
     log, path = RatingLog.of(settings.data), Path(source)
     folder = path.parent if (path / snapshot.MANIFEST_FILE).exists() else settings.data / "snapshots"
     half_lives = parse_half_lives(settings.half_lives)
     version = path.name if folder == path.parent else snapshot.latest_revision(folder, source)
-    rebuilt = rebuild(log, folder, version, _position(to), backend, settings.event_types, half_lives)
+    rebuilt = rebuild(log, folder, version, position, backend, settings.event_types, half_lives)
     report = {"as_of": to, "model_version": version, "backend": backend.name, "sha256": digests(rebuilt)}
     out.mkdir(parents=True, exist_ok=True)
-    answers = rebuilt.ranking.answer([Recommend(user=user, n=asked.n) for user in asked.users], rebuilt.as_of)
-    if failed := next((answer for answer in answers if isinstance(answer, Exception)), None):
-        raise failed
+    answers = rebuilt.ranking.answer([Recommend(user=user, n=n) for user in users], rebuilt.as_of)
+    if failure := next((answer for answer in answers if isinstance(answer, Exception)), None):
+        raise failure
     files.replace(out / LISTS_FILE, msgspec.json.Encoder().encode_lines(answers))
     files.replace(out / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report), indent=1))
     return report
 
 
-def _position(text: str) -> StreamId:
-    try:
-        return StreamId.parse(text)
-    except ValueError as error:
-        raise InvalidRequest(f"Invalid --to: {error}") from None
-
-
 def digests(rebuilt: Rebuilt) -> dict[str, str]:
     """SHA-256 of ids, ratings, strengths and of each array of the model, by name, and of all of these as `all`."""
     history, model = rebuilt.history, rebuilt.live_model.model
-    found: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for name, ids in (("users", history.users), ("items", history.items)):
-        found[name] = hashlib.sha256(msgspec.json.encode(ids.ids(range(len(ids))))).hexdigest()
+        sums[name] = hashlib.sha256(msgspec.json.encode(ids.ids(range(len(ids))))).hexdigest()
     for name, table in (("ratings", history.table), ("strengths", history.strengths.table)):
         columns = [table.row(user) for user in range(table.n_users)]
-        for part, values in zip(
-            ("items", "values", "timestamps", "positions"), zip(*columns, strict=True), strict=False
-        ):
-            found[f"{name}.{part}"] = digest(np.concatenate(values))
-    found["hidden"] = digest(history.hidden)
-    found |= {f"model.{name}": digest(array) for name, array in sorted(model.arrays.items())}
-    return found | {"all": hashlib.sha256("".join(found.values()).encode()).hexdigest()}
+        for part, values in zip(PARTS, zip(*columns, strict=True), strict=False):
+            sums[f"{name}.{part}"] = digest(np.concatenate(values))
+    sums["hidden"] = digest(history.hidden)
+    sums |= {f"model.{name}": digest(array) for name, array in sorted(model.arrays.items())}
+    return sums | {"all": hashlib.sha256("".join(sums.values()).encode()).hexdigest()}
 
 
 def digest(array: NDArray[Any]) -> str:
     """SHA-256 of type, shape and bytes of an array."""
-    described = f"{array.dtype.str} {array.shape} ".encode()
-    return hashlib.sha256(described + np.ascontiguousarray(array).tobytes()).hexdigest()
+    head = f"{array.dtype.str} {array.shape} ".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()

@@ -82,14 +82,14 @@ class ServiceProcess:
         """
         deadline = time.monotonic() + timeout_s
         with self._output as output:
-            while not (found := _READY.search(os.pread(output.fileno(), 4096, 0))):
+            while not (match := _READY.search(os.pread(output.fileno(), 4096, 0))):
                 if self.child.poll() is not None:
                     raise NotStarted(f"the service ended with status {self.child.returncode} before it was ready")
                 if time.monotonic() > deadline:
                     raise NotStarted(f"the service was not ready after {timeout_s:g} s")
                 on_wait()
                 time.sleep(POLL_S)
-        return found[1].decode()
+        return match[1].decode()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, wait for the end and return the exit status.

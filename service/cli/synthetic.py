@@ -25,7 +25,7 @@ POPULARITY_SKEW = 0.3  # exponent: the odds of meeting the item of popularity ra
 LOWEST, HIGHEST = 0.5, 5.0
 
 
-class Catalog(NamedTuple):
+class PlantedRatings(NamedTuple):
     """Planted ratings as parallel arrays of length N, with the tastes and genres they were drawn from.
 
     Attributes:
@@ -59,45 +59,32 @@ class Catalog(NamedTuple):
         return GENRES[int(self.taste[viewer].argmax())]
 
 
-def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> Catalog:
+def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> PlantedRatings:
     """Draw a catalog; equal arguments give equal ratings, in a shuffled order."""
     rng = np.random.default_rng(seed)
-    taste = _tastes(rng, n_viewers)
+    taste = rng.normal(0, 0.2, (n_viewers, len(GENRES)))
+    genres = rng.permuted(np.tile(np.arange(len(GENRES)), (n_viewers, 1)), axis=1)
+    for column, strength in enumerate((LOVES, LIKES, AVOIDS)):
+        taste[np.arange(n_viewers), genres[:, column]] = strength
     genre = np.arange(n_items) % len(GENRES)
     quality = rng.normal(0, QUALITY_SPREAD, n_items)
-    viewers, items = _encounters(rng, taste, genre)
-    felt = MEAN + quality[items] + taste[viewers, genre[items]] + rng.normal(0, NOISE, len(items))
-    ratings = np.clip(np.round(felt * 2) / 2, LOWEST, HIGHEST)
+    # The pairs to rate: distinct items for each viewer, drawn by popularity and taste with Gumbel noise.
+    log_popularity = -POPULARITY_SKEW * np.log1p(rng.permutation(n_items))
+    keys = log_popularity + PULL_OF_TASTE * taste[:, genre] + rng.gumbel(size=(n_viewers, n_items))
+    ranking = np.argsort(-keys, axis=1)
+    low, high = RATINGS_PER_VIEWER
+    counts = np.minimum(rng.integers(low, high, n_viewers), n_items)
+    viewers, items = np.repeat(np.arange(n_viewers), counts), ranking[np.arange(n_items) < counts[:, None]]
+    points = MEAN + quality[items] + taste[viewers, genre[items]] + rng.normal(0, NOISE, len(items))
+    ratings = np.clip(np.round(points * 2) / 2, LOWEST, HIGHEST)
     order = rng.permutation(len(items))
-    return Catalog(viewers[order], items[order], ratings[order], taste, genre)
+    return PlantedRatings(viewers[order], items[order], ratings[order], taste, genre)
 
 
-def write(path: Path, catalog: Catalog) -> None:
+def write(path: Path, catalog: PlantedRatings) -> None:
     """Write the ratings as CSV with a header: user,item,rating."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("user", "item", "rating"))
         for viewer, item, rating in zip(catalog.viewers, catalog.items, catalog.ratings, strict=True):
             rows.writerow((catalog.viewer_id(viewer), catalog.item_id(item), f"{rating:g}"))
-
-
-def _tastes(rng: np.random.Generator, n_viewers: int) -> NDArray[np.float64]:
-    taste = rng.normal(0, 0.2, (n_viewers, len(GENRES)))
-    chosen = rng.permuted(np.tile(np.arange(len(GENRES)), (n_viewers, 1)), axis=1)
-    for column, strength in enumerate((LOVES, LIKES, AVOIDS)):
-        taste[np.arange(n_viewers), chosen[:, column]] = strength
-    return taste
-
-
-def _encounters(
-    rng: np.random.Generator, taste: NDArray[np.float64], genre: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The (viewer, item) pairs to rate: distinct items per viewer, drawn by popularity and taste with Gumbel noise."""
-    n_viewers, n_items = len(taste), len(genre)
-    log_popularity = -POPULARITY_SKEW * np.log1p(rng.permutation(n_items))
-    keys = log_popularity + PULL_OF_TASTE * taste[:, genre] + rng.gumbel(size=(n_viewers, n_items))
-    ranked = np.argsort(-keys, axis=1)
-    low, high = RATINGS_PER_VIEWER
-    counts = np.minimum(rng.integers(low, high, n_viewers), n_items)
-    taken = np.arange(n_items) < counts[:, None]
-    return np.repeat(np.arange(n_viewers), counts), ranked[taken]

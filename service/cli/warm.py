@@ -36,10 +36,10 @@ def main(arguments: Sequence[str]) -> None:
 def compile_all() -> None:
     """Run the operations of trainer and engine once for every algorithm, on a small synthetic catalog."""
     rehearse_history()
-    drawn = synthetic.planted(0, N_VIEWERS, N_ITEMS)
-    ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
-    for algorithm, known in gpu.ALGORITHMS.items():
-        short = {"n_epochs": 1} if hasattr(known.params, "n_epochs") else {}
+    catalog = synthetic.planted(0, N_VIEWERS, N_ITEMS)
+    ratings = gpu.Ratings.from_coo(catalog.viewers, catalog.items, catalog.ratings, (N_VIEWERS, N_ITEMS))
+    for algorithm, entry in gpu.ALGORITHMS.items():
+        short = {"n_epochs": 1} if hasattr(entry.params, "n_epochs") else {}
         gpu.fit(ratings, gpu.params_for(algorithm, short), test=ratings, on_epoch=lambda _report: None)
         rehearse_model(algorithm)
 

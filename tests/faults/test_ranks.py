@@ -17,7 +17,7 @@ import pytest
 
 import gpu
 from gpu.backend import BackendName
-from service.extras.ranks.attempt import Attempt
+from service.extras.ranks.attempt import TrainingAttempt
 from service.extras.ranks.launcher import Launcher
 from service.extras.ranks.rank_process import RankProcess
 from service.extras.ranks.ranks import Ranks
@@ -79,7 +79,7 @@ class Killer:
             eventually(functools.partial(self._is_replaced, attempt), 60)
             self._measure(killed_s)
 
-    def _is_replaced(self, attempt: Attempt) -> bool:
+    def _is_replaced(self, attempt: TrainingAttempt) -> bool:
         return self.ranks.attempt is not attempt or self._has_ended.is_set()
 
     def _has_parts(self, n: int) -> bool:

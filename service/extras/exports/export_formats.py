@@ -42,7 +42,14 @@ def write(exported: Exported, as_of: str, format_: Format, file: Any, on_rows: O
         OSError: the reader has gone, or the disk is full.
         CorruptLog: see `rows_of`.
     """
-    writer = _Lines(file, exported.schema) if format_ == "ndjson" else _tables(exported.schema, as_of, format_, file)
+    schema = exported.schema.with_metadata({AS_OF: as_of.encode()})
+    writer: Any = None
+    if format_ == "ndjson":
+        writer = _Lines(file, exported.schema)
+    elif format_ == "parquet":
+        writer = pq.ParquetWriter(pa.PythonFile(file, "w"), schema, compression="zstd")
+    else:
+        writer = pa.ipc.new_stream(file, schema)
     n_rows = 0
     with writer:
         for batch in exported.batches:
@@ -50,13 +57,6 @@ def write(exported: Exported, as_of: str, format_: Format, file: Any, on_rows: O
             n_rows += batch.num_rows
             on_rows(batch.num_rows)
     return n_rows
-
-
-def _tables(schema: pa.Schema, as_of: str, format_: Format, file: Any) -> Any:
-    described = schema.with_metadata({AS_OF: as_of.encode()})
-    if format_ == "parquet":
-        return pq.ParquetWriter(pa.PythonFile(file, "w"), described, compression="zstd")
-    return pa.ipc.new_stream(file, described)
 
 
 class _Lines:
@@ -105,9 +105,9 @@ def _event_elements(batch: pa.RecordBatch) -> list[Any]:
 
 
 def _item_elements(batch: pa.RecordBatch) -> list[Any]:
-    found = []
+    elements = []
     for row in batch.to_pylist(maps_as_pydicts="strict"):
         if row["embedding"] is not None:
             row["embedding"] = [float(str(np.float32(number))) for number in row["embedding"]]
-        found.append({name: value for name, value in row.items() if value not in (None, {})})
-    return found
+        elements.append({name: value for name, value in row.items() if value not in (None, {})})
+    return elements

@@ -89,8 +89,7 @@ async def make_lists(body: ListsBody, query: NoQuery, request: Call, serving: Th
 @router.get("/exports", responses=answers(ListFiles))
 async def list_exports(query: NoQuery, serving: TheService) -> bytes:
     """The files of lists, newest first."""
-    found = await asyncio.to_thread(list_files.listed, serving.settings.data)
-    return msgspec.json.encode(ListFiles(found))
+    return msgspec.json.encode(ListFiles(await asyncio.to_thread(list_files.listed, serving.settings.data)))
 
 
 @router.get("/exports/{job}", response_class=Response, responses=_FILE_ANSWERS)

@@ -58,12 +58,16 @@ def kafka(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: Kafka repeats uncommitted messages
     key = arguments.settings({}).own_key("write_key") if key_env is None else secret(key_env)
-    own = settings(bootstrap, group)
-    properties = ({} if config is None else properties_of(config, own.keys())) | own
+    set_here = settings(bootstrap, group)
+    properties = ({} if config is None else properties_of(config, set_here.keys())) | set_here
     library = _library()
     with Client(url, key, data_set) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)
-        consumer = _consumer(library, properties, config)
+        try:
+            consumer = library.Consumer(properties | {"error_cb": judge})
+        except library.KafkaException as error:
+            where = "" if config is None else f" of {config}"
+            raise InvalidSetting(f"Invalid properties{where}: {error.args[0].str()}") from None
         try:
             identity = partial(identity_of, library, consumer, properties)
             path = "/events" if events else "/ratings"
@@ -83,15 +87,6 @@ def settings(bootstrap: str, group: str) -> dict[str, Any]:
         "enable.auto.commit": False,
         "max.poll.interval.ms": LONGEST_POLL_MS,
     }
-
-
-def _consumer(library: Any, properties: dict[str, Any], config: Path | None) -> Any:
-    """A consumer; `InvalidSetting` with librdkafka's own message if it does not take the properties."""
-    try:
-        return library.Consumer(properties | {"error_cb": judge})
-    except library.KafkaException as error:
-        where = "" if config is None else f" of {config}"
-        raise InvalidSetting(f"Invalid properties{where}: {error.args[0].str()}") from None
 
 
 def _library() -> Any:
@@ -122,7 +117,7 @@ def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidSetting(f"Invalid --config: expected a file of properties, got {path}: {reason}") from None
-    found = {}
+    properties = {}
     for n, line in enumerate(lines, 1):
         name, equals, value = (part.strip() for part in line.partition("="))
         if not line.strip() or name.startswith("#"):
@@ -130,8 +125,8 @@ def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
         if not name or not equals:
             raise InvalidSetting(f"Invalid line {n} of {path}: expected name=value, got no {'=' if name else 'name'}")
         _check_property(name, path, own)
-        found[name] = value
-    return found
+        properties[name] = value
+    return properties
 
 
 def _check_property(name: str, path: Path, own: Collection[str]) -> None:

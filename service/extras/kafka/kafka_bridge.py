@@ -129,15 +129,15 @@ class Bridge:
 
     def step(self) -> None:
         """Read once, and carry what was read."""
-        found: dict[Partition, list[Message]] = {}
+        messages_of: dict[Partition, list[Message]] = {}
         for message in self._consumer.consume(BATCH, READ_S):
             error = message.error()
             if error is None:
-                found.setdefault(Partition(message.topic(), message.partition()), []).append(message)
+                messages_of.setdefault(Partition(message.topic(), message.partition()), []).append(message)
             else:
                 judge(error)
                 _log.warning("kafka reports an error", error=error.str())
-        for partition, messages in found.items():
+        for partition, messages in messages_of.items():
             for run in ascending(messages):
                 self._take(partition, run)
 
@@ -308,7 +308,7 @@ def identity_of(library: Any, consumer: Any, properties: Mapping[str, Any], topi
 def _topic_id(library: Any, properties: Mapping[str, Any], topic: str) -> str | None:
     admin = importlib.import_module(f"{library.__name__}.admin")
     client = admin.AdminClient({name: value for name, value in properties.items() if name not in _OF_CONSUMERS})
-    asked = client.describe_topics(library.TopicCollection([topic]), request_timeout=TIMEOUT_S)
-    found = asked[topic].result().topic_id
-    is_given = found is not None and (found.get_most_significant_bits() or found.get_least_significant_bits())
-    return str(found) if is_given else None
+    futures = client.describe_topics(library.TopicCollection([topic]), request_timeout=TIMEOUT_S)
+    topic_id = futures[topic].result().topic_id
+    has_id = topic_id is not None and (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits())
+    return str(topic_id) if has_id else None

@@ -27,7 +27,7 @@ from service.storage import files
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 
 
-class StoredArray(msgspec.Struct, frozen=True):
+class ArrayRecord(msgspec.Struct, frozen=True):
     """Dtype (as NumPy writes it, such as `<f4`), shape and SHA-256 of one array."""
 
     dtype: str
@@ -38,7 +38,7 @@ class StoredArray(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True):
     """The manifest of a folder: its arrays by name, and a record of the writer."""
 
-    arrays: dict[str, StoredArray]
+    arrays: dict[str, ArrayRecord]
     record: dict[str, Any]
 
 
@@ -102,15 +102,15 @@ def digest_of(path: Path) -> str:
         raise CorruptWorkFile(f"{path} cannot be read: {error}") from error
 
 
-def _write(folder: Path, name: str, array: NDArray[Any]) -> StoredArray:
+def _write(folder: Path, name: str, array: NDArray[Any]) -> ArrayRecord:
     content = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     data = content.reshape(-1).view(np.uint8).data
     with _file(folder, name).open("wb") as file:
         file.write(data)
-    return StoredArray(content.dtype.str, array.shape, hashlib.sha256(data).hexdigest())
+    return ArrayRecord(content.dtype.str, array.shape, hashlib.sha256(data).hexdigest())
 
 
-def _mapped(folder: Path, name: str, stored: StoredArray) -> NDArray[Any]:
+def _mapped(folder: Path, name: str, stored: ArrayRecord) -> NDArray[Any]:
     """The array in memory that is shared until a process changes it: kernels take no read-only arrays."""
     path, dtype = _file(folder, name), np.dtype(stored.dtype)
     n_bytes = int(np.prod(stored.shape, dtype=np.int64)) * dtype.itemsize

@@ -1,4 +1,4 @@
-"""`Attempt`: one attempt of a training on several ranks. It starts all ranks, and succeeds with all or fails.
+"""`TrainingAttempt`: one attempt of a training on several ranks. It starts all ranks, and succeeds with all or fails.
 
 The ranks connect to a listener and prove that they know the key of the attempt. When all are there, each learns the
 addresses of all. From then on the coordinator only listens: for progress, signs of life and closed connections.
@@ -24,33 +24,31 @@ from service.extras.ranks.errors import RankRefused
 from service.extras.ranks.launcher import Launcher, Rank
 from service.extras.ranks.rank_messages import (
     Challenge,
-    Connection,
     Deliver,
-    Failed,
     Fetch,
     Finished,
-    Hello,
     Joined,
     Message,
     PartDone,
+    RankConnection,
+    RankFailed,
+    RankHello,
     Refused,
     Start,
     listen,
     proof,
     versions,
 )
-from service.extras.ranks.rank_watch import Limits, Watch
+from service.extras.ranks.rank_watch import RankLimits, Watch
 from service.extras.ranks.transfers import Transfers
 
 POLL_S = 0.1  # seconds between two looks at processes and limits
 GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors
 KEY_BYTES, NONCE_BYTES = 32, 32
-BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_CONNECTION, BY_NEIGHBOR = range(
-    5
-)  # ways to lose a rank; the first is the likeliest cause
+BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_CONNECTION, BY_NEIGHBOR = range(5)  # of lost ranks; the first is the likeliest cause
 
 
-class Plan(NamedTuple):
+class AttemptPlan(NamedTuple):
     """What an attempt does.
 
     Attributes:
@@ -94,12 +92,12 @@ class _Peer:
     """A connection; of a rank, once it has proved who it is."""
 
     def __init__(self, accepted: socket.socket) -> None:
-        self.connection, self.nonce = Connection(accepted), secrets.token_hex(NONCE_BYTES)
+        self.connection, self.nonce = RankConnection(accepted), secrets.token_hex(NONCE_BYTES)
         self.host: str = accepted.getpeername()[0]
         self.rank: int | None = None
 
 
-class Attempt:
+class TrainingAttempt:
     """Runs one attempt; use `run` once.
 
     Attributes:
@@ -107,12 +105,12 @@ class Attempt:
     """
 
     def __init__(
-        self, plan: Plan, launcher: Launcher, limits: Limits, on_message: Callable[[int, Message], None]
+        self, plan: AttemptPlan, launcher: Launcher, limits: RankLimits, on_message: Callable[[int, Message], None]
     ) -> None:
         """Prepare.
 
         Args:
-            plan: see `Plan`.
+            plan: see `AttemptPlan`.
             launcher: starts the ranks.
             limits: when a rank counts as lost.
             on_message: called with each message of a rank that has started.
@@ -147,8 +145,13 @@ class Attempt:
                     self._check()
                 for process in self.processes:
                     process.leave()
-            finally:
-                self._end()
+            finally:  # the processes end before their connections, so that none takes the coordinator for dead
+                for process in self.processes:
+                    process.end()
+                self._transfers.end()
+                for peer in self._peers:
+                    peer.connection.close()
+                self._selector.close()
 
     def _start(self, coordinator: tuple[str, int]) -> None:
         n_ranks, backend = self._plan.n_ranks, self._plan.backend
@@ -157,15 +160,6 @@ class Attempt:
                 self.processes.append(self._launcher.start(rank, n_ranks, coordinator, self._key, backend))
             except OSError as error:
                 raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
-
-    def _end(self) -> None:
-        """End the processes before their connections, so that none takes the coordinator for dead."""
-        for process in self.processes:
-            process.end()
-        self._transfers.end()
-        for peer in self._peers:
-            peer.connection.close()
-        self._selector.close()
 
     # --- messages
 
@@ -216,8 +210,13 @@ class Attempt:
         elif isinstance(message, Finished):
             self._finished.add(rank)
             self._watch.finished(rank)
-        elif isinstance(message, Failed):
-            self._fail(rank, message)
+        elif isinstance(message, RankFailed):
+            if (error := message.error()) is not None:
+                raise error
+            self._failed.add(rank)
+            order = BY_NEIGHBOR if message.kind == "RankLost" else BY_ERROR
+            reason, is_memory = f"failed with {message.kind}: {message.message}", message.kind.endswith("MemoryError")
+            self._lose(rank, _Loss(order, reason, is_memory=is_memory))
         self._on_message(rank, message)
 
     def _admit(self, peer: _Peer, message: Message) -> None:
@@ -226,12 +225,12 @@ class Attempt:
         Raises:
             RankRefused: a rank has other versions.
         """
-        if not isinstance(message, Hello | Fetch | Deliver) or not hmac.compare_digest(
+        if not isinstance(message, RankHello | Fetch | Deliver) or not hmac.compare_digest(
             message.proof, proof(self._key, peer.nonce, message.rank)
         ):
             self._send(peer, Refused("expected a rank with the key of this training, got another process"))
             return
-        if not isinstance(message, Hello):
+        if not isinstance(message, RankHello):
             self._selector.unregister(peer.connection.socket)
             self._transfers.serve(peer.connection, message)
             return
@@ -243,33 +242,28 @@ class Attempt:
         self._addresses[message.rank] = peer.host, message.port
         self._connected.add(message.rank)
         self._watch.heard(message.rank, time.monotonic())
-        if len(self._addresses) == self._plan.n_ranks:
-            self._send_start()
-
-    def _send_start(self) -> None:
-        plan, addresses = self._plan, [self._addresses[rank] for rank in range(self._plan.n_ranks)]
-        backend = plan.backend
-        names = [partition_store.STORE, *([checkpoints.name_of(plan.n_parts)] if plan.n_parts else [])]
-        folders = {name: array_folder.digest_of(plan.work / name) for name in names}
-        memory = backend.kept_bytes, backend.limit_bytes
-        weights = self._launcher.weights(plan.n_ranks, backend)
+        plan, backend = self._plan, self._plan.backend
+        if len(self._addresses) < plan.n_ranks:
+            return
+        # All are there: each learns the addresses of all.
+        paths = [plan.work / partition_store.STORE]
+        paths += [checkpoints.path_of(plan.work, plan.n_parts)] if plan.n_parts else []
         start = Start(
-            addresses, weights, str(plan.work), folders, backend.name, *memory, plan.n_parts, plan.has_reports
+            addresses=[self._addresses[rank] for rank in range(plan.n_ranks)],
+            weights=self._launcher.weights(plan.n_ranks, backend),
+            work=str(plan.work),
+            folders={path.name: array_folder.digest_of(path) for path in paths},
+            backend=backend.name,
+            kept_bytes=backend.kept_bytes,
+            limit_bytes=backend.limit_bytes,
+            n_parts=plan.n_parts,
+            has_reports=plan.has_reports,
         )
-        for peer in self._peers:
-            if peer.rank is not None:
-                self._send(peer, start)
+        for other in self._peers:
+            if other.rank is not None:
+                self._send(other, start)
 
     # --- losses
-
-    def _fail(self, rank: int, failed: Failed) -> None:
-        """Note the failure of one rank; raise that of the training."""
-        if (error := failed.error()) is not None:
-            raise error
-        self._failed.add(rank)
-        is_memory, is_neighbor = failed.kind.endswith("MemoryError"), failed.kind == "RankLost"
-        reason = f"failed with {failed.kind}: {failed.message}"
-        self._lose(rank, _Loss(BY_NEIGHBOR if is_neighbor else BY_ERROR, reason, is_memory=is_memory))
 
     def _lose(self, rank: int, loss: _Loss) -> None:
         if not self._losses:
@@ -299,12 +293,12 @@ class Attempt:
             self._n_moved = self._transfers.n_bytes
             self._watch.moved(now_s)
         if self._losses:
-            rank, loss = min(self._losses.items(), key=lambda one: one[1].order)
+            rank, loss = min(self._losses.items(), key=lambda pair: pair[1].order)
             if loss.order == BY_SIGNAL or now_s - self._lost_s >= GRACE_S:
                 raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
         elif (complaint := self._watch.complaint(now_s)) is not None:
             raise AttemptLost(complaint)
 
 
-def _shown(found: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+def _shown(version_of: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(version_of.items()))

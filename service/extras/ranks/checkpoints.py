@@ -83,7 +83,7 @@ class CheckpointWriter:
         try:
             write(self._work, self._digest, n_parts, state)
             if self._on_written is not None:
-                self._on_written(_path(self._work, n_parts))
+                self._on_written(path_of(self._work, n_parts))
         except BaseException as error:
             self._failure = error
         self._ended_s = time.monotonic()
@@ -95,25 +95,25 @@ def write(work: Path, digest: str, n_parts: int, state: State) -> None:
     Raises:
         WorkFolderUnavailable: the disk is full or broken.
     """
-    array_folder.write(_path(work, n_parts), state, {"digest": digest})
+    array_folder.write(path_of(work, n_parts), state, {"digest": digest})
     prune(work)
 
 
 def prune(work: Path) -> None:
     """Remove all but the newest two checkpoints."""
     for old in numbers(work)[N_KEPT:]:
-        shutil.rmtree(_path(work, old))
+        shutil.rmtree(path_of(work, old))
 
 
-def name_of(n_parts: int) -> str:
-    """The name of the folder with the parameters after `n_parts` parts."""
-    return f"checkpoint-{n_parts}"
+def path_of(work: Path, n_parts: int) -> Path:
+    """The folder with the parameters after `n_parts` parts."""
+    return work / f"checkpoint-{n_parts}"
 
 
 def numbers(work: Path) -> list[int]:
     """The numbers of completed parts of all checkpoints, newest first; they may be torn."""
-    found = [_NAME.fullmatch(entry.name) for entry in work.iterdir()]
-    return sorted((int(match[1]) for match in found if match), reverse=True)
+    matches = [_NAME.fullmatch(entry.name) for entry in work.iterdir()]
+    return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
 def newest(work: Path, digest: str) -> int:
@@ -142,13 +142,9 @@ def read(work: Path, digest: str, n_parts: int) -> State:
         CorruptWorkFile: a file is missing, torn or altered.
         ForeignCheckpoint: they belong to a training with other ratings or parameters.
     """
-    state, record = array_folder.read(_path(work, n_parts))
+    state, record = array_folder.read(path_of(work, n_parts))
     if record.get("digest") != digest:
         raise ForeignCheckpoint(
-            f"{_path(work, n_parts)} belongs to a training with other ratings or parameters: remove it"
+            f"{path_of(work, n_parts)} belongs to a training with other ratings or parameters: remove it"
         )
     return state
-
-
-def _path(work: Path, n_parts: int) -> Path:
-    return work / name_of(n_parts)

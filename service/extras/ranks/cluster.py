@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from gpu.backend import Backend
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.errors import ClusterUnavailable, RankRefused
-from service.extras.ranks.launcher import Ended
+from service.extras.ranks.launcher import RankEnd
 from service.extras.ranks.rank_messages import versions
 from service.extras.ranks.rank_process import LEAVE_S, RankProcess, environment
 from service.jobs.gpu_order import inherited
@@ -83,20 +83,37 @@ class Cluster:
             RankRefused: a worker has other versions.
         """
         del backend
-        n_needed = 1
+        n_needed, address = 1, self._cluster.address
         if self._client is None:
-            self._client, n_needed = self._connected(), n_ranks
+            certificates, n_needed = security(self._cluster), n_ranks
+            try:
+                self._client = self._distributed.Client(
+                    address, security=certificates, timeout=CONNECT_S, set_as_default=False
+                )
+            except (OSError, ValueError) as error:  # a certificate that is not accepted is one of both
+                raise ClusterUnavailable(
+                    f"The scheduler {address} does not answer: {error or type(error).__name__}; start it by"
+                    " `nearfield cluster scheduler`"
+                ) from error
         deadline = time.monotonic() + self._wait_s
-        while len(found := self._alive()) < n_needed:
+        while len(workers := self._alive()) < n_needed:
             if time.monotonic() > deadline:
                 raise ClusterUnavailable(
-                    f"The cluster {self._cluster.address} has {len(found)} of {n_needed} workers after {self._wait_s:g}"
-                    f" s; run `nearfield cluster worker --scheduler {self._cluster.address}` on more machines, or ask"
-                    " for fewer ranks"
+                    f"The cluster {address} has {len(workers)} of {n_needed} workers after {self._wait_s:g} s; run"
+                    f" `nearfield cluster worker --scheduler {address}` on more machines, or ask for fewer ranks"
                 )
             time.sleep(POLL_S * 10)
-        self._workers = sorted(found, key=lambda worker: not is_here(_host(worker)))[:n_ranks]
-        self._check_versions()
+        self._workers = sorted(workers, key=lambda worker: not is_here(_host(worker)))[:n_ranks]
+        # Compare versions by functions that any version of Nearfield has: a rank would do it too late.
+        for name, expected in versions().items():
+            function, arguments = (platform.python_version, ()) if name == "python" else (metadata.version, (name,))
+            answers = self._client.run(function, *arguments, workers=self._workers, on_error="return")
+            for worker, version in answers.items():
+                if version != expected:
+                    raise RankRefused(
+                        f"Invalid worker {worker}: expected {name} {expected}, got {version}; install the same versions"
+                        " on all machines"
+                    )
         return len(self._workers)
 
     def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
@@ -135,18 +152,6 @@ class Cluster:
         self._client.run(stop, name, workers=[worker], on_error="ignore")
         return True
 
-    def _connected(self) -> Any:
-        certificates = security(self._cluster)
-        try:
-            return self._distributed.Client(
-                self._cluster.address, security=certificates, timeout=CONNECT_S, set_as_default=False
-            )
-        except (OSError, ValueError) as error:  # a certificate that is not accepted is one of both
-            raise ClusterUnavailable(
-                f"The scheduler {self._cluster.address} does not answer: {error or type(error).__name__}; start it by"
-                " `nearfield cluster scheduler`"
-            ) from error
-
     def _alive(self) -> list[str]:
         """Addresses of the workers that were heard lately, in a fixed order."""
         try:
@@ -158,18 +163,6 @@ class Cluster:
         latest_s = max((worker["last_seen"] for worker in workers.values()), default=0.0)
         return sorted(name for name, worker in workers.items() if latest_s - worker["last_seen"] < STALE_S)
 
-    def _check_versions(self) -> None:
-        """Compare versions by functions that any version of Nearfield has: a rank would do it too late."""
-        for name, expected in versions().items():
-            function, arguments = (platform.python_version, ()) if name == "python" else (metadata.version, (name,))
-            found = self._client.run(function, *arguments, workers=self._workers, on_error="return")
-            for worker, version in found.items():
-                if version != expected:
-                    raise RankRefused(
-                        f"Invalid worker {worker}: expected {name} {expected}, got {version}; install the same versions"
-                        " on all machines"
-                    )
-
 
 class _HeldRank:
     """A rank that a task of Dask holds; see `service.extras.ranks.launcher.Rank`."""
@@ -177,16 +170,19 @@ class _HeldRank:
     def __init__(self, cluster: Cluster, worker: str, name: str, future: Any) -> None:
         self._cluster, self._worker, self._name, self._future = cluster, worker, name, future
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> RankEnd | None:
         """How it ended, as far as Dask knows: if its worker is gone, only its connection shows it."""
         if self._future.status == "pending":
             return None
+        if self._future.status == "error":
+            error = self._future.exception(timeout=END_S)
+            return RankEnd(1, f"worker {self._worker}: {type(error).__name__}: {error}")
         if self._future.status != "finished":
-            return Ended(1, f"worker {self._worker}: {self._failure()}")
+            return RankEnd(1, f"worker {self._worker}: the task is {self._future.status}")
         try:
-            return Ended(*self._future.result(timeout=END_S))
+            return RankEnd._make(self._future.result(timeout=END_S))
         except Exception as error:  # the worker may be lost before it has sent the result
-            return Ended(1, f"worker {self._worker}: {error}")
+            return RankEnd(1, f"worker {self._worker}: {error}")
 
     def leave(self) -> None:
         """Wait for the end of the task."""
@@ -204,20 +200,14 @@ class _HeldRank:
         while self._future.status == "pending" and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
-    def _failure(self) -> str:
-        if self._future.status == "error":
-            error = self._future.exception(timeout=END_S)
-            return f"{type(error).__name__}: {error}"
-        return f"the task is {self._future.status}"
-
 
 def hold(content: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Start a rank, and wait until it ends or has to; on a worker. `content` is a `_Task`; returns an `Ended`."""
-    task, worker = _Task(*content), dask().get_worker()
+    """Start a rank, and wait until it ends or has to; on a worker. `content` is a `_Task`; returns an `RankEnd`."""
+    task, worker = _Task._make(content), dask().get_worker()
     folder = Path(tempfile.mkdtemp(prefix="nearfield-rank-"))
-    own = environment(inherited(without=DASK_SETS), task.place, task.n_here, task.backend)
+    variables = environment(inherited(without=DASK_SETS), task.place, task.n_here, task.backend)
     try:
-        process = RankProcess(task.rank, task.coordinator, task.key, own, folder)
+        process = RankProcess(task.rank, task.coordinator, task.key, variables, folder)
         try:
             while (ended := process.ended()) is None:
                 if task.name in _stopped or worker.status.name in CLOSING:
@@ -295,8 +285,8 @@ def toward(host: str) -> str:
     family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(address)
-        found: str = probe.getsockname()[0]
-        return found
+        interface: str = probe.getsockname()[0]
+        return interface
 
 
 def is_here(host: str) -> bool:

@@ -91,8 +91,9 @@ class ClusterAddress(msgspec.Struct, frozen=True):
         """The cluster in the settings; None if there is none."""
         if settings.cluster is None:
             return None
-        found = settings.cluster, settings.cluster_tls_ca, settings.cluster_tls_cert, settings.cluster_tls_key
-        return cls(found[0], *(None if path is None else str(path) for path in found[1:]))
+        paths = settings.cluster_tls_ca, settings.cluster_tls_cert, settings.cluster_tls_key
+        tls_ca, tls_cert, tls_key = (None if path is None else str(path) for path in paths)
+        return cls(settings.cluster, tls_ca, tls_cert, tls_key)
 
     def _parts(self) -> tuple[str, str, int]:
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from gpu.backend import Backend
 
 
-class Ended(NamedTuple):
+class RankEnd(NamedTuple):
     """How a rank ended.
 
     Attributes:
@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 class Rank(Protocol):
     """A rank as the coordinator sees it."""
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> RankEnd | None:
         """How it ended; None while it runs."""
 
     def leave(self) -> None:

@@ -98,15 +98,17 @@ def read_model(work: Path, params: Params) -> Model:
 
 
 def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
+    arrays: dict[str, NDArray[Any]] = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
     if ratings.weights is not None:
-        found[f"{kind}.weights"] = ratings.weights
+        arrays[f"{kind}.weights"] = ratings.weights
     for side, rows in (("by_user", ratings.by_user), ("by_item", ratings.by_item)):
-        found |= {f"{kind}.{side}.{name}": array for name, array in rows._asdict().items()}
-    return found
+        arrays |= {f"{kind}.{side}.{name}": array for name, array in rows._asdict().items()}
+    return arrays
 
 
 def _ratings(kind: str, arrays: dict[str, NDArray[Any]]) -> Ratings:
-    sides = [Rows(*(arrays[f"{kind}.{side}.{name}"] for name in Rows._fields)) for side in ("by_user", "by_item")]
-    others = (arrays.get(f"{kind}.{name}") for name in ("user_keys", "item_keys", "weights"))
-    return Ratings(sides[0], sides[1], *others)
+    by_user, by_item = (
+        Rows._make(arrays[f"{kind}.{side}.{name}"] for name in Rows._fields) for side in ("by_user", "by_item")
+    )
+    keys = arrays.get(f"{kind}.user_keys"), arrays.get(f"{kind}.item_keys")
+    return Ratings(by_user, by_item, user_keys=keys[0], item_keys=keys[1], weights=arrays.get(f"{kind}.weights"))

@@ -36,16 +36,16 @@ from service.extras.ranks.checkpoints import CheckpointWriter
 from service.extras.ranks.errors import CorruptWorkFile
 from service.extras.ranks.rank_messages import (
     ALIVE_EVERY_S,
-    Alive,
     Challenge,
-    Connection,
     Divided,
     EpochDone,
-    Failed,
     Finished,
-    Hello,
     Joined,
     PartDone,
+    RankAlive,
+    RankConnection,
+    RankFailed,
+    RankHello,
     Refused,
     Start,
     listen,
@@ -69,7 +69,7 @@ class _Checkpoints:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RankConnection,
         n_parts: int,
         trainer: Trainer[Model],
         work: Path,
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     connected = socket.create_connection(coordinator)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ACKNOWLEDGED_MS)
     with listen(connected.getsockname()[0]) as listener:  # only the network of the coordinator reaches it
-        rank = _Rank(options.rank, key, coordinator, Connection(connected), listener, options.folder)
+        rank = _Rank(options.rank, key, coordinator, RankConnection(connected), listener, options.folder)
         first = rank.hello()
         if not isinstance(first, Start):
             print(f"refused: {first.reason}", file=sys.stderr)  # noqa: T201 (the coordinator reads it)
@@ -138,7 +138,7 @@ class _Rank(NamedTuple):
     number: int
     key: bytes
     coordinator: tuple[str, int]
-    connection: Connection
+    connection: RankConnection
     listener: socket.socket
     folder: Path | None
 
@@ -147,7 +147,7 @@ class _Rank(NamedTuple):
         challenge = self.connection.next()
         assert isinstance(challenge, Challenge)  # noqa: S101 (tells the type checker)
         port = self.listener.getsockname()[1]
-        self.connection.send(Hello(self.number, proof(self.key, challenge.nonce, self.number), port, versions()))
+        self.connection.send(RankHello(self.number, proof(self.key, challenge.nonce, self.number), port, versions()))
         answer = self.connection.next()
         assert isinstance(answer, Start | Refused)  # noqa: S101 (tells the type checker)
         return answer
@@ -173,7 +173,7 @@ class _Rank(NamedTuple):
         """Send a sign of life again and again."""
         with contextlib.suppress(OSError):  # the coordinator is gone, and `end_with_coordinator` ends this process
             while True:
-                self.connection.send(Alive())
+                self.connection.send(RankAlive())
                 time.sleep(ALIVE_EVERY_S)
 
 
@@ -184,7 +184,7 @@ def _ended(rank: _Rank, start: Start) -> int:
     except Exception as error:
         if not isinstance(error, EngineError | ServiceError):
             traceback.print_exc()
-        rank.connection.send(Failed.of(error))
+        rank.connection.send(RankFailed.of(error))
         return 1
     rank.connection.send(Finished())
     return 0

@@ -1,8 +1,8 @@
 """Messages between the coordinator of a training (`service.extras.ranks.ranks`) and its ranks: JSON lines over TCP.
 
-The coordinator sends `Challenge` and `Start`, or `Refused`. A rank sends `Hello`, `Joined`, `Alive` every second,
-`PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `Divided` and `EpochDone`. All other messages
-belong to `service.extras.ranks.transfers`.
+The coordinator sends `Challenge` and `Start`, or `Refused`. A rank sends `RankHello`, `Joined`, `RankAlive` every
+second, `PartDone`, and in the end `Finished` or `RankFailed`. Rank 0 also sends `Divided` and `EpochDone`. All other
+messages belong to `service.extras.ranks.transfers`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Challenge(msgspec.Struct, tag=True, frozen=True):
     nonce: str
 
 
-class Hello(msgspec.Struct, tag=True, frozen=True):
+class RankHello(msgspec.Struct, tag=True, frozen=True):
     """The answer of a rank: its number, its proof, the port of its ring and its versions."""
 
     rank: int
@@ -78,7 +78,7 @@ class Joined(msgspec.Struct, tag=True, frozen=True):
     """The rank has reached its neighbors."""
 
 
-class Alive(msgspec.Struct, tag=True, frozen=True):
+class RankAlive(msgspec.Struct, tag=True, frozen=True):
     """The process of the rank still runs."""
 
 
@@ -114,7 +114,7 @@ class EpochDone(msgspec.Struct, tag=True, frozen=True):
     metrics: dict[str, float | None]
 
 
-class Failed(msgspec.Struct, tag=True, frozen=True):
+class RankFailed(msgspec.Struct, tag=True, frozen=True):
     """An exception: name of its class, message, and attributes that are plain values."""
 
     kind: str
@@ -122,7 +122,7 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
     fields: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, error: BaseException) -> Failed:
+    def of(cls, error: BaseException) -> RankFailed:
         """The message for `error`."""
         plain = {name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)}
         return cls(type(error).__name__, str(error), plain)
@@ -143,7 +143,7 @@ class Finished(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fetch(msgspec.Struct, tag=True, frozen=True):
-    """A rank wants a folder of the coordinator's work folder; rank and proof are those of `Hello`."""
+    """A rank wants a folder of the coordinator's work folder; rank and proof are those of `RankHello`."""
 
     rank: int
     proof: str
@@ -165,15 +165,15 @@ class Sizes(msgspec.Struct, tag=True, frozen=True):
     sizes: dict[str, int]
 
 
-class Accepted(msgspec.Struct, tag=True, frozen=True):
+class TransferAccepted(msgspec.Struct, tag=True, frozen=True):
     """The other side may send the files, or: they have arrived unaltered."""
 
 
-_Training = Start | Joined | Alive | Divided | PartDone | EpochDone | Failed | Finished
-Message = Challenge | Hello | Refused | _Training | Fetch | Deliver | Sizes | Accepted
+_Training = Start | Joined | RankAlive | Divided | PartDone | EpochDone | RankFailed | Finished
+Message = Challenge | RankHello | Refused | _Training | Fetch | Deliver | Sizes | TransferAccepted
 
 
-class Connection:
+class RankConnection:
     """Messages over a socket. Any thread may send; one thread receives."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.errors import BackendUnavailable
-from service.extras.ranks.launcher import Ended
+from service.extras.ranks.launcher import RankEnd
 from service.jobs.gpu_order import VISIBLE, inherited
 from service.jobs.last_words import LastWords
 
@@ -85,21 +85,18 @@ class RankProcess:
         """Its process id."""
         return self._process.pid
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> RankEnd | None:
         """See `service.extras.ranks.launcher.Rank`."""
-        if (code := self._process.poll()) is None:
-            return self._stopped()
-        self._last_words.thread.join(1.0)
-        return Ended(code, self._last_words.after(code), code < 0 and n_oom_kills() > self._n_oom_kills)
-
-    def _stopped(self) -> Ended | None:
-        """Its end, if the system says that it is stopped, and it has used no processor for `STOPPED_S`."""
+        if (code := self._process.poll()) is not None:
+            self._last_words.thread.join(1.0)
+            return RankEnd(code, self._last_words.after(code), code < 0 and n_oom_kills() > self._n_oom_kills)
+        # It counts as stopped if the system says so, and it has used no processor for `STOPPED_S`.
         now_s, looks = time.monotonic(), _state(self._process.pid)
         if looks != self._looks or looks[0] != BY_SIGNAL:
             self._looks, self._looks_since_s = looks, now_s
         if now_s - self._looks_since_s < STOPPED_S:
             return None
-        return Ended(-signal.SIGSTOP, f"was stopped by a signal for {STOPPED_S:g} s", is_stopped=True)
+        return RankEnd(-signal.SIGSTOP, f"was stopped by a signal for {STOPPED_S:g} s", is_stopped=True)
 
     def leave(self) -> None:
         """Wait until it has ended by itself, for a short time."""
@@ -167,14 +164,14 @@ def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Bac
     """
     n_cores = len(os.sched_getaffinity(0))
     n_threads = min(n_cores, int(inherited.get("NUMBA_NUM_THREADS", n_cores)))
-    own = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
+    variables = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
     if backend.name == "device":
         visible = inherited.get(VISIBLE)
         devices = [str(number) for number in range(n_ranks)] if visible is None else visible.split(",")
         # On a machine of a cluster a rank beyond the last GPU sees none, and fails with a message.
-        own[VISIBLE] = devices[rank] if rank < len(devices) else ""
-        own["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
-    return inherited | own
+        variables[VISIBLE] = devices[rank] if rank < len(devices) else ""
+        variables["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
+    return inherited | variables
 
 
 def trusts_links() -> bool:
@@ -194,6 +191,6 @@ def _state(pid: int) -> tuple[str, str]:
 def n_oom_kills() -> int:
     """Processes that Linux has killed since the start of the machine because memory ran out; 0 if it does not count."""
     with contextlib.suppress(OSError):
-        if found := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
-            return int(found[1])
+        if match := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
+            return int(match[1])
     return 0

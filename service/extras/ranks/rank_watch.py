@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class RankLimits:
     """Times after which a training on several ranks starts a new attempt, and the number of attempts.
 
     Attributes:
@@ -33,7 +33,7 @@ class Watch:
     part itself. The first part of an attempt does not count, because it may include compilation.
     """
 
-    def __init__(self, n_ranks: int, limits: Limits, now_s: float) -> None:
+    def __init__(self, n_ranks: int, limits: RankLimits, now_s: float) -> None:
         self._limits, self._n_ranks, self._started_s = limits, n_ranks, now_s
         self._heard_s: dict[int, float] = {}
         self._joined: set[int] = set()
@@ -76,14 +76,11 @@ class Watch:
         for rank, heard_s in self._heard_s.items():
             if rank not in self._finished and now_s - heard_s > limits.silent_s:
                 return f"rank {rank} was silent for {limits.silent_s:g} s"
-        limit_s = self._part_limit_s()
+        limit_s = limits.first_epoch_s
+        parts_s = [end - begin for begin, end in zip(self._ended_s, self._ended_s[1:], strict=False)]
+        if len(parts_s) > self._n_of_epoch and not self._finished:
+            limit_s = max(limits.least_part_s, limits.n_longest * max(parts_s[1:]))
         if self._ended_s and now_s - self._ended_s[-1] > limit_s:
             slowest = min(self._parts, key=self._parts.__getitem__)
             return f"no part ended within {limit_s:g} s; rank {slowest} was the last"
         return None
-
-    def _part_limit_s(self) -> float:
-        parts_s = [end - begin for begin, end in zip(self._ended_s, self._ended_s[1:], strict=False)]
-        if len(parts_s) <= self._n_of_epoch or self._finished:
-            return self._limits.first_epoch_s
-        return max(self._limits.least_part_s, self._limits.n_longest * max(parts_s[1:]))

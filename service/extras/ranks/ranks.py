@@ -26,18 +26,18 @@ from gpu.signals import Calibration
 from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.extras.ranks import checkpoints, partition_store
-from service.extras.ranks.attempt import Attempt, AttemptLost, Plan
+from service.extras.ranks.attempt import AttemptLost, AttemptPlan, TrainingAttempt
 from service.extras.ranks.errors import RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher
 from service.extras.ranks.rank_messages import Divided, EpochDone, Message, PartDone
 from service.extras.ranks.rank_process import Here
-from service.extras.ranks.rank_watch import Limits
+from service.extras.ranks.rank_watch import RankLimits
 
 MAX_MEMORY_LOSSES = 2  # times that memory may run out before there is one rank fewer
 
 
 @dataclass
-class _Progress:
+class _KeptProgress:
     """What survives an attempt.
 
     Attributes:
@@ -83,7 +83,7 @@ class Ranks:
         self.n_ranks, self.n_restarts = n_ranks, 0
         self._n_wanted, self._launcher = n_ranks, launcher or Here()
         self._work, self._on_loss = work, on_loss
-        self.attempt: Attempt | None = None
+        self.attempt: TrainingAttempt | None = None
         self.division = ""
         self._sent, self._wait_s = Counter[str](), 0.0
 
@@ -98,9 +98,9 @@ class Ranks:
 
     def moved(self) -> Moved:
         """What all ranks have exchanged since the last call."""
-        found = Moved(dict(self._sent), self._wait_s)
+        moved = Moved(dict(self._sent), self._wait_s)
         self._sent, self._wait_s = Counter(), 0.0
-        return found
+        return moved
 
     def run(
         self,
@@ -125,37 +125,40 @@ class Ranks:
         with contextlib.closing(self._launcher), _folder(self._work):
             self.n_ranks = self._launcher.available(self._n_wanted, backend)
             digest = partition_store.write(self._work, ratings, test, params, calibration)
-            self._train(backend, on_epoch, digest)
-            return partition_store.read_model(self._work, params)
+            progress = _KeptProgress()
+            while True:  # make attempts until one succeeds
+                plan = AttemptPlan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
+                note = functools.partial(self._note, progress, plan.n_parts, on_epoch)
+                self.division = ""
+                self.attempt = TrainingAttempt(plan, self._launcher, RankLimits(), note)
+                try:
+                    self.attempt.run()
+                except AttemptLost as lost:
+                    self._go_on(progress, lost, digest, backend)
+                else:
+                    return partition_store.read_model(self._work, params)
 
-    def _train(self, backend: Backend, on_epoch: OnEpoch | None, digest: str) -> None:
-        """Make attempts until one succeeds."""
-        progress = _Progress()
-        while True:
-            plan = Plan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
-            note = functools.partial(self._note, progress, plan.n_parts, on_epoch)
-            self.division = ""
-            self.attempt = Attempt(plan, self._launcher, Limits(), note)
-            try:
-                self.attempt.run()
-            except AttemptLost as lost:
-                self._go_on(progress, lost, digest, backend)
-            else:
-                return
-
-    def _note(self, progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
+    def _note(
+        self, progress: _KeptProgress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message
+    ) -> None:
         """Count what all ranks exchange; keep and report what rank 0 says."""
         if isinstance(message, PartDone):
             self._sent.update(message.sent)
             self._wait_s += message.wait_seconds
         if rank != 0:
             return
+        # The time of earlier attempts counts too; a rank that was killed may not have sent the last one.
+        before_s = progress.seconds.get(n_before, max(progress.seconds.values()))
         if isinstance(message, Divided):
             self.division = message.division
-        else:
-            _note_progress(progress, n_before, on_epoch, message)
+        if isinstance(message, PartDone):
+            progress.seconds[message.n_parts] = before_s + message.seconds
+        if isinstance(message, EpochDone) and on_epoch is not None and message.epoch > progress.n_epochs:
+            progress.n_epochs = message.epoch
+            metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
+            on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))
 
-    def _go_on(self, progress: _Progress, lost: AttemptLost, digest: str, backend: Backend) -> None:
+    def _go_on(self, progress: _KeptProgress, lost: AttemptLost, digest: str, backend: Backend) -> None:
         """Prepare the next attempt, with as many ranks as can be expected to last.
 
         Raises:
@@ -165,7 +168,7 @@ class Ranks:
         progress.n_fruitless = 0 if newest > progress.n_parts else progress.n_fruitless + 1
         progress.n_parts = newest
         self.n_restarts += 1
-        if progress.n_fruitless == Limits().n_fruitless:
+        if progress.n_fruitless == RankLimits().n_fruitless:
             raise RanksFailed(f"{progress.n_fruitless} attempts in a row made no progress; in the last one {lost}")
         progress.n_memory += lost.is_memory
         if self.n_ranks > 1 and (lost.is_start or progress.n_memory == MAX_MEMORY_LOSSES):
@@ -186,16 +189,3 @@ def _folder(work: Path) -> Iterator[None]:
         yield
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _note_progress(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, message: Message) -> None:
-    """Keep and report the progress of rank 0, with the time of earlier attempts; an epoch is reported once."""
-    before_s = progress.seconds.get(
-        n_before, max(progress.seconds.values())
-    )  # a killed rank may not have sent the last
-    if isinstance(message, PartDone):
-        progress.seconds[message.n_parts] = before_s + message.seconds
-    if isinstance(message, EpochDone) and on_epoch is not None and message.epoch > progress.n_epochs:
-        progress.n_epochs = message.epoch
-        metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
-        on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))

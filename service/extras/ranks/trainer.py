@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--shares-gpu", action="store_true", default=False, help="a service answers from the last visible GPU"
     )
-    given = vars(parser.parse_args(arguments))
-    ranks, cluster, shares_gpu = (given.pop(name) for name in ("ranks", "cluster", "shares_gpu"))
-    return trainer.run(TrainerOptions(**given), functools.partial(form, ranks, cluster, shares_gpu))
+    options = vars(parser.parse_args(arguments))
+    ranks, cluster, shares_gpu = (options.pop(name) for name in ("ranks", "cluster", "shares_gpu"))
+    return trainer.run(TrainerOptions(**options), functools.partial(form, ranks, cluster, shares_gpu))
 
 
 def form(

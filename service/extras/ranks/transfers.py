@@ -6,12 +6,12 @@ by side:
     rank                                coordinator
     Fetch (ratings or a checkpoint)  →
                                      ←  Sizes
-    Accepted                         →
+    TransferAccepted                 →
                                      ←  the files
     Deliver (a checkpoint, the model) →
-                                     ←  Accepted
+                                     ←  TransferAccepted
     the files                        →
-                                     ←  Accepted, after all checksums
+                                     ←  TransferAccepted, after all checksums
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from service.base import threads
 from service.base.errors import ServiceError
 from service.extras.ranks import array_folder, checkpoints, folder_copy
 from service.extras.ranks.rank_messages import (
-    Accepted,
     Challenge,
-    Connection,
     Deliver,
-    Failed,
     Fetch,
     Message,
+    RankConnection,
+    RankFailed,
     Sizes,
+    TransferAccepted,
     proof,
 )
 
@@ -59,9 +59,9 @@ class Transfers:
         """Move folders from and to the work folder `work`."""
         self._work, self.n_bytes = work, 0
         self.failure: ServiceError | None = None
-        self._running: list[tuple[Connection, threading.Thread]] = []
+        self._running: list[tuple[RankConnection, threading.Thread]] = []
 
-    def serve(self, connection: Connection, wanted: Fetch | Deliver) -> None:
+    def serve(self, connection: RankConnection, wanted: Fetch | Deliver) -> None:
         """Start a transfer with a rank that has proved who it is; the caller closes the connection after `end`."""
         connection.socket.settimeout(TIMEOUT_S)
         self._running.append((connection, threads.helper("transfer", partial(self._serve, connection, wanted))))
@@ -73,7 +73,7 @@ class Transfers:
                 connection.socket.shutdown(socket.SHUT_RDWR)
             thread.join()
 
-    def _serve(self, connection: Connection, wanted: Fetch | Deliver) -> None:
+    def _serve(self, connection: RankConnection, wanted: Fetch | Deliver) -> None:
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # the rank is gone, and its main connection shows it
             try:
                 if not _FOLDER.fullmatch(wanted.folder):
@@ -84,17 +84,17 @@ class Transfers:
                 if isinstance(wanted, Fetch):
                     sizes = folder_copy.sizes(folder)
                     connection.send(Sizes(sizes))
-                    _expect(connection, Accepted)
+                    _expect(connection, TransferAccepted)
                     folder_copy.send(folder, sizes, connection.socket, self._moved)
                 else:
-                    connection.send(Accepted())
+                    connection.send(TransferAccepted())
                     folder_copy.receive(folder, wanted.sizes, connection.socket, self._moved)
                     checkpoints.prune(self._work)
-                    connection.send(Accepted())
+                    connection.send(TransferAccepted())
             except ServiceError as error:  # the rank may still send, and would not hear of it
                 self.failure = error
             except OSError as error:
-                connection.send(Failed.of(error))
+                connection.send(RankFailed.of(error))
 
     def _moved(self, n_bytes: int) -> None:
         self.n_bytes += n_bytes  # two threads may lose a count: the coordinator looks for changes only
@@ -121,7 +121,7 @@ class RankTransfers:
         with self._opened() as (connection, own_proof):
             connection.send(Fetch(self._rank, own_proof, target.name))
             sizes = _expect(connection, Sizes).sizes
-            connection.send(Accepted())
+            connection.send(TransferAccepted())
             folder_copy.receive(target, sizes, connection.socket, _ignore)
         if array_folder.digest_of(target) != digest:
             raise ConnectionError(f"{target.name} arrived altered: its manifest does not have the expected SHA-256")
@@ -136,23 +136,23 @@ class RankTransfers:
         sizes = folder_copy.sizes(folder)
         with self._opened() as (connection, own_proof):
             connection.send(Deliver(self._rank, own_proof, folder.name, sizes))
-            _expect(connection, Accepted)
+            _expect(connection, TransferAccepted)
             folder_copy.send(folder, sizes, connection.socket, _ignore)
-            _expect(connection, Accepted)
+            _expect(connection, TransferAccepted)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[Connection, str]]:
+    def _opened(self) -> Iterator[tuple[RankConnection, str]]:
         with socket.create_connection(self._coordinator, TIMEOUT_S) as opened:
-            connection = Connection(opened)
+            connection = RankConnection(opened)
             challenge = _expect(connection, Challenge)
             yield connection, proof(self._key, challenge.nonce, self._rank)
 
 
-def _expect(connection: Connection, kind: type[_M]) -> _M:
+def _expect(connection: RankConnection, kind: type[_M]) -> _M:
     message = connection.next()
     if isinstance(message, kind):
         return message
-    if isinstance(message, Failed):
+    if isinstance(message, RankFailed):
         raise message.error() or ConnectionError(message.message)
     raise ConnectionError(f"Invalid message: expected {kind.__name__}, got {type(message).__name__}")
 

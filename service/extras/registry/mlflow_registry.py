@@ -53,10 +53,10 @@ class Address(NamedTuple):
         match = _ADDRESS.fullmatch(url)
         if match is None:
             raise InvalidRequest(f"Invalid URL: expected models:/NAME@ALIAS or models:/NAME/NUMBER, got {url!r}")
-        return cls(*(match[part] for part in ("name", "alias", "number")))
+        return cls(match["name"], match["alias"], match["number"])
 
 
-class Credentials(NamedTuple):
+class MlflowCredentials(NamedTuple):
     """What a server asks for: a user with a password, or a token. None: nothing."""
 
     user: str | None = None
@@ -64,10 +64,10 @@ class Credentials(NamedTuple):
     token: str | None = None
 
 
-class Server:
+class MlflowServer:
     """An MLflow server. Its methods raise `StoreRefused` or `StoreUnavailable` if it does not do what was asked."""
 
-    def __init__(self, url: str | None, credentials: Credentials, keys: Sequence[str] = ()) -> None:
+    def __init__(self, url: str | None, credentials: MlflowCredentials, keys: Sequence[str] = ()) -> None:
         """Prepare; nothing is asked yet. `InvalidSetting` if `url`, of MLFLOW_TRACKING_URI, is not that of a server.
 
         `keys`: see `Store`.
@@ -87,7 +87,7 @@ class Server:
         root = (url or "").rstrip("/") + "/api/2.0"
         self._client = httpx.Client(base_url=root, auth=basic, headers=headers, timeout=TIMEOUT_S, transport=transport)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> MlflowServer:
         """Return the server itself."""
         return self
 
@@ -149,7 +149,7 @@ class Server:
 class ArtifactStore:
     """The artifacts below a path that a server sends and takes itself; see `Store` of the object stores."""
 
-    def __init__(self, server: Server, path: str) -> None:
+    def __init__(self, server: MlflowServer, path: str) -> None:
         self._server, self._path, self.keys = server, path, server.keys
         self.url = f"mlflow-artifacts:/{path}"
 
@@ -203,7 +203,7 @@ class ArtifactStore:
 
 
 def push(
-    folder: Path, version: str, server: Server, to: Address, on_total: OnBytes, on_bytes: OnBytes
+    folder: Path, version: str, server: MlflowServer, to: Address, on_total: OnBytes, on_bytes: OnBytes
 ) -> tuple[str, bool]:
     """Register a snapshot; return its address, and whether it was missing.
 
@@ -230,7 +230,7 @@ def push(
     return f"{PREFIX}{to.name}" + (f"@{to.alias}" if to.alias else f"/{number}"), is_new
 
 
-def pull(server: Server, source: Address, folder: Path, on_bytes: OnBytes) -> str:
+def pull(server: MlflowServer, source: Address, folder: Path, on_bytes: OnBytes) -> str:
     """Fetch a snapshot below `folder`; return its version. Raises what `snapshot_transfer.pull` raises.
 
     Args:
@@ -240,34 +240,35 @@ def pull(server: Server, source: Address, folder: Path, on_bytes: OnBytes) -> st
     """
     name, alias, number = source
     if alias is not None:
-        found = server.get("registered-models/alias", name=name, alias=alias)
-        number = None if found is None else found["model_version"]["version"]
+        answer = server.get("registered-models/alias", name=name, alias=alias)
+        number = None if answer is None else answer["model_version"]["version"]
     elif number is None:
         raise InvalidRequest(f"Invalid URL: expected {PREFIX}{name}@ALIAS or {PREFIX}{name}/NUMBER, got {PREFIX}{name}")
-    found = number and server.get("model-versions/get-download-uri", name=name, version=number)
-    if not found:
+    answer = number and server.get("model-versions/get-download-uri", name=name, version=number)
+    if not answer:
         raise UnknownVersion(
             f"there is no model {PREFIX}{name}{f'@{alias}' if alias else f'/{number}'} at {server.url}"
         )
-    root, _, version = found["artifact_uri"].rstrip("/").rpartition("/")
+    root, _, version = answer["artifact_uri"].rstrip("/").rpartition("/")
     return snapshot_transfer.pull(_store_of(server, root), version, folder, on_bytes)
 
 
-def _registered(server: Server, name: str, version: str, digest: str) -> str | None:
+def _registered(server: MlflowServer, name: str, version: str, digest: str) -> str | None:
     """The number of the registered version that is this snapshot; None if none is."""
     answer = server.get("model-versions/search", filter=f"name='{name}' and tags.`{VERSION_TAG}`='{version}'")
-    for found in (answer or {}).get("model_versions", []):
-        if {tag["key"]: tag["value"] for tag in found["tags"]}.get(DIGEST_TAG) != digest:
+    for model_version in (answer or {}).get("model_versions", []):
+        number = str(model_version["version"])
+        if {tag["key"]: tag["value"] for tag in model_version["tags"]}.get(DIGEST_TAG) != digest:
             raise Conflict(
-                f"{PREFIX}{name}/{found['version']} is another snapshot of {version}: expected the same content; remove"
+                f"{PREFIX}{name}/{number} is another snapshot of {version}: expected the same content; remove"
                 " one of them"
             )
-        return str(found["version"])
+        return number
     return None
 
 
 def _register(
-    folder: Path, version: str, server: Server, name: str, digest: str, on_total: OnBytes, on_bytes: OnBytes
+    folder: Path, version: str, server: MlflowServer, name: str, digest: str, on_total: OnBytes, on_bytes: OnBytes
 ) -> str:
     """Send the files as artifacts of a new run, register them, and return the number of the version."""
     run = server.post("runs/create", experiment_id=_experiment(server), run_name=version, start_time=_now_ms())
@@ -276,28 +277,28 @@ def _register(
         snapshot_transfer.push(folder, version, _store_of(server, root), on_total, on_bytes)
         tags = [{"key": VERSION_TAG, "value": version}, {"key": DIGEST_TAG, "value": digest}]
         source = f"{root}/{version}"
-        made = server.post("model-versions/create", name=name, source=source, run_id=run_id, tags=tags)
+        answer = server.post("model-versions/create", name=name, source=source, run_id=run_id, tags=tags)
         server.post("runs/update", run_id=run_id, status="FINISHED", end_time=_now_ms())
     except Exception:
         with contextlib.suppress(StoreRefused, StoreUnavailable):
             server.post("runs/update", run_id=run_id, status="FAILED", end_time=_now_ms())
         raise
-    return str(made["model_version"]["version"])
+    return str(answer["model_version"]["version"])
 
 
-def _experiment(server: Server) -> str:
+def _experiment(server: MlflowServer) -> str:
     """The id of the experiment, which is made if there is none."""
-    found = server.get("experiments/get-by-name", experiment_name=EXPERIMENT)
-    made = None if found else server.post("experiments/create", name=EXPERIMENT)
-    if made is None:  # it was there, or another process has just made it
-        found = found or server.get("experiments/get-by-name", experiment_name=EXPERIMENT)
-        made = (found or {}).get("experiment")
-    if made is None:
+    answer = server.get("experiments/get-by-name", experiment_name=EXPERIMENT)
+    experiment = None if answer else server.post("experiments/create", name=EXPERIMENT)
+    if experiment is None:  # it was there, or another process has just made it
+        answer = answer or server.get("experiments/get-by-name", experiment_name=EXPERIMENT)
+        experiment = (answer or {}).get("experiment")
+    if experiment is None:
         raise StoreUnavailable(f"{server.url}: the experiment {EXPERIMENT} can be neither found nor made")
-    return str(made["experiment_id"])
+    return str(experiment["experiment_id"])
 
 
-def _store_of(server: Server, uri: str) -> Store:
+def _store_of(server: MlflowServer, uri: str) -> Store:
     """Where the artifacts are: behind the server, or in an object store that this process reaches itself."""
     parts = urlsplit(uri)
     if parts.scheme == "mlflow-artifacts" and parts.netloc in ("", server.netloc):

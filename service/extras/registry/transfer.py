@@ -7,7 +7,7 @@ from pathlib import Path
 
 from service.cli.deploy import folder_of, locked
 from service.extras.registry import mlflow_registry
-from service.extras.registry.mlflow_registry import Address, Credentials, Server
+from service.extras.registry.mlflow_registry import Address, MlflowCredentials, MlflowServer
 from service.extras.stores import snapshot_transfer
 from service.extras.stores.object_store import ObjectStore, OnBytes
 from service.settings.secret_files import variable_of_others
@@ -49,23 +49,23 @@ def pull(source: str, data: Path, keys: Sequence[str], on_bytes: OnBytes) -> Pat
         LockTimeout: a user is being forgotten.
     """
     with locked(data):
-        version = _pulled(source, data / "snapshots", keys, on_bytes)
+        if source.startswith(mlflow_registry.PREFIX):
+            address = Address.of(source)
+            with _mlflow(keys) as server:
+                version = mlflow_registry.pull(server, address, data / "snapshots", on_bytes)
+        else:
+            url, _, version = source.rstrip("/").rpartition("/")
+            version = snapshot_transfer.pull(ObjectStore(url, keys), version, data / "snapshots", on_bytes)
         if (data / "ratings").is_dir():
             version = without_forgotten(data, RatingLog.of(data), version)
     return data / "snapshots" / version
 
 
-def _pulled(source: str, folder: Path, keys: Sequence[str], on_bytes: OnBytes) -> str:
-    if source.startswith(mlflow_registry.PREFIX):
-        address = Address.of(source)
-        with _mlflow(keys) as server:
-            return mlflow_registry.pull(server, address, folder, on_bytes)
-    url, _, version = source.rstrip("/").rpartition("/")
-    return snapshot_transfer.pull(ObjectStore(url, keys), version, folder, on_bytes)
-
-
-def _mlflow(keys: Sequence[str]) -> Server:
+def _mlflow(keys: Sequence[str]) -> MlflowServer:
     """The server that MLflow's own variables name."""
-    names = "USERNAME", "PASSWORD", "TOKEN"
-    credentials = Credentials(*(variable_of_others(f"MLFLOW_TRACKING_{name}") for name in names))
-    return Server(variable_of_others("MLFLOW_TRACKING_URI"), credentials, keys)
+    credentials = MlflowCredentials(
+        user=variable_of_others("MLFLOW_TRACKING_USERNAME"),
+        password=variable_of_others("MLFLOW_TRACKING_PASSWORD"),
+        token=variable_of_others("MLFLOW_TRACKING_TOKEN"),
+    )
+    return MlflowServer(variable_of_others("MLFLOW_TRACKING_URI"), credentials, keys)

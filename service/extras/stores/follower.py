@@ -7,6 +7,7 @@ before the store has it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -140,7 +141,10 @@ class Follower:
         self._agreed_s = time.monotonic()
 
     def _run(self) -> None:
-        self._content = self._local()
+        with contextlib.suppress(OSError, CorruptStore):  # else the folder has no whole copy of a head
+            content = files.read_regular(self._data / HEAD_FILE)
+            Head.of(content, str(self._data))
+            self._content = content
         backoff = Backoff("the copy of the store", self._stopping)
         while not self._stopping.is_set():
             try:
@@ -160,12 +164,3 @@ class Follower:
         if not self._is_there.is_set():
             self._tell(None)
             self._is_there.set()
-
-    def _local(self) -> bytes | None:
-        """The content of the head that the folder has a whole copy of; None if there is none."""
-        try:
-            content = files.read_regular(self._data / HEAD_FILE)
-            Head.of(content, str(self._data))
-        except (OSError, CorruptStore):
-            return None
-        return content

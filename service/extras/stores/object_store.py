@@ -164,11 +164,11 @@ class ObjectStore:
         """All files below `prefix`, in no order. Raises `StoreRefused` or `StoreUnavailable`."""
         if not self._has_store:
             return []
-        found: list[str] = []
+        paths: list[str] = []
         with self._explained(prefix, "list"):
             for part in self._library.list(self._store, prefix):
-                found += [one["path"] for one in part]
-        return found
+                paths += [entry["path"] for entry in part]
+        return paths
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files, of which some may have gone already. Raises what `names` raises."""
@@ -246,8 +246,8 @@ def check_url(url: str) -> None:
     except ValueError as error:
         raise InvalidRequest(f"Invalid URL: {error}") from None
     if parts.scheme not in SCHEMES:
-        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise InvalidRequest(f"Invalid URL: expected {known} or models:/, got {parts.scheme or 'no scheme'}")
+        expected = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise InvalidRequest(f"Invalid URL: expected {expected} or models:/, got {parts.scheme or 'no scheme'}")
     if has_secret:
         raise InvalidRequest(
             f"Invalid URL {parts.scheme}://…: expected no user, password, query or fragment, got one; credentials come"

@@ -191,29 +191,31 @@ class Publisher:
             StoreRefused, StoreUnavailable: see `ObjectStore`.
         """
         begun_s = time.monotonic()
-        listed = self._rating_log.files.listed()
-        if any(len(sums) != 1 for sums in listed.values()):  # a segment is being rewritten
+        sums_of = self._rating_log.files.listed()
+        if any(len(sums) != 1 for sums in sums_of.values()):  # a segment is being rewritten
             return
         versions = sorted(snapshot.versions(self._data / "snapshots"))
-        state = _State({name: one for name, (one,) in listed.items()}, live_versions.read_all(self._data), versions)
+        segments = {name: segment for name, (segment,) in sums_of.items()}
+        state = _State(segments, live_versions.read_all(self._data), versions)
         if state != self._sent_state or begun_s - self._looked_s > LOOK_EVERY_S:
-            self._look()
+            # Find out what the store has, if its head is not the one that was written last.
+            if not self._store.is_reachable:
+                raise StoreUnavailable(f"{self._store.url}: expected a folder, which a worker does not make, got none")
+            content = store_head.read(self._store)
+            if content is None or content != self._content:
+                self._head, self._content = None, content
+                self._sent = set(self._store.names(RATINGS))
             self._send(state)
             self._sent_state, self._looked_s = state, begun_s
         self._settled_s = begun_s
 
-    def _look(self) -> None:
-        """Find out what the store has, if its head is not the one that was written last."""
-        if not self._store.is_reachable:
-            raise StoreUnavailable(f"{self._store.url}: expected a folder, which a worker does not make, got none")
-        content = store_head.read(self._store)
-        if content is None or content != self._content:
-            self._head, self._content = None, content
-            self._sent = set(self._store.names(RATINGS))
-
     def _send(self, state: _State) -> None:
-        for name in sorted(state.segments):
-            self._send_segment(name, state.segments[name])
+        for name, segment in sorted(state.segments.items()):
+            if (target := object_of(segment)) not in self._sent:
+                if self._store.send(target, self._rating_log.folder / name, _ignore) != segment.sha256:
+                    self._store.remove([target])
+                    raise OSError(f"{name} has changed while it was sent")
+                self._sent.add(target)
         head = self._new_head(state, [version for version in state.versions if self._send_snapshot(version)])
         if head != self._head:
             self.check()
@@ -221,17 +223,13 @@ class Publisher:
             self._store.write(HEAD_FILE, content)
             self._head, self._content, self._is_swept = head, content, False
         if not self._is_swept:
-            self._sweep(head)
+            # Remove everything that the head does not name, such as what names a user who was forgotten.
+            kept = set(map(object_of, head.segments.values()))
+            gone = [name for name in self._store.names(RATINGS) if name not in kept]
+            gone += [name for name in self._store.names(SNAPSHOTS) if name.split("/")[1] not in head.snapshots]
+            self._sent -= set(gone)
+            self._store.remove(gone)
             self._is_swept = True
-
-    def _send_segment(self, name: str, segment: Sum) -> None:
-        target = object_of(segment)
-        if target not in self._sent:
-            digest = self._store.send(target, self._rating_log.folder / name, _ignore)
-            if digest != segment.sha256:
-                self._store.remove([target])
-                raise OSError(f"{name} has changed while it was sent")
-            self._sent.add(target)
 
     def _send_snapshot(self, version: str) -> bool:
         """Send a snapshot that the store lacks; return whether the store has it. A damaged one holds nothing up."""
@@ -258,14 +256,6 @@ class Publisher:
         wanted = {name: v if v in sent else before.get(name, "") for name, v in live.versions.items()}
         kept = {name: version for name, version in sorted(wanted.items()) if version in sent}
         return Head(self._id, state.segments, kept, sorted(live.shadows & kept.keys()), sent)
-
-    def _sweep(self, head: Head) -> None:
-        """Remove everything that the head does not name, such as what names a user who was forgotten."""
-        kept = {object_of(segment) for segment in head.segments.values()}
-        gone = [name for name in self._store.names(RATINGS) if name not in kept]
-        gone += [name for name in self._store.names(SNAPSHOTS) if name.split("/")[1] not in head.snapshots]
-        self._sent -= set(gone)
-        self._store.remove(gone)
 
     @property
     def _id(self) -> str:

@@ -79,10 +79,26 @@ def pull(store: Store, version: str, folder: Path, on_bytes: OnBytes) -> str:
         OSError: the disk is full or broken.
         StoreRefused, StoreUnavailable, InvalidRequest: see `ObjectStore`.
     """
-    content = _manifest_of(store, version)
-    manifest = _checked(store, version, content)
-    if (held := _held(folder, version, content)) is not None:
-        return held
+    place = f"{store.url}/{version}"
+    if not is_version(version):
+        raise UnknownVersion(
+            f"Invalid source {place}: expected a URL that ends with a version, such as"
+            f" {store.url}/als-20260131T120000-1a2b, got {version!r}"
+        )
+    content = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
+    if content is None:
+        raise UnknownVersion(f"there is no snapshot at {place}: expected a {MANIFEST_FILE} in it")
+    digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
+    if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
+        raise CorruptSnapshot(f"{place}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+    if store.keys and not _is_signed(store, version, content):
+        raise CorruptSnapshot(
+            f"{place}: expected a {SIGNATURE_FILE} of its manifest under NEARFIELD_MODEL_KEY, got none or another; push"
+            " it again with this key if the model is yours"
+        )
+    manifest = _usable(place, version, content)
+    if (present := _version_here(folder, version, content)) is not None:
+        return present
     with new_folder(folder / version) as temporary:
         for name, expected in manifest.files.items():
             _fetch(store, version, name, expected, temporary / name, on_bytes)
@@ -93,25 +109,8 @@ def pull(store: Store, version: str, folder: Path, on_bytes: OnBytes) -> str:
     return version
 
 
-def _manifest_of(store: Store, version: str) -> bytes:
-    if not is_version(version):
-        raise UnknownVersion(
-            f"Invalid source {store.url}/{version}: expected a URL that ends with a version, such as"
-            f" {store.url}/als-20260131T120000-1a2b, got {version!r}"
-        )
-    content = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
-    if content is None:
-        raise UnknownVersion(f"there is no snapshot at {store.url}/{version}: expected a {MANIFEST_FILE} in it")
-    digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
-    if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
-        raise CorruptSnapshot(f"{store.url}/{version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
-    _check_signature(store, version, content)
-    return content
-
-
-def _checked(store: Store, version: str, content: bytes) -> Manifest:
+def _usable(place: str, version: str, content: bytes) -> Manifest:
     """The manifest, if this process can use what it describes."""
-    place = f"{store.url}/{version}"
     try:
         manifest = manifests.read(content)
         manifest_check.check(manifest)
@@ -123,7 +122,7 @@ def _checked(store: Store, version: str, content: bytes) -> Manifest:
     return manifest
 
 
-def _held(folder: Path, version: str, content: bytes) -> str | None:
+def _version_here(folder: Path, version: str, content: bytes) -> str | None:
     """The version, or the later revision of it, that is in `folder`."""
     try:
         last = snapshot.latest_revision(folder, version)
@@ -166,23 +165,10 @@ def _sign(store: Store, version: str, manifest: bytes) -> None:
         store.write(f"{version}/{SIGNATURE_FILE}", _signature(store.keys[0], manifest))
 
 
-def _check_signature(store: Store, version: str, manifest: bytes) -> None:
-    """Check that one of the keys has signed a manifest of the store, if any is set.
-
-    Raises:
-        CorruptSnapshot: none has.
-    """
-    if store.keys and not _is_signed(store, version, manifest):
-        raise CorruptSnapshot(
-            f"{store.url}/{version}: expected a {SIGNATURE_FILE} of its manifest under NEARFIELD_MODEL_KEY, got none or"
-            " another; push it again with this key if the model is yours"
-        )
-
-
 def _is_signed(store: Store, version: str, manifest: bytes) -> bool:
-    found = store.read(f"{version}/{SIGNATURE_FILE}", MAX_SIGNATURE_BYTES)
-    return found is not None and any(
-        hmac.compare_digest(_signature(key, manifest), found.strip()) for key in store.keys
+    signature = store.read(f"{version}/{SIGNATURE_FILE}", MAX_SIGNATURE_BYTES)
+    return signature is not None and any(
+        hmac.compare_digest(_signature(key, manifest), signature.strip()) for key in store.keys
     )
 
 

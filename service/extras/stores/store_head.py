@@ -73,35 +73,32 @@ class Head(msgspec.Struct, frozen=True):
     def encoded(self) -> bytes:
         """The content of the file."""
         content = msgspec.json.encode(self, order="sorted")
-        return msgspec.json.encode(_Document(FORMAT, hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
+        return msgspec.json.encode(_HeadDocument(FORMAT, hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
 
     @classmethod
     def of(cls, content: bytes, place: str) -> Head:
         """The head that `encoded` has written; `CorruptStore`, with `place`, if it is another one, or a newer one."""
         try:
-            document = msgspec.json.decode(content, type=_Document)
+            document = msgspec.json.decode(content, type=_HeadDocument)
             if document.format > FORMAT:
                 raise ValueError(f"format {document.format} is newer than {FORMAT}: upgrade this process")
             if hashlib.sha256(document.content).hexdigest() != document.sha256:
                 raise ValueError("its sha256 is not that of its content")
             head: Head = msgspec.json.decode(document.content, type=cls)
-            head._check()
+            # No name may lead elsewhere, or nowhere.
+            wrong: list[Any] = [name for name in head.segments if span_of(name) is None]
+            wrong += [segment.sha256 for segment in head.segments.values() if not _DIGEST.fullmatch(segment.sha256)]
+            wrong += [version for version in head.snapshots if not is_version(version)]
+            wrong += [name for name, version in head.live.items() if not is_version(version, name)]
+            wrong += [version for version in head.live.values() if version not in head.snapshots]
+            if wrong:
+                raise ValueError(f"{wrong[0][:80]!r} is no name that it may have")
         except (ValueError, msgspec.MsgspecError) as error:
             raise CorruptStore(f"Invalid {place}/{HEAD_FILE}: expected what a worker has written: {error}") from None
         return head
 
-    def _check(self) -> None:
-        """Raise `ValueError` for names that could lead elsewhere, or nowhere."""
-        wrong: list[Any] = [name for name in self.segments if span_of(name) is None]
-        wrong += [one.sha256 for one in self.segments.values() if not _DIGEST.fullmatch(one.sha256)]
-        wrong += [version for version in self.snapshots if not is_version(version)]
-        wrong += [name for name, version in self.live.items() if not is_version(version, name)]
-        wrong += [version for version in self.live.values() if version not in self.snapshots]
-        if wrong:
-            raise ValueError(f"{wrong[0][:80]!r} is no name that it may have")
 
-
-class _Document(msgspec.Struct):
+class _HeadDocument(msgspec.Struct):
     format: int
     sha256: str
     content: msgspec.Raw

@@ -91,27 +91,19 @@ class Deliverer:
 
     def _next(self, busy: Collection[str]) -> _Work | None:
         """The next delivery that is due to a webhook that is not `busy`, after all ended jobs were shared."""
-        while (found := self._deliveries.next(busy)) is not None:
+        while (due := self._deliveries.next(busy)) is not None:
             webhooks = webhook_file.read(self._settings.data)
-            if isinstance(found, Claimed):
-                if (work := self._work_of(found, webhooks)) is not None:
-                    return work
-            else:
-                job = self._job(found)
+            if not isinstance(due, Claimed):
+                job = self._job(due)
                 event = "" if job is None else f"{job.kind}.{job.state}"
-                self._deliveries.share(found, [webhook.id for webhook in webhooks if event in webhook.events])
+                self._deliveries.share(due, [webhook.id for webhook in webhooks if event in webhook.events])
+            elif (webhook := next((one for one in webhooks if one.id == due.webhook), None)) is None:
+                self._deliveries.forget(due.webhook)  # it has been removed
+            elif (job := self._job(due.job)) is None:
+                self._deliveries.drop(due)  # it is not listed any more
+            else:
+                return _Work(due, webhook, body_of(job, self._settings.data_set))
         return None
-
-    def _work_of(self, claimed: Claimed, webhooks: list[StoredWebhook]) -> _Work | None:
-        """What to send; None if the webhook has been removed, or the job is not listed any more."""
-        webhook = next((one for one in webhooks if one.id == claimed.webhook), None)
-        if webhook is None:
-            self._deliveries.forget(claimed.webhook)
-            return None
-        if (job := self._job(claimed.job)) is None:
-            self._deliveries.drop(claimed)
-            return None
-        return _Work(claimed, webhook, body_of(job, self._settings.data_set))
 
     def _job(self, job_id: str) -> Job | None:
         try:

@@ -115,7 +115,7 @@ class Claimed(NamedTuple):
         return f"{self.webhook}-{self.job}"
 
 
-class Progress(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """What became of the deliveries of one webhook.
 
     Attributes:
@@ -149,11 +149,11 @@ class Deliveries:
             webhook that is not `busy`; else None.
         """
         with translated():
-            found = self._next(keys=self._keys, args=[LEASE_MS, *busy])
-        if len(found) < 2:
-            return found[0].decode() if found else None
-        webhook, _, job = found[0].decode().partition("-")
-        return Claimed(webhook, job, found[1])
+            reply = self._next(keys=self._keys, args=[LEASE_MS, *busy])
+        if len(reply) < 2:
+            return reply[0].decode() if reply else None
+        webhook, _, job = reply[0].decode().partition("-")
+        return Claimed(webhook, job, reply[1])
 
     def share(self, job: str, webhooks: Iterable[str]) -> None:
         """Make the deliveries of a job that `next` has returned: one for each webhook, due at once."""
@@ -182,7 +182,7 @@ class Deliveries:
         with translated():
             self._forget(keys=self._keys, args=[webhook, *Outcome.__args__])  # type: ignore[attr-defined]
 
-    def progress(self, webhooks: Iterable[str]) -> dict[str, Progress]:
+    def progress(self, webhooks: Iterable[str]) -> dict[str, DeliveryProgress]:
         """What became of the deliveries of each of these webhooks."""
         with translated():
             pipeline = self._client.pipeline()
@@ -194,7 +194,7 @@ class Deliveries:
         for delivery, due_ms in due:
             times.setdefault(delivery.decode().partition("-")[0], []).append(int(due_ms))
         return {
-            webhook: Progress(
+            webhook: DeliveryProgress(
                 len(times.get(webhook, [])),
                 min(times.get(webhook, []), default=None),
                 int(counts.get(f"{webhook}-delivered".encode(), 0)),

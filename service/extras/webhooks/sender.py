@@ -51,14 +51,11 @@ class Sender:
         url = target.url.copy_with(host=address)
         headers = {**headers, "host": target.url.netloc.decode(), "connection": "close"}
         timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        verify: ssl.SSLContext | bool = False
+        if target.url.scheme != "http":
+            verify = self._tls = self._tls or httpx.create_ssl_context()
         # Without `trust_env`, no proxy of the environment resolves the name once more.
-        async with httpx.AsyncClient(verify=self._context(target), trust_env=False, timeout=timeout) as client:
+        async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=timeout) as client:
             extensions = {"sni_hostname": target.host.removesuffix(".")}
             async with client.stream("POST", url, content=body, headers=headers, extensions=extensions) as response:
                 return response.status_code
-
-    def _context(self, target: Target) -> ssl.SSLContext | bool:
-        if target.url.scheme == "http":
-            return False
-        self._tls = self._tls or httpx.create_ssl_context()
-        return self._tls

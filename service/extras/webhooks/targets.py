@@ -83,8 +83,8 @@ def resolving(target: Target) -> Future[list[str]]:
 
     def resolve() -> None:
         try:
-            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            future.set_result(list(dict.fromkeys(str(one[4][0]) for one in found)))
+            entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            future.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except OSError as error:
             future.set_exception(InvalidRequest(f"Invalid body.url: {target.host} has no address now ({error})"))
         except Exception as error:
@@ -101,7 +101,9 @@ def check(target: Target, addresses: Sequence[str], networks: Sequence[str]) -> 
         InvalidRequest: one is not.
     """
     for address in addresses:
-        if not _may_be_reached(address, networks):
+        parts = list(_all_in(ipaddress.ip_address(address.partition("%")[0])))
+        is_ours = any(part in ipaddress.ip_network(network) for part in parts for network in networks)
+        if not is_ours and not all(map(_is_outside, parts)):
             of_name = f"{target.host} ({address})" if target.host != address else address
             raise InvalidRequest(
                 "Invalid body.url: expected a host outside, or in a network of NEARFIELD_WEBHOOK_NETWORKS, got"
@@ -131,13 +133,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return "%" not in host
-
-
-def _may_be_reached(text: str, networks: Sequence[str]) -> bool:
-    addresses = list(_all_in(ipaddress.ip_address(text.partition("%")[0])))
-    return any(address in ipaddress.ip_network(network) for address in addresses for network in networks) or all(
-        map(_is_outside, addresses)
-    )
 
 
 def _all_in(address: Address) -> Iterator[Address]:

@@ -85,13 +85,13 @@ def add(data: Path, url: str, events: list[EndOfJob]) -> StoredWebhook:
         LockTimeout: another process holds the lock of the file.
     """
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
-    made = StoredWebhook(secrets.token_hex(_ID_BYTES), url, events, int(time.time() * 1000), secret)
+    webhook = StoredWebhook(secrets.token_hex(_ID_BYTES), url, events, int(time.time() * 1000), secret)
     with sealed_file.locked(data / WEBHOOKS_FILE):
         webhooks = read(data)
         if len(webhooks) >= MAX_WEBHOOKS:
             raise TooManyWebhooks(f"Invalid webhook: expected at most {MAX_WEBHOOKS}, got one more; remove one first")
-        sealed_file.write(data / WEBHOOKS_FILE, [*webhooks, made])
-    return made
+        sealed_file.write(data / WEBHOOKS_FILE, [*webhooks, webhook])
+    return webhook
 
 
 def remove(data: Path, webhook_id: str) -> Webhook:

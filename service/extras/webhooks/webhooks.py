@@ -61,15 +61,20 @@ class Webhooks:
         """
         check_shared(self._settings, "a webhook", WITHOUT_STORE)
         targets.check_now(url, self._settings.webhook_networks)
-        made = webhook_file.add(self._settings.data, url, events)
-        return MadeWebhook(**{name: getattr(made, name) for name in MadeWebhook.__struct_fields__})
+        webhook = webhook_file.add(self._settings.data, url, events)
+        return MadeWebhook(**{name: getattr(webhook, name) for name in MadeWebhook.__struct_fields__})
 
     def list(self) -> WebhookList:
         """All webhooks; raises `StreamUnavailable`, too."""
-        shown = [webhook_file.shown(webhook) for webhook in webhook_file.read(self._settings.data)]
-        progress = self._deliveries.progress(webhook.id for webhook in shown)
+        webhooks = [webhook_file.shown(webhook) for webhook in webhook_file.read(self._settings.data)]
+        progress = self._deliveries.progress(webhook.id for webhook in webhooks)
         return WebhookList(
-            [ListedWebhook(one.id, one.url, one.events, one.created_ms, *progress[one.id]) for one in shown]
+            [
+                ListedWebhook(
+                    webhook.id, webhook.url, webhook.events, webhook.created_ms, **progress[webhook.id]._asdict()
+                )
+                for webhook in webhooks
+            ]
         )
 
     def remove(self, webhook_id: str) -> Webhook:

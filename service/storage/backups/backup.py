@@ -22,7 +22,7 @@ from service.storage import data_format, files, sealed_file, signing_key
 from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver
 from service.storage.backups import backup_files
-from service.storage.backups.backup_files import FolderTarget, OnBytes, Opener, Target
+from service.storage.backups.backup_files import BackupTarget, FolderTarget, OnBytes, Opener
 from service.storage.backups.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifest, InvalidBackup, decoded
 from service.storage.errors import CorruptLog, CorruptSnapshot, UnknownVersion
 from service.storage.events import ZERO
@@ -207,7 +207,7 @@ def restore(
     return manifest
 
 
-def _copy(opener: Opener, name: str, manifest: BackupManifest, target: Target, on_bytes: OnBytes) -> None:
+def _copy(opener: Opener, name: str, manifest: BackupManifest, target: BackupTarget, on_bytes: OnBytes) -> None:
     expected = manifest.files[name]
     try:
         with opener(name, expected.n_bytes) as file:

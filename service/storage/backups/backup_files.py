@@ -22,7 +22,7 @@ MAX_MANIFEST_BYTES = 64 << 20  # has some hundred bytes for each of its files
 OnBytes = Callable[[int], None]
 
 
-class Target(Protocol):
+class BackupTarget(Protocol):
     """Takes the files of a backup."""
 
     def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
@@ -31,7 +31,7 @@ class Target(Protocol):
 
 
 @contextlib.contextmanager
-def target(path: Path) -> Iterator[Target]:
+def target(path: Path) -> Iterator[BackupTarget]:
     """A new backup at `path`; it appears under its name, on disk, when the block ends.
 
     Raises:
@@ -95,7 +95,7 @@ class FolderTarget:
         self._folder = folder
 
     def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
-        """See `Target.add`; the file is on disk on return."""
+        """See `BackupTarget.add`; the file is on disk on return."""
         path = self._folder / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         reader = Summed(file, on_bytes)
@@ -113,7 +113,7 @@ class TarTarget:
         self._tar = tar
 
     def add(self, name: str, file: IO[bytes], n_bytes: int, on_bytes: OnBytes) -> Sum:
-        """See `Target.add`."""
+        """See `BackupTarget.add`."""
         member = tarfile.TarInfo(name)
         member.size, member.mode = n_bytes, 0o600
         reader = Summed(file, on_bytes)

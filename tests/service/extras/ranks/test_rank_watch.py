@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.extras.ranks.rank_watch import Limits, Watch
+from service.extras.ranks.rank_watch import RankLimits, Watch
 
-LIMITS = Limits(start_s=10, silent_s=5, least_part_s=3, n_longest=20, first_epoch_s=100)
+LIMITS = RankLimits(start_s=10, silent_s=5, least_part_s=3, n_longest=20, first_epoch_s=100)
 
 
 @pytest.fixture

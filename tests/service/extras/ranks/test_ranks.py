@@ -24,7 +24,7 @@ from gpu.ratings import Ratings
 from service.extras.ranks import attempt, checkpoints, rank_process
 from service.extras.ranks.errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher, Rank
-from service.extras.ranks.rank_messages import Failed
+from service.extras.ranks.rank_messages import RankFailed
 from service.extras.ranks.rank_process import SHARED_WEIGHT, Here, RankProcess, environment, trusts_links
 from service.extras.ranks.ranks import Ranks
 from tests.data import planted, split
@@ -313,12 +313,12 @@ def test_an_error_of_the_training_is_raised_as_it_is(ranks: Watched, tmp_path: P
 
 
 def test_errors_keep_their_type_message_and_attributes() -> None:
-    error = Failed.of(gpu.InvalidRatings("Invalid rating", 3, 4)).error()
+    error = RankFailed.of(gpu.InvalidRatings("Invalid rating", 3, 4)).error()
     assert isinstance(error, gpu.InvalidRatings)
     assert str(error.named(["", "", "", "ann"], ["", "", "", "", "i4"])) == "Invalid rating (user 'ann', item 'i4')"
-    assert isinstance(Failed.of(gpu.TrainingDiverged("it did")).error(), gpu.TrainingDiverged)
+    assert isinstance(RankFailed.of(gpu.TrainingDiverged("it did")).error(), gpu.TrainingDiverged)
     for kind in ("RankLost", "MemoryError", "TypeError", "annotations"):
-        assert Failed(kind, "of one rank").error() is None
+        assert RankFailed(kind, "of one rank").error() is None
 
 
 def test_other_versions_are_refused(ranks: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

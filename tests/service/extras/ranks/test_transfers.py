@@ -17,7 +17,7 @@ from gpu.ratings import Ratings
 from service.base.threads import helper
 from service.extras.ranks import array_folder, checkpoints
 from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable
-from service.extras.ranks.rank_messages import Challenge, Connection, Deliver, Fetch, Message
+from service.extras.ranks.rank_messages import Challenge, Deliver, Fetch, Message, RankConnection
 from service.extras.ranks.rank_process import Here, RankProcess, environment
 from service.extras.ranks.transfers import RankTransfers, Transfers
 from tests.data import planted
@@ -90,13 +90,13 @@ class Coordinator:
     def __init__(self, work: Path) -> None:
         self.transfers, self._listener = Transfers(work), socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
-        self.peers: list[Connection] = []
+        self.peers: list[RankConnection] = []
         self._thread = helper("coordinator", self._run)
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                connection = Connection(self._listener.accept()[0])
+                connection = RankConnection(self._listener.accept()[0])
                 self.peers.append(connection)
                 connection.send(Challenge("nonce"))
                 wanted = connection.next()
@@ -133,11 +133,11 @@ def test_checkpoints_travel_both_ways_and_the_oldest_goes(work: Path, tmp_path: 
 @pytest.mark.parametrize("name", ["missing", "checkpoint-9", "..", "checkpoint-4/users.bin"])
 def test_a_folder_that_is_none_of_the_training_is_refused(work: Path, tmp_path: Path, name: str) -> None:
     with contextlib.closing(Coordinator(work)) as coordinator, socket.create_connection(coordinator.address) as opened:
-        connection = Connection(opened)
+        connection = RankConnection(opened)
         assert isinstance(connection.next(), Challenge)
         connection.send(Fetch(0, "", name))
         answer: Message = connection.next()
-    assert type(answer).__name__ == "Failed"
+    assert type(answer).__name__ == "RankFailed"
 
 
 def test_another_content_than_expected_is_refused(work: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_another_content_than_expected_is_refused(work: Path, tmp_path: Path) ->
 
 def test_a_torn_delivery_leaves_nothing(work: Path, tmp_path: Path) -> None:
     with contextlib.closing(Coordinator(work)) as coordinator, socket.create_connection(coordinator.address) as opened:
-        connection = Connection(opened)
+        connection = RankConnection(opened)
         assert isinstance(connection.next(), Challenge)
         connection.send(Deliver(0, "", "model", {"manifest.json": 1000}))
         connection.next()

@@ -17,8 +17,8 @@ BOUNDS = {
         "extra_arrows": 4.8,
         "in_circles": 0,
         "small": 15,
-        "private": 0.344,
-        "once": 94,
+        "private": 0.33,
+        "once": 80,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

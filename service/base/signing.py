@@ -35,8 +35,7 @@ class Signer:
         Args:
             purpose: what the content is for, so that a signature of one kind is none of another; at most 16 bytes.
         """
-        made = hashlib.blake2b(content, key=self.key, person=purpose.encode(), digest_size=SIGNATURE_BYTES)
-        return made.digest()
+        return hashlib.blake2b(content, key=self.key, person=purpose.encode(), digest_size=SIGNATURE_BYTES).digest()
 
     def has_signed(self, purpose: str, content: bytes, signature: bytes) -> bool:
         """Whether `signature` is that of `content`; takes as long for any wrong one."""

@@ -72,15 +72,15 @@ def in_words(message: str) -> str:
     text = message.replace(" | null", "")
     if text == "Number out of range":
         return "expected a number of usual size, got one with too many digits"
-    if found := re.fullmatch(r"Object missing required field `(\w+)`", text):
-        return f"expected a field {found[1]}, got none"
-    if found := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
-        return f"expected no field {found[1][:MAX_SHOWN]}"
+    if match := re.fullmatch(r"Object missing required field `(\w+)`", text):
+        return f"expected a field {match[1]}, got none"
+    if match := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
+        return f"expected no field {match[1][:MAX_SHOWN]}"
     text = re.sub(r"`(\w+)`", lambda kind: _KINDS.get(kind[1], kind[1]), text)
     text = _LENGTH.sub(_length_in_words, text)
     return text[:1].lower() + text[1:].replace("`", "")
 
 
-def _length_in_words(found: re.Match[str]) -> str:
-    end = "least" if found[1] == ">=" else "most"
-    return f"text of at {end} {found[2]} character{'' if found[2] == '1' else 's'}"
+def _length_in_words(match: re.Match[str]) -> str:
+    end = "least" if match[1] == ">=" else "most"
+    return f"text of at {end} {match[2]} character{'' if match[2] == '1' else 's'}"

@@ -34,7 +34,8 @@ def baseline_of(
         return {}
     rows, trivial = train.by_user, gpu.evaluate.baseline(train, is_implicit=model.is_implicit)
     if not model.is_implicit:
-        return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, *test.coo(), backend=backend)}
+        users, items, values = test.coo()
+        return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, users, items, values, backend=backend)}
     metrics = gpu.evaluate.ranking(trivial, rows, test, model.middle, backend=backend)
     return {"baseline_test_ndcg@10": metrics["ndcg@10"]}
 

@@ -59,7 +59,8 @@ def _measured(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float
         rows = heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, NO_MIDDLE, backend=backend)
-    return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
+    users, items, values = corpus.held_out.coo()
+    return {RMSE: gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)}
 
 
 def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:

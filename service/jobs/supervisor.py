@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -298,7 +297,19 @@ class Supervisor:
         )
         steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
-        helper("forget", functools.partial(_drain, steps, progress, lock))
+
+        def drain() -> None:
+            """Do the steps. This thread owns the lock, because it may still write when another worker has the job."""
+            try:
+                with lock:
+                    for share in steps:
+                        if share < 1.0:
+                            progress.put(share)
+                progress.put(1.0)
+            except BaseException as error:
+                progress.put(error)
+
+        helper("forget", drain)
         done = 0.0
         while done < 1.0:
             try:
@@ -311,18 +322,6 @@ class Supervisor:
             done = step
             self._tend(job, {"progress": f"{done:.4f}"})
         return {"progress": "1", "reason": REMAINS}
-
-
-def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException], lock: FileLock) -> None:
-    """Do the steps. This thread owns the lock, because it may still write after the job has gone to another worker."""
-    try:
-        with lock:
-            for done in steps:
-                if done < 1.0:
-                    progress.put(done)
-        progress.put(1.0)
-    except BaseException as error:
-        progress.put(error)
 
 
 class Lease:

@@ -239,17 +239,16 @@ def _cancel(signal_number: int, frame: FrameType | None) -> None:
 def serve_supervisor() -> None:
     """Leave stdout to messages, and end this process when its supervisor is gone."""
     logs.to_stderr_alone()
+
+    def end_with_supervisor() -> None:
+        while os.read(sys.stdin.fileno(), 1):  # its end means that the supervisor is gone
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(ORPHANED_S)
+        os._exit(1)  # a kernel is still running; the next training or forgetting removes our temporary files
+
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # not a terminal, which stays open
-        threads.helper("orphanage", _end_with_supervisor)
-
-
-def _end_with_supervisor() -> None:
-    """Wait for the end of standard input, which means that the supervisor is gone, and end this process."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(ORPHANED_S)
-    os._exit(1)  # a kernel is still running; the next training or forgetting removes our temporary files
+        threads.helper("orphanage", end_with_supervisor)
 
 
 if __name__ == "__main__":

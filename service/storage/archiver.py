@@ -218,7 +218,7 @@ class Archiver:
     def _keep_rejected(self) -> None:
         while self._rejected:
             rejected = self._rejected[0]
-            self._stream.reject(*rejected)
+            self._stream.reject(rejected.id, rejected.fields, rejected.reason)
             self._rejected.pop(0)
             _log.warning("stream entry rejected", id=str(rejected.id), reason=rejected.reason)
 

@@ -178,7 +178,7 @@ def _distinct(
         words: what was understood so far.
     """
     words += f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
-    words += range_of(times) + "".join(_doubt(*column) for column in columns)
+    words += range_of(times) + "".join(_doubt(ids, codes) for ids, codes in columns)
     if len(values):
         user, item = (ids[int(codes[0])] for ids, codes in columns)
         words += f"; the first: user {user}, item {item}, rating {values[0]:g}"

@@ -114,11 +114,11 @@ class Strengths:
     def sums_of_both(self, user: int, into: int) -> Sums:
         """The events that `into` has with those of `user`, of all items of `user`; call it before ratings move."""
         items = np.union1d(self.table.row(user)[0], self._apart(user)[0])
-        own, theirs = (self._sums_of(np.full(len(items), row, dtype=np.int32), items) for row in (user, into))
-        sums = np.clip(np.nan_to_num(theirs.sums) + np.nan_to_num(own.sums), -MAX_SUM, MAX_SUM)
-        sums = np.where(np.isnan(own.sums), theirs.sums, sums).astype(np.float32)
-        counts = np.nan_to_num(own.sums) != 0  # what was only seen does not make a strength younger
-        return theirs._replace(sums=sums, latest=np.where(counts, np.maximum(own.latest, theirs.latest), theirs.latest))
+        old, new = (self._sums_of(np.full(len(items), row, dtype=np.int32), items) for row in (user, into))
+        sums = np.clip(np.nan_to_num(new.sums) + np.nan_to_num(old.sums), -MAX_SUM, MAX_SUM)
+        sums = np.where(np.isnan(old.sums), new.sums, sums).astype(np.float32)
+        counts = np.nan_to_num(old.sums) != 0  # what was only seen does not make a strength younger
+        return new._replace(sums=sums, latest=np.where(counts, np.maximum(old.latest, new.latest), new.latest))
 
     def take_over(self, user: int, into: int, both: Sums, rated: NDArray[np.int32], ms: int, position: int) -> Changes:
         """Make what is known of `user` that of `into`, after the table of ratings has done so.
@@ -139,7 +139,15 @@ class Strengths:
         changed = changed[np.argsort(positions[np.searchsorted(items, both.items[changed])])]  # the oldest first
         if len(changed):
             self._last_ms.values[into] = ms
-        self._take_marks(user, into)
+        # Take over the keys of events, and what was shown; of both users' showings the latest are kept.
+        keys = self._recent.of(user)
+        self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
+        showings = [self.showings.of(row) for row in (into, user)]
+        shown_items, seconds = (np.concatenate(columns) for columns in zip(*showings, strict=True))
+        order = np.argsort(seconds, kind="stable")[-N_SHOWINGS:]
+        self.showings.drop_user(into)
+        rows = np.full(len(order), into, dtype=np.int32)
+        self.showings.add(rows, shown_items[order], seconds[order].astype(np.float64))
         return self.table.apply(
             both.users[changed],
             both.items[changed],
@@ -147,16 +155,6 @@ class Strengths:
             times[changed],
             position + np.arange(len(changed)),
         )
-
-    def _take_marks(self, user: int, into: int) -> None:
-        """Take over the keys of events, and what was shown; of both users' showings the latest are kept."""
-        keys = self._recent.of(user)
-        self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
-        shown = [self.showings.of(row) for row in (into, user)]
-        items, seconds = (np.concatenate(columns) for columns in zip(*shown, strict=True))
-        order = np.argsort(seconds, kind="stable")[-N_SHOWINGS:]
-        self.showings.drop_user(into)
-        self.showings.add(np.full(len(order), into, dtype=np.int32), items[order], seconds[order].astype(np.float64))
 
     def drop_user(self, user: int) -> ForgottenUser:
         """Delete all that is known of a user, once there are events."""
@@ -215,9 +213,9 @@ class Strengths:
         Returns:
             (float32 strengths, NaN for none; float64 their times; whether the user has events of the item), (B,) each.
         """
-        known = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
-        strengths = packed(ratings, known.sums)
-        return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), known.latest), ~np.isnan(known.sums)
+        before = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
+        strengths = packed(ratings, before.sums)
+        return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), before.latest), ~np.isnan(before.sums)
 
     def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         return self._sums.row(user)[:2] if self.has_events else (NO_ITEMS, NO_ITEMS.astype(np.float32))
@@ -226,16 +224,16 @@ class Strengths:
 
     def _add(self, batch: Batch, events: EventRows, known: Sums) -> NDArray[np.bool_]:
         """Add the events to `known`; returns which rows of the batch may change a strength, bool (B,)."""
-        own = batch.where(events.are_events)
-        self.are_first = self._recent.take(own.users, events.keys)
+        rows = batch.where(events.are_events)
+        self.are_first = self._recent.take(rows.users, events.keys)
         counts = self.are_first & ~np.isnan(events.weights)
-        times = np.minimum(own.timestamps, own.times_ms / 1000)
+        times = np.minimum(rows.timestamps, rows.times_ms / 1000)
         are_shown = events.weights == 0
         if are_shown.any():
             new = are_shown & counts
-            self.showings.add(own.users[new], own.items[new], times[new])
+            self.showings.add(rows.users[new], rows.items[new], times[new])
             times[are_shown] = -np.inf  # what was only seen does not make a strength younger
-        pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
+        pairs, amounts = known.pair_of[events.are_events], rows.values * events.weights
         add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
         may_change = ~events.are_events
         may_change[events.are_events] = counts & (events.weights != 0)

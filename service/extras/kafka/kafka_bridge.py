@@ -15,7 +15,6 @@ import importlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -183,13 +182,17 @@ class Bridge:
         plan, source = _Plan(batch[-1].offset(), identity), partition.source(identity)
         self._commit(partition, batch[0].offset(), plan.metadata)
         lines = b"\n".join(map(line_of, batch))
+
+        def post() -> dict[str, Any]:
+            try:
+                return self._client.post_lines(self._path, lines, source, plan.last)
+            except RequestFailed as error:
+                if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                    raise _TooLong(error.problem) from None
+                raise
+
         try:
-            answer = posted(
-                partial(self._post, lines, source, plan.last),
-                self._client.address,
-                self._sleep,
-                patience_s=float("inf"),
-            )
+            answer = posted(post, self._client.address, self._sleep, patience_s=float("inf"))
         except _TooLong as error:
             if len(batch) > 1:
                 for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
@@ -216,28 +219,20 @@ class Bridge:
             refused_in_all=self._n_refused,
         )
 
-    def _post(self, lines: bytes, source: str, last: int) -> dict[str, Any]:
-        try:
-            return self._client.post_lines(self._path, lines, source, last)
-        except RequestFailed as error:
-            if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                raise _TooLong(error.problem) from None
-            raise
-
     def _commit(self, partition: Partition, offset: int, metadata: str) -> None:
-        taken = self._partition(*partition, offset, metadata)
-        for told in self._consumer.commit(offsets=[taken], asynchronous=False):
-            if told.error is not None:
-                raise BridgeFailed(f"Kafka refused to commit offset {offset} of {partition.source('')}: {told.error}")
+        place = self._partition(partition.topic, partition.number, offset, metadata)
+        for reply in self._consumer.commit(offsets=[place], asynchronous=False):
+            if reply.error is not None:
+                raise BridgeFailed(f"Kafka refused to commit offset {offset} of {partition.source('')}: {reply.error}")
 
     # --- called by the consumer while it reads
 
     def _assigned(self, _: Consumer, partitions: list[Any]) -> None:
         identities = {topic: self._identity(topic) for topic in {one.topic for one in partitions}}
-        for told in self._consumer.committed(partitions, COMMITTED_S):
-            partition, identity = Partition(told.topic, told.partition), identities[told.topic]
-            self._identities[partition], self._next[partition] = identity, max(told.offset, 0)
-            plan = _Plan.of(told.metadata)
+        for commit in self._consumer.committed(partitions, COMMITTED_S):
+            partition, identity = Partition(commit.topic, commit.partition), identities[commit.topic]
+            self._identities[partition], self._next[partition] = identity, max(commit.offset, 0)
+            plan = _Plan.of(commit.metadata)
             if plan is not None and ("" in (plan.identity, identity) or plan.identity == identity):  # else it is gone
                 self._planned[partition] = plan
 

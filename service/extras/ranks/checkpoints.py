@@ -6,7 +6,6 @@ training goes on from the other.
 
 from __future__ import annotations
 
-import functools
 import re
 import shutil
 import threading
@@ -65,7 +64,17 @@ class CheckpointWriter:
         copies = {name: np.array(array) for name, array in state.items()}
         self._n_bytes = sum(array.nbytes for array in copies.values())
         self.finish()
-        self._thread = helper("checkpoint", functools.partial(self._write, n_parts, copies))
+
+        def write_copies() -> None:
+            try:
+                write(self._work, self._digest, n_parts, copies)
+                if self._on_written is not None:
+                    self._on_written(path_of(self._work, n_parts))
+            except BaseException as error:
+                self._failure = error
+            self._ended_s = time.monotonic()
+
+        self._thread = helper("checkpoint", write_copies)
 
     def finish(self) -> None:
         """Wait until the last checkpoint is complete.
@@ -78,15 +87,6 @@ class CheckpointWriter:
             self._thread = None
         if self._failure is not None:
             raise self._failure
-
-    def _write(self, n_parts: int, state: State) -> None:
-        try:
-            write(self._work, self._digest, n_parts, state)
-            if self._on_written is not None:
-                self._on_written(path_of(self._work, n_parts))
-        except BaseException as error:
-            self._failure = error
-        self._ended_s = time.monotonic()
 
 
 def write(work: Path, digest: str, n_parts: int, state: State) -> None:

@@ -123,22 +123,21 @@ def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ra
 
     SIGTERM, and the end of the terminal, end the block and then this process in an orderly way.
     """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    def report(loss: str) -> None:
+        complain(loss, 0)
+
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:  # nohup ignores the end of the terminal
-                signal.signal(number, _end)
+                signal.signal(number, end)
         with tempfile.TemporaryDirectory(prefix="nearfield-") as folder:
             launcher = None if cluster is None else Cluster(cluster)
-            yield Ranks(n_ranks, Path(folder) / "work", _report, launcher=launcher)
+            yield Ranks(n_ranks, Path(folder) / "work", report, launcher=launcher)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _report(loss: str) -> None:
-    complain(loss, 0)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

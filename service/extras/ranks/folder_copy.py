@@ -27,7 +27,12 @@ def sizes(path: Path) -> dict[str, int]:
     return {entry.name: entry.stat().st_size for entry in sorted(path.iterdir())}
 
 
-def send(path: Path, expected: Mapping[str, int], connection: socket.socket, on_moved: Callable[[int], None]) -> None:
+def send(
+    path: Path,
+    expected: Mapping[str, int],
+    connection: socket.socket,
+    on_moved: Callable[[int], None] = lambda n_bytes: None,
+) -> None:
     """Send the files of a folder.
 
     Args:
@@ -45,7 +50,10 @@ def send(path: Path, expected: Mapping[str, int], connection: socket.socket, on_
 
 
 def receive(
-    path: Path, expected: Mapping[str, int], connection: socket.socket, on_moved: Callable[[int], None]
+    path: Path,
+    expected: Mapping[str, int],
+    connection: socket.socket,
+    on_moved: Callable[[int], None] = lambda n_bytes: None,
 ) -> None:
     """Receive a folder; an earlier one of this name is replaced.
 

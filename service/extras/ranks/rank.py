@@ -92,8 +92,9 @@ class _Checkpoints:
             parameters = state()
             if self._writer is not None:
                 self._writer.save(n_parts, parameters)
-        moved = self._exchange.traffic.take()
-        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds, *moved))
+        sent, wait_seconds = self._exchange.traffic.take()
+        n_of_epoch, seconds = self._trainer.n_parts, self._trainer.seconds
+        self._connection.send(PartDone(n_parts, n_of_epoch, seconds, sent, wait_seconds))
 
 
 def main(arguments: list[str] | None = None) -> int:

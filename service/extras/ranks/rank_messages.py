@@ -132,10 +132,10 @@ class RankFailed(msgspec.Struct, tag=True, frozen=True):
         kind = (vars(engine_errors) | vars(errors)).get(self.kind)
         if not (isinstance(kind, type) and issubclass(kind, EngineError | ServiceError)) or kind is RankLost:
             return None
-        found = BaseException.__new__(kind, self.message)  # some take other arguments than a message
-        found.args = (self.message,)
-        vars(found).update(self.fields)
-        return found
+        error = BaseException.__new__(kind, self.message)  # some take other arguments than a message
+        error.args = (self.message,)
+        vars(error).update(self.fields)
+        return error
 
 
 class Finished(msgspec.Struct, tag=True, frozen=True):
@@ -204,8 +204,8 @@ class RankConnection:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_BYTES:
             raise msgspec.MsgspecError(f"a message has more than {MAX_BYTES} bytes")
-        found = [msgspec.json.decode(line, type=Message) for line in lines]
-        return found if data else None
+        messages = [msgspec.json.decode(line, type=Message) for line in lines]
+        return messages if data else None
 
     def next(self) -> Message:
         """Wait for one message; for a rank, which receives one at a time.
@@ -213,9 +213,9 @@ class RankConnection:
         Raises:
             ConnectionError: the coordinator is gone.
         """
-        while (found := self.receive()) is not None:
-            if found:
-                return found[0]
+        while (messages := self.receive()) is not None:
+            if messages:
+                return messages[0]
         raise ConnectionError("the coordinator is gone")
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ def proof(key: bytes, nonce: str, rank: int) -> str:
 
 def versions() -> dict[str, str]:
     """Versions that all ranks of a training must share, so that they compute the same."""
-    found = {"nearfield": service.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    version_of = {"nearfield": service.__version__, "numpy": np.__version__, "python": platform.python_version()}
     with contextlib.suppress(metadata.PackageNotFoundError):  # only in the extra `cluster`
-        found["distributed"] = metadata.version("distributed")
-    return found
+        version_of["distributed"] = metadata.version("distributed")
+    return version_of

@@ -122,7 +122,7 @@ class RankTransfers:
             connection.send(Fetch(self._rank, own_proof, target.name))
             sizes = _expect(connection, Sizes).sizes
             connection.send(TransferAccepted())
-            folder_copy.receive(target, sizes, connection.socket, _ignore)
+            folder_copy.receive(target, sizes, connection.socket)
         if array_folder.digest_of(target) != digest:
             raise ConnectionError(f"{target.name} arrived altered: its manifest does not have the expected SHA-256")
 
@@ -137,7 +137,7 @@ class RankTransfers:
         with self._opened() as (connection, own_proof):
             connection.send(Deliver(self._rank, own_proof, folder.name, sizes))
             _expect(connection, TransferAccepted)
-            folder_copy.send(folder, sizes, connection.socket, _ignore)
+            folder_copy.send(folder, sizes, connection.socket)
             _expect(connection, TransferAccepted)
 
     @contextlib.contextmanager
@@ -155,7 +155,3 @@ def _expect(connection: RankConnection, kind: type[_M]) -> _M:
     if isinstance(message, RankFailed):
         raise message.error() or ConnectionError(message.message)
     raise ConnectionError(f"Invalid message: expected {kind.__name__}, got {type(message).__name__}")
-
-
-def _ignore(n_bytes: int) -> None:
-    pass

@@ -259,6 +259,10 @@ def check_url(url: str) -> None:
         raise InvalidRequest(f"Invalid URL: expected {parts.scheme}://BUCKET/PREFIX, got {url}")
 
 
+def ignore(n_bytes: int) -> None:
+    """For `OnBytes` where nobody waits for a figure."""
+
+
 def _first_line(error: Exception) -> str:
     """What the library says for people: a dump of its state follows."""
     return str(error).split("\n\nDebug source", 1)[0].strip()

@@ -21,7 +21,7 @@ from service.base.errors import Conflict
 from service.base.threads import PartThread, unheard
 from service.extras.stores import snapshot_transfer, store_head
 from service.extras.stores.names import HEAD_FILE, OWNER_FILE
-from service.extras.stores.object_store import READ_ONLY, ObjectStore, StoreUnavailable
+from service.extras.stores.object_store import READ_ONLY, ObjectStore, StoreUnavailable, ignore
 from service.extras.stores.store_copy import StoreCopy
 from service.extras.stores.store_head import RATINGS, SNAPSHOTS, Head, object_of
 from service.settings.errors import InvalidSetting
@@ -212,7 +212,7 @@ class Publisher:
     def _send(self, state: _State) -> None:
         for name, segment in sorted(state.segments.items()):
             if (target := object_of(segment)) not in self._sent:
-                if self._store.send(target, self._rating_log.folder / name, _ignore) != segment.sha256:
+                if self._store.send(target, self._rating_log.folder / name, ignore) != segment.sha256:
                     self._store.remove([target])
                     raise OSError(f"{name} has changed while it was sent")
                 self._sent.add(target)
@@ -237,7 +237,7 @@ class Publisher:
         if self._head is not None and version in self._head.snapshots and is_signed:
             return True
         try:
-            snapshot_transfer.push(self._data / "snapshots", version, self._snapshots, _ignore, _ignore)
+            snapshot_transfer.push(self._data / "snapshots", version, self._snapshots, ignore, ignore)
         except UnknownVersion:  # it was removed meanwhile
             return False
         except (CorruptSnapshot, Conflict) as error:
@@ -266,7 +266,3 @@ class Publisher:
         except FileNotFoundError:
             files.replace(path, secrets.token_hex(16).encode())
             return files.read_regular(path).decode("ascii").strip()
-
-
-def _ignore(n_bytes: int) -> None:
-    """Count nothing: nobody waits for a figure."""

@@ -8,7 +8,7 @@ from typing import IO
 
 from service.base.errors import Conflict
 from service.extras.stores import snapshot_transfer
-from service.extras.stores.object_store import ObjectStore
+from service.extras.stores.object_store import ObjectStore, ignore
 from service.extras.stores.store_head import SNAPSHOTS, CorruptStore, Head, object_of
 from service.storage import exclusion
 from service.storage.errors import CorruptSnapshot
@@ -78,7 +78,7 @@ class StoreCopy:
         source = object_of(expected)
 
         def fetch(file: IO[bytes]) -> None:
-            if self._store.fetch(source, file, _ignore) is None:
+            if self._store.fetch(source, file, ignore) is None:
                 raise CorruptStore(f"Invalid {self._store.url}: expected {source}, as its head says, got no such file")
 
         self._log.files.take(name, expected, fetch)
@@ -87,8 +87,4 @@ class StoreCopy:
         there = snapshot.versions(self._folder)
         for version in versions:
             if version not in there:
-                snapshot_transfer.pull(self._snapshots, version, self._folder, _ignore)
-
-
-def _ignore(n_bytes: int) -> None:
-    """Count nothing: nobody waits for a figure."""
+                snapshot_transfer.pull(self._snapshots, version, self._folder, ignore)

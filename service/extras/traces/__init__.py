@@ -35,7 +35,10 @@ def check(settings: Settings) -> None:
     if (variables := settings.trace_variables()) is None:
         return
     for package in PACKAGES:
-        if not _is_there(package):
+        is_there = False
+        with contextlib.suppress(ModuleNotFoundError):  # a package around it is missing
+            is_there = util.find_spec(package) is not None
+        if not is_there:
             raise InvalidSetting(
                 f"Invalid traces: expected the package {package}, got none; install nearfield with the extra traces"
                 " (pip install '.[traces]' in a checkout)"
@@ -53,9 +56,3 @@ def _export(variables: Mapping[str, str], process: str) -> SpanExport:
     from service.extras.traces.trace_export import SpanExport
 
     return SpanExport(variables, process)
-
-
-def _is_there(package: str) -> bool:
-    with contextlib.suppress(ModuleNotFoundError):  # a package around it is missing
-        return util.find_spec(package) is not None
-    return False

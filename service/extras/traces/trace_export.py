@@ -60,8 +60,8 @@ class SpanExport:
         self._most = _number(variables, QUEUE, MAX_QUEUE)
         self._n_waiting, self._lock = 0, threading.Lock()
         version = metadata.version("nearfield")
-        own = {"service.name": SERVICE, "service.version": version, "nearfield.process": process}
-        self._resource = Resource.create({**own, **OTELResourceDetector().detect().attributes})
+        ours = {"service.name": SERVICE, "service.version": version, "nearfield.process": process}
+        self._resource = Resource.create({**ours, **OTELResourceDetector().detect().attributes})
         self._scope = InstrumentationScope("nearfield", version)
         batch = _number(variables, BATCH, MAX_BATCH)
         self._processor = BatchSpanProcessor(_Sender(self._sent), self._most, max_export_batch_size=batch)

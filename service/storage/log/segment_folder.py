@@ -52,7 +52,8 @@ class SegmentFolder:
         segments = []
         for path in self.path.iterdir():
             if span := span_of(path.name):
-                segments.append(Segment(*span, path))
+                first, last = span
+                segments.append(Segment(first, last, path))
         return sorted(segments, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
 
     def listed(self) -> Sums:

@@ -154,8 +154,8 @@ def end(data: Path, name: str) -> None:
 def check_listed(live: Live, name: str) -> None:
     """Check that `name` is that of a live model or a shadow; raises `UnknownModel`."""
     if name not in live.versions:
-        known = ", ".join(sorted(live.versions)) or "there is none"
-        raise UnknownModel(f"Invalid model: expected the name of a live one or a shadow ({known}), got {name[:64]!r}")
+        names = ", ".join(sorted(live.versions)) or "there is none"
+        raise UnknownModel(f"Invalid model: expected the name of a live one or a shadow ({names}), got {name[:64]!r}")
 
 
 def check_defaults(folders: Collection[Path], names: Collection[str]) -> None:

@@ -150,9 +150,9 @@ def read(content: bytes) -> Manifest:
 def check_known(manifest: Manifest) -> None:
     """Check that this version knows the algorithm; raises `InvalidRequest`."""
     if manifest.algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
+        names = ", ".join(ALGORITHMS)
         raise InvalidRequest(
-            f"Invalid {manifest.version}: expected one of {known}, got {manifest.algorithm!r}: upgrade"
+            f"Invalid {manifest.version}: expected one of {names}, got {manifest.algorithm!r}: upgrade"
         )
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -30,6 +31,7 @@ RATINGS = [
     for user in range(30)
     for step in range(8)
 ]
+TRAINING: dict[str, Any] = {"algorithm": "als", "params": {"n_factors": 4, "n_epochs": 2}}
 OF_EXTRAS = [
     ("GET", "/console/"),
     ("GET", "/admin/experiments"),
@@ -94,8 +96,7 @@ def test_what_experiments_have_written_outlives_a_service_without_them(tmp_path)
     with serving(tmp_path / "data", "experiments", **options) as client:
         client.rate(RATINGS)
         for name in arms:
-            asked = {"algorithm": "als", "name": name, "params": {"n_factors": 4, "n_epochs": 2}}
-            assert client.ended_job(client.post("/admin/retrain", asked)["id"])["state"] == "succeeded"
+            assert client.ended_job(client.post("/admin/retrain", TRAINING | {"name": name})["id"])["promoted"]
         body = {"arms": [{"model": name, "share": 50} for name in arms]}
         put = client.http.put("/admin/experiments/home", json=body).json()["stream_id"]
         client.http.put("/admin/scenarios/front", json={"experiment": "home"})
@@ -111,8 +112,8 @@ def test_what_experiments_have_written_outlives_a_service_without_them(tmp_path)
         client.wait_for(client.http.delete("/admin/users/u25").json()["stream_id"])
         client.http.post("/admin/users/u3/merge", json={"from": "u4"})
         eventually(lambda: {one["state"] for one in client.get("/admin/jobs")["jobs"]} == {"succeeded"})
-        asked = {"algorithm": "als", "name": "home-b", "params": {"n_factors": 4, "n_epochs": 2}, "force": True}
-        assert client.ended_job(client.post("/admin/retrain", asked)["id"])["state"] == "succeeded"
+        again = client.post("/admin/retrain", TRAINING | {"name": "home-b", "force": True})
+        assert client.ended_job(again["id"])["state"] == "succeeded"
     with serving(tmp_path / "data", "experiments", **options) as client:
         report = client.get("/admin/experiments/home")
         assert report["stream_id"] == put

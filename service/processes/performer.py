@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -104,7 +105,8 @@ class Performer:
         """Perform what `runtime` can do; pages of metrics include those of `others`."""
         self._runtime, self._others = runtime, others
         self._scrape = Scrape(self._page, others.update)
-        self._tasks: dict[type, Callable[[Any], Awaitable[Any]]] = {
+        runtime.calls |= {kind: functools.partial(runtime.blocking, call, runtime) for kind, call in _CALLS.items()}
+        runtime.calls |= {
             CheckNewIds: self._check_new_ids,
             CheckNewNames: self._check_new_names,
             ForgetUser: self._forget,
@@ -118,10 +120,6 @@ class Performer:
             check_shared(self._runtime.settings, "lists of all users", "it is not available with NEARFIELD_STORE")
         kind = type(operation)
         async with self._runtime.guards.get(kind, contextlib.nullcontext)(operation):
-            if (task := self._tasks.get(kind)) is not None:
-                return json_of(await task(operation))
-            if (call := _CALLS.get(kind)) is not None:
-                return json_of(await self._runtime.blocking(call, self._runtime, operation))
             return json_of(await self._runtime.calls[kind](operation))
 
     async def _check_new_ids(self, asked: CheckNewIds) -> None:

@@ -54,8 +54,7 @@ class Runtime(Components):
     Attributes:
         reports: takes what the archiver's process reports.
         jobs, hotswap, new_ids, statistics, traces, writes: see their classes; set by `start`.
-        calls: what performs the operations of extras.
-        guards: within what operations are performed, also those that are of no extra; a guard may refuse one.
+        calls, guards: what performs operations, and within what; a guard may refuse. `Performer` and extras add theirs.
     """
 
     jobs: Jobs

@@ -8,69 +8,56 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 import gpu
-from benchmarks import als_cost, als_matrix, als_peer
-from benchmarks.als_cost import H100
-from benchmarks.report import say
+from benchmarks import als_cost, als_peer, datasets, options
+from benchmarks.options import Factors, Parameters, Source, Where
+from benchmarks.results import Row, say
+from benchmarks.timing import NAN, ms_of
 from gpu import device
 from gpu.calibration import calibrate, in_units
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.signals import signals_of
-from gpu.training import als
+from gpu.training import als as training
 
-NAN = float("nan")
+Half_ = Callable[[Any, Any], None]  # solves items or users, given (users, items), and returns when it has finished
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """One trajectory of one program. Times are medians that exclude the first iteration, which is `first_ms`.
+def als(
+    ratings: Source,
+    implicit: Annotated[bool, typer.Option("--implicit", help="Measure als-implicit instead of als.")] = False,
+    factors: Factors = "100",
+    epochs: Annotated[int, typer.Option(help="Iterations; the median excludes the first.", min=2)] = 10,
+    shares: Annotated[str, typer.Option(help="Comma-separated shares of the ratings, such as 0.25,0.5,1.")] = "1",
+    user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all their ratings.")] = "",
+    set_: Parameters = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds of both half-iterations of ALS, their floors on an H100, and on the host also `implicit`.
 
-    `train_loss` is the objective after the last iteration divided by the number of ratings. `test_rmse` has a value for
-    each iteration.
+    A tenth of a file is held out. With --implicit the objective is that of `implicit`, which has the same λ in every
+    row (regularization_exponent=0), unless it is set.
     """
-
-    code: str
-    algorithm: str
-    precision: str
-    n_factors: int
-    n_users: int
-    n_ratings: int
-    iteration_ms: float
-    first_ms: float
-    items_ms: float
-    users_ms: float
-    train_loss: float
-    test_rmse: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Half:
-    """One of our half-iterations: its bytes and operations (`als_cost`), and the measured rates.
-
-    `floor_ms` is the least time of an H100 at its ceilings; `share` is `floor_ms / ms`. Both are NaN on the host.
-    """
-
-    half: str
-    precision: str
-    n_factors: int
-    n_users: int
-    n_ratings: int
-    ms: float
-    gigabytes: float
-    gigaflop: float
-    gigabytes_per_s: float
-    gigaflop_per_s: float
-    floor_ms: float
-    limit: str
-    share: float
+    (train, test), where = datasets.train_and_test(ratings), options.chosen(backend)
+    parts = [(train if n == 1 else datasets.sampled(train, n), test) for n in options.numbers(shares)]
+    for share in options.numbers(user_shares):
+        parts.append((datasets.first_users(train, share), datasets.first_users(test, share)))
+    settings: dict[str, Any] = {"regularization_exponent": 0, "values": "counts"} if implicit else {}
+    settings |= {"precision": "float32"} if where.name == "host" else {}
+    settings |= {**options.parameters(set_), "n_epochs": epochs}
+    peer = als_peer.installed() if implicit and where.name == "host" else None
+    for part in parts:
+        for n_factors in options.whole(factors):
+            params = params_for("als-implicit" if implicit else "als", {**settings, "n_factors": n_factors})
+            assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - narrows the type
+            say(f"{len(part[0]):,} ratings, {part[0].n_users:,} users, {params}")
+            yield from measured(*part, params, where, peer)
 
 
 class Setting:
@@ -84,7 +71,7 @@ class Setting:
         train = signals_of(train, calibration) if params.is_implicit else in_units(train, calibration.unit)
         test = in_units(test, self.unit)
         self.train, self.test, self.params, self.backend = train, test, params, backend
-        self.problem = als.problem_of(train, params, calibration)
+        self.problem = training.problem_of(train, params, calibration)
         self.primitives = backend.primitives("als")
         self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
         self.by_item = self.primitives.prepare(train.by_item, train.n_users, self.problem)
@@ -92,8 +79,18 @@ class Setting:
 
     def start(self) -> tuple[Any, Any]:
         """(users, items) before the first iteration."""
-        users, items = als.start_tables(self.train, self.problem, self.params.seed)
+        users, items = training.start_tables(self.train, self.problem, self.params.seed)
         return self.primitives.load(users, self.problem), self.primitives.load(items, self.problem)
+
+    def solve_items(self, users: Any, items: Any) -> None:
+        """Solve the items as a training does; all halves have one λ, as those of peers have."""
+        self.primitives.solve(self.by_item, items, users, self.problem)
+        self.primitives.finish()
+
+    def solve_users(self, users: Any, items: Any) -> None:
+        """Solve the users likewise."""
+        self.primitives.solve(self.by_user, users, items, self.problem)
+        self.primitives.finish()
 
     def train_loss(self, users: Any, items: Any) -> float:
         """The objective, with its regularization, divided by the number of ratings."""
@@ -111,142 +108,82 @@ class Setting:
 class Trajectory:
     """One program's factor tables, and the time and test RMSE of each of its iterations."""
 
-    def __init__(
-        self,
-        name: str,
-        setting: Setting,
-        tables: tuple[Any, Any],
-        solve_items: Callable[[Any, Any], None],
-        solve_users: Callable[[Any, Any], None],
-    ) -> None:
-        """`solve_items` and `solve_users` take (users, items) and return after the half-iteration has finished."""
-        self.name, self.setting = name, setting
-        self._tables, self._solve_items, self._solve_users = tables, solve_items, solve_users
-        self.seconds: list[tuple[float, float]] = []
+    def __init__(self, name: str, setting: Setting, solve_items: Half_, solve_users: Half_) -> None:
+        self.name, self.setting, self._tables = name, setting, setting.start()
+        self._solve_items, self._solve_users = solve_items, solve_users
+        self.ms: list[tuple[float, float]] = []  # of items and users
         self.test_rmse: list[float] = []
 
     def advance(self) -> None:
         """Run one iteration and time each half; then compute its test error, which is not timed."""
-        began = time.perf_counter()
-        self._solve_items(*self._tables)
-        between = time.perf_counter()
-        self._solve_users(*self._tables)
-        self.seconds.append((between - began, time.perf_counter() - between))
+        items_ms = ms_of(lambda: self._solve_items(*self._tables))
+        self.ms.append((items_ms, ms_of(lambda: self._solve_users(*self._tables))))
         if not self.setting.problem.is_implicit:
             self.test_rmse.append(self.setting.test_rmse(*self._tables))
 
-    def milliseconds(self) -> tuple[float, float]:
-        """(items, users): median of each half, without the first iteration."""
-        items, users = (statistics.median(half) * 1e3 for half in zip(*self.seconds[1:], strict=True))
-        return items, users
+    def iteration(self) -> Row:
+        """The row of this trajectory: medians exclude the first iteration, which is `first_ms`.
 
-    def iteration(self) -> Iteration:
-        """The row of this trajectory."""
-        params, train = self.setting.params, self.setting.train
-        whole = [sum(halves) * 1e3 for halves in self.seconds]
-        loss = self.setting.train_loss(*self._tables)
-        return Iteration(
-            self.name, params.algorithm, params.precision, params.n_factors, train.n_users, len(train),
-            statistics.median(whole[1:]), whole[0], *self.milliseconds(), loss, tuple(self.test_rmse),
-        )  # fmt: skip
-
-
-def run(
-    parts: Sequence[tuple[gpu.Ratings, gpu.Ratings]], algorithm: str, factors: Sequence[int],
-    settings: Mapping[str, Any], backend: gpu.Backend,
-) -> Iterator[tuple[list[Iteration], list[Half]]]:  # fmt: skip
-    """A trajectory on each of `parts` (train, test) with each number of factors, then the peer's.
-
-    Implicit models use the peer's objective, which has the same λ in every row, unless `settings` has another exponent.
-    """
-    implicit = algorithm == AlsImplicitParams.algorithm
-    peer = als_peer.installed() if implicit and backend.name == "host" else None
-    defaults: dict[str, Any] = {"regularization_exponent": 0, "values": "counts"} if implicit else {}
-    if backend.name == "host":
-        defaults["precision"] = "float32"
-    for train, test in parts:
-        for n_factors in factors:
-            params = params_for(algorithm, {**defaults, **settings, "n_factors": n_factors})
-            assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - narrows the type
-            say(f"{len(train):,} ratings, {train.n_users:,} users, {params}")
-            yield measure(train, test, params, backend, peer)
+        `train_loss` is the objective after the last iteration divided by the number of ratings.
+        """
+        params, whole = self.setting.params, [sum(halves) for halves in self.ms]
+        halves = zip(*self.ms[1:], strict=True)
+        items_ms, users_ms = map(statistics.median, halves)
+        return {
+            "code": self.name, "algorithm": params.algorithm, **_size(self.setting),
+            "iteration_ms": statistics.median(whole[1:]), "first_ms": whole[0], "items_ms": items_ms,
+            "users_ms": users_ms, "train_loss": self.setting.train_loss(*self._tables),
+            "test_rmse": tuple(self.test_rmse),
+        }  # fmt: skip
 
 
-def measure(
+def _size(setting: Setting) -> Row:
+    train, params = setting.train, setting.params
+    size = {"n_factors": params.n_factors, "n_users": train.n_users, "n_ratings": len(train)}
+    return {"precision": params.precision, **size}
+
+
+def measured(
     train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend,
     peer: ModuleType | None,
-) -> tuple[list[Iteration], list[Half]]:  # fmt: skip
+) -> Iterator[Row]:  # fmt: skip
     """Alternate `params.n_epochs` iterations of ours and of the peer; our results come first."""
-    _compile(params, backend)
-    setting = Setting(train, test, params, backend)
-    codes = [ours(setting)]
+    users, items = np.divmod(np.arange(64), 8)
+    few = gpu.Ratings.from_coo(users, items, np.ones(64))  # compiles everything that is timed
+    small = Setting(few, few, dataclasses.replace(params, n_epochs=1), backend)
+    compiling, setting = (
+        Trajectory("", small, small.solve_items, small.solve_users),
+        Setting(train, test, params, backend),
+    )
+    compiling.advance()
+    compiling.advance()
+    compiling.iteration()
+    codes = [Trajectory(f"nearfield, {where(backend)}", setting, setting.solve_items, setting.solve_users)]
     if peer is not None:
-        codes.append(theirs(setting, peer))
+        assert isinstance(params, AlsImplicitParams)  # noqa: S101 - it has no other objective
+        theirs = als_peer.Peer(peer, setting.train, params, 1)
+        codes.append(Trajectory("implicit", setting, theirs.solve_items, theirs.solve_users))
     for _ in range(params.n_epochs):
         for code in codes:
             code.advance()
-    return [code.iteration() for code in codes], halves(setting, *codes[0].milliseconds())
+    iterations = [code.iteration() for code in codes]
+    yield from iterations
+    yield _half("items", setting, setting.train.by_item, setting.train.n_users, iterations[0]["items_ms"])
+    yield _half("users", setting, setting.train.by_user, setting.train.n_items, iterations[0]["users_ms"])
 
 
-def ours(setting: Setting) -> Trajectory:
-    """The half-iterations of `gpu.training.als` on the setting's backend; all have one λ, as those of peers have."""
-    primitives, problem = setting.primitives, setting.problem
-
-    def solve_items(users: Any, items: Any) -> None:
-        primitives.solve(setting.by_item, items, users, problem)
-        primitives.finish()
-
-    def solve_users(users: Any, items: Any) -> None:
-        primitives.solve(setting.by_user, users, items, problem)
-        primitives.finish()
-
-    return Trajectory(f"nearfield, {where(setting.backend)}", setting, setting.start(), solve_items, solve_users)
+def _half(name: str, setting: Setting, rows: gpu.Rows, n_columns: int, ms: float) -> Row:
+    """A half-iteration of ours with its measured time and the least time that the hardware allows."""
+    problem = setting.problem
+    work = als_cost.work_of(rows, n_columns, problem)
+    floor_ms, limit = work.floor_ms() if setting.backend.name == "device" else (NAN, "not measured")
+    return {
+        "half": name, **_size(setting), "ms": ms, "gigabytes": work.bytes / 1e9, "gigaflop": work.flop / 1e9,
+        "gigabytes_per_s": work.bytes / ms / 1e6, "gigaflop_per_s": work.flop / ms / 1e6, "floor_ms": floor_ms,
+        "limit": limit, "share": floor_ms / ms,
+    }  # fmt: skip
 
 
 def where(backend: gpu.Backend) -> str:
     """`host`, or the name of the GPU."""
     return "host" if backend.name == "host" else device.describe().split(",")[0]
-
-
-def theirs(setting: Setting, peer: ModuleType) -> Trajectory:
-    """The half-iterations of `implicit`, from our start and with items first."""
-    assert isinstance(setting.params, AlsImplicitParams)  # noqa: S101 - it has no other objective
-    peer_halves = als_peer.Halves(peer, setting.train, setting.params)
-    return Trajectory("implicit", setting, setting.start(), peer_halves.items, peer_halves.users)
-
-
-def halves(setting: Setting, items_ms: float, users_ms: float) -> list[Half]:
-    """Both of our half-iterations with measured times and the least times that the hardware allows."""
-    train, problem = setting.train, setting.problem
-    both = (("items", train.by_item, train.n_users, items_ms), ("users", train.by_user, train.n_items, users_ms))
-    results = []
-    for name, rows, n_columns, ms in both:
-        work = als_cost.work_of(rows, n_columns, problem)
-        floor_ms, limit = work.floor_ms(H100) if setting.backend.name == "device" else (NAN, "not measured")
-        results.append(
-            Half(
-                name, problem.precision, problem.n_factors, train.n_users, len(train), ms, work.bytes / 1e9,
-                work.flop / 1e9, work.bytes / ms / 1e6, work.flop / ms / 1e6, floor_ms, limit, floor_ms / ms,
-            )
-        )  # fmt: skip
-    return results
-
-
-def parts_of(
-    train: gpu.Ratings, test: gpu.Ratings, shares: Sequence[float], user_shares: Sequence[float]
-) -> list[tuple[gpu.Ratings, gpu.Ratings]]:
-    """(train, test) for each share of the ratings, then for each share of the users with all their ratings."""
-    parts = [(train if share == 1 else als_matrix.sampled(train, share), test) for share in shares]
-    for share in user_shares:
-        parts.append((als_matrix.first_users(train, share), als_matrix.first_users(test, share)))
-    return parts
-
-
-def _compile(params: AlsParams | AlsImplicitParams, backend: gpu.Backend) -> None:
-    """Call everything that is timed on a few ratings, so that times exclude compilation."""
-    users, items = np.divmod(np.arange(64), 8)
-    few = gpu.Ratings.from_coo(users, items, np.ones(64))
-    code = ours(Setting(few, few, dataclasses.replace(params, n_epochs=1), backend))
-    code.advance()
-    code.advance()
-    code.iteration()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from benchmarks.report import say
+from benchmarks.results import say
 from gpu.calibration import calibrate
 from gpu.params import AlsImplicitParams
 from gpu.signals import signals_of
@@ -29,55 +29,48 @@ def installed() -> ModuleType | None:
     return module
 
 
-def confidences(rows: gpu.Rows, n_columns: int, alpha: float) -> Any:
-    """The peer's input: a CSR matrix of c = 1 + α r. Pairs that are not stored have c = 1, as in ours."""
-    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only if the peer is installed
+class Peer:
+    """The peer's estimator with equal parameters, and its inputs: CSR matrices of c = 1 + α r.
 
-    bounds = np.append(rows.starts, rows.starts[-1] + rows.lengths[-1])
-    return csr_matrix((1 + alpha * rows.values, rows.items, bounds), shape=(len(rows.starts), n_columns))
+    Pairs that are not stored have c = 1, as in ours. Its λ is the same for every row, which is our exponent 0.
+    """
 
+    def __init__(self, module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams, n_epochs: int) -> None:
+        self.params, self.calibration = params, calibrate(ratings, params)
+        self.model = module.AlternatingLeastSquares(
+            factors=params.n_factors,
+            regularization=self.calibration.regularization,
+            iterations=n_epochs,
+            num_threads=len(os.sched_getaffinity(0)),
+            random_state=params.seed,
+        )
+        self.model.cg_steps = params.n_cg_steps
+        signals = signals_of(ratings, self.calibration)
+        self._by_user = self._confidences(signals.by_user, ratings.n_items)
+        self._by_item = self._confidences(signals.by_item, ratings.n_users)
 
-def model_of(module: ModuleType, params: AlsImplicitParams, calibration: gpu.Calibration, iterations: int) -> Any:
-    """The peer's estimator with equal parameters. Its λ is the same for every row, which is our exponent 0."""
-    model = module.AlternatingLeastSquares(
-        factors=params.n_factors,
-        regularization=calibration.regularization,
-        iterations=iterations,
-        num_threads=len(os.sched_getaffinity(0)),
-        random_state=params.seed,
-    )
-    model.cg_steps = params.n_cg_steps
-    return model
+    def fit(self) -> gpu.Model:
+        """Train by the peer's own `fit`; returns its factors as a model of ours."""
+        self.model.fit(self._by_user, show_progress=False)
+        n_users, n_items = self._by_user.shape
+        model = gpu.Model.zeros(self.params, 0.0, (0.0, 1.0), n_users, n_items, calibration=self.calibration)
+        model.user_factors[:], model.item_factors[:] = self.model.user_factors, self.model.item_factors
+        return model
 
-
-def fit(module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> gpu.Model:
-    """Train by the peer's own `fit`; returns its factors as a model of ours."""
-    calibration = calibrate(ratings, params)
-    theirs, signals = model_of(module, params, calibration, params.n_epochs), signals_of(ratings, calibration)
-    theirs.fit(confidences(signals.by_user, ratings.n_items, calibration.alpha), show_progress=False)
-    shape = ratings.n_users, ratings.n_items
-    model = gpu.Model.zeros(params, 0.0, (0.0, 1.0), *shape, calibration=calibration)
-    model.user_factors[:], model.item_factors[:] = theirs.user_factors, theirs.item_factors
-    return model
-
-
-class Halves:
-    """The peer's two half-iterations, which update given tables in place."""
-
-    def __init__(self, module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> None:
-        calibration = calibrate(ratings, params)
-        self._model, signals = model_of(module, params, calibration, 1), signals_of(ratings, calibration)
-        self._by_user = confidences(signals.by_user, ratings.n_items, calibration.alpha)
-        self._by_item = confidences(signals.by_item, ratings.n_users, calibration.alpha)
-
-    def items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
+    def solve_items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Solve `items` (I, F) in place."""
         self._solve(self._by_item, items, users)
 
-    def users(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
+    def solve_users(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Solve `users` (U, F) in place."""
         self._solve(self._by_user, users, items)
 
     def _solve(self, confidence: Any, solved: NDArray[np.float32], fixed: NDArray[np.float32]) -> None:
-        model = self._model
-        model.solver(confidence, solved, fixed, model.regularization, num_threads=model.num_threads)
+        self.model.solver(confidence, solved, fixed, self.model.regularization, num_threads=self.model.num_threads)
+
+    def _confidences(self, rows: gpu.Rows, n_columns: int) -> Any:
+        from scipy.sparse import csr_matrix  # noqa: PLC0415 - only if the peer is installed
+
+        bounds = np.append(rows.starts, rows.starts[-1] + rows.lengths[-1])
+        values = 1 + self.calibration.alpha * rows.values
+        return csr_matrix((values, rows.items, bounds), shape=(len(rows.starts), n_columns))

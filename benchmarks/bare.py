@@ -1,7 +1,7 @@
 """Bare routes of the service's libraries without the service, as a base of comparison.
 
 `GET /recommend/{user}` answers ten items from memory (Starlette + orjson). `POST /ratings` checks an array of ratings
-(msgspec) and appends it to a stream of a Redis with the service's settings. `python -m benchmarks.bare PORT [DATA]`
+(msgspec) and appends it to a stream of a Redis with the service's settings. `python -m benchmarks.bare PORT DATA`
 starts it as a process.
 """
 
@@ -27,7 +27,7 @@ from starlette.routing import Route
 from service.cli.client import Client
 from service.storage.streams.redis_server import RedisServer
 
-START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 60.0
+LIMIT_S = 60.0  # to start and to stop
 
 
 class Rating(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,14 +63,11 @@ async def ready(request: Request) -> Response:
     return Response(b"{}", media_type="application/json")
 
 
-def create_app(data: Path | None) -> Starlette:
-    """The bare application; with `data` it runs a durable Redis of its own for `POST /ratings`."""
+def create_app(data: Path) -> Starlette:
+    """The bare application with a durable Redis of its own in `data`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        if data is None:
-            yield
-            return
         server = RedisServer(data)
         server.start()
         app.state.redis = redis.asyncio.Redis.from_url(server.url)
@@ -96,13 +93,12 @@ def serving(data: Path, cores: set[int]) -> Iterator[str]:
     try:
         os.sched_setaffinity(child.pid, cores)
         with Client(f"http://127.0.0.1:{port}") as client:
-            client.wait_until_ready(START_TIMEOUT_S)
+            client.wait_until_ready(LIMIT_S)
             yield client.address
     finally:
         child.terminate()
-        child.wait(STOP_TIMEOUT_S)
+        child.wait(LIMIT_S)
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    uvicorn.run(create_app(folder), port=int(sys.argv[1]), log_level="warning", access_log=False)
+    uvicorn.run(create_app(Path(sys.argv[2])), port=int(sys.argv[1]), log_level="warning", access_log=False)

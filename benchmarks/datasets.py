@@ -1,33 +1,41 @@
-"""Reads the sets of a data folder and splits each into a training part and a test part.
+"""Reads ratings, and divides them into training parts and test parts.
 
-Each set has its own folder (`ml-1m/ratings.csv`, …); missing sets are skipped. Test parts are used neither for training
-nor to choose settings: settings are chosen on a tenth of the training part.
+A data folder has a folder for each set (`ml-1m/ratings.csv`, …); missing sets are skipped. Test parts are used neither
+for training nor to choose settings: settings are chosen on a tenth of the training part.
+
+Ratings also come as a folder of raw arrays in the layout of cuMF: little-endian arrays without headers, int32 or
+float32. `R_train_csc.*` (by user) and `R_train_csr.*` (by item) have `indptr`, `indices` and `data`, `R_test_coo.*` has
+`row` (an item), `col` (a user) and `data`, and `meta.json` the sizes.
 """
 
+# ruff: noqa: PLC0415 - files of ratings need Parquet, which may be missing where kernels are measured
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from benchmarks.als_lists import as_ones
-from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts
-from benchmarks.ranking import per_user_split
+from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts
+from gpu.changes import Changes
+from gpu.errors import InvalidInput
+from gpu.online.rating_table import RatingTable
 from gpu.params import NmfParams
-from service.cli import offline
-from service.cli.files import ratings_file
+from gpu.training.evaluate import is_held_out
 
 SEED = 42  # seed of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
 VALIDATION_USERS = 2000  # users whose lists choose the settings; all of them would take longer than the fits
+N_NEGATIVES, MOST_USERS = 99, 10_000  # of leave-one-out: items beside the held-out one, and users that are ranked
+META = "meta.json"
+CHUNK = 1 << 22  # ratings per step: the keys of 10⁸ pairs at once would take gigabytes
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A set: its task, its file within the data folder, and whether ones replace its values."""
 
     task: str
@@ -50,8 +58,7 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class Fold:
+class Fold(NamedTuple):
     """A training part and a test part with the same rows. For factorizations both are the same."""
 
     train: gpu.Ratings
@@ -59,11 +66,11 @@ class Fold:
 
     def scaled(self, factor: float, shift: float = 0.0) -> Fold:
         """The fold with every value r replaced by r · factor + shift."""
-        return Fold(_mapped(self.train, factor, shift), _mapped(self.test, factor, shift))
+        parts = (with_values(part, part.coo()[2] * np.float64(factor) + shift) for part in self)
+        return Fold(*parts)
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """One set.
 
     Attributes:
@@ -71,7 +78,7 @@ class Dataset:
         task: `ESTIMATES`, `LISTS` or `FACTORS`.
         whole: the training part and the test part.
         inner: nine tenths of the training part, and the remaining tenth, which chooses settings.
-        facts: facts of the training part.
+        facts: facts of the training part, on which the settings of grids depend.
     """
 
     name: str
@@ -80,8 +87,16 @@ class Dataset:
     inner: Fold
     facts: Facts
 
+    @classmethod
+    def of(cls, name: str, whole: Fold, inner: Fold | None = None) -> Dataset:
+        """The set of that name with these parts."""
+        ratings = whole.train
+        values, density = ratings.by_user.values.astype(np.float64), len(ratings) / ratings.n_users / ratings.n_items
+        facts = Facts(float(values.mean()), float(values.std()), density, NmfParams().n_factors)
+        return cls(name, SOURCES[name].task, whole, inner or whole, facts)
 
-def available(data: Path, names: list[str]) -> list[str]:
+
+def available(data: Path, names: Sequence[str]) -> list[str]:
     """The sets among `names` (all sets if it is empty) whose file exists in `data`."""
     return [name for name in names or SOURCES if (data / SOURCES[name].file).is_file()]
 
@@ -91,54 +106,241 @@ def load(data: Path, name: str) -> Dataset:
     source = SOURCES[name]
     path = data / source.file
     if source.task == FACTORS:
-        matrix = offline.Data.split(ratings_file.read(path), 0.0, SEED).train
-        fold = Fold(matrix, matrix)
-        return Dataset(name, source.task, fold, fold, facts_of(fold.train))
+        matrix = ratings_of(path)
+        return Dataset.of(name, Fold(matrix, matrix))
     if source.task == ESTIMATES:
-        whole = estimates_fold(path)
-        return Dataset(name, source.task, whole, Fold(*random_split(whole.train)), facts_of(whole.train))
+        whole = Fold(*train_and_test(path))
+        return Dataset.of(name, whole, Fold(*random_split(whole.train)))
     whole = lists_fold(path, source.is_ones)
     train, held_out = random_split(whole.train)
-    return Dataset(name, source.task, whole, Fold(train, of_some_users(held_out)), facts_of(whole.train))
+    return Dataset.of(name, whole, Fold(train, of_some_users(held_out)))
 
 
-def estimates_fold(path: Path) -> Fold:
-    """A random tenth of the file's ratings held out."""
+def train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
+    """The parts of a folder of raw arrays, or a file's ratings of which a random tenth is held out."""
+    if path.is_dir():
+        return raw_arrays(path)
+    from service.cli import offline
+    from service.cli.files import ratings_file
+
     data = offline.Data.split(ratings_file.read(path), TEST_SHARE, SEED)
-    assert data.test is not None  # noqa: S101 - a tenth of a set is never empty; narrows the type
-    return Fold(data.train, data.test)
+    if data.test is None:
+        raise InvalidInput(f"Invalid {path}: expected ratings of which a tenth can be held out, got {len(data.train)}")
+    return data.train, data.test
+
+
+def ratings_of(path: Path, key: str | None = None) -> gpu.Ratings:
+    """All ratings of a file (`key`: the variable in it), or the training part of a folder of raw arrays."""
+    if path.is_dir():
+        return raw_arrays(path)[0]
+    from service.cli import offline
+    from service.cli.files import ratings_file
+
+    return offline.Data.split(ratings_file.read(path, key=key), 0.0, SEED).train
+
+
+def folds_of(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]]:
+    """(train, test) of `n_folds` disjoint test parts of a file."""
+    from service.cli import offline
+    from service.cli.files import ratings_file
+
+    for data in offline.Data.folds(ratings_file.read(path), n_folds):
+        assert data.test is not None  # noqa: S101 - `folds` always gives one; narrows the type
+        yield data.train, data.test
 
 
 def lists_fold(path: Path, is_ones: bool = False) -> Fold:
     """A fifth of each user's pairs held out."""
-    ratings = offline.Data.split(ratings_file.read(path), 0.0, SEED).train
-    return Fold(*per_user_split(as_ones(ratings) if is_ones else ratings, TEST_SHARE_OF_A_USER, SEED))
+    ratings = ratings_of(path)
+    return Fold(*per_user_split(as_ones(ratings) if is_ones else ratings))
+
+
+# --- splits
 
 
 def random_split(ratings: gpu.Ratings, share: float = VALIDATION_SHARE) -> tuple[gpu.Ratings, gpu.Ratings]:
     """(remaining ratings, held-out ratings): a random `round(share · N)` of the N ratings are held out."""
-    is_held_out = np.zeros(len(ratings), dtype=np.bool_)
-    is_held_out[np.random.default_rng(SEED).permutation(len(ratings))[: round(share * len(ratings))]] = True
+    held_out = np.random.default_rng(SEED).permutation(len(ratings))[: round(share * len(ratings))]
+    is_held_out = mask_of(held_out, len(ratings))
     return ratings.where(~is_held_out), ratings.where(is_held_out)
+
+
+def per_user_split(ratings: gpu.Ratings, seed: int = SEED) -> tuple[gpu.Ratings, gpu.Ratings]:
+    """(training part, test part): the test part has a random fifth of each user's ratings, rounded."""
+    users, _, _ = ratings.coo()
+    order = np.lexsort((np.random.default_rng(seed).random(len(users)), users))
+    position = np.empty(len(users), dtype=np.int64)
+    position[order] = np.arange(len(users)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
+    is_test = position < np.round(TEST_SHARE_OF_A_USER * ratings.by_user.lengths)[users]
+    return ratings.where(~is_test), ratings.where(is_test)
 
 
 def of_some_users(ratings: gpu.Ratings, n_users: int = VALIDATION_USERS) -> gpu.Ratings:
     """The ratings of at most `n_users` random users who have ratings."""
     chosen = np.random.default_rng(SEED).permutation(np.flatnonzero(ratings.by_user.lengths))[:n_users]
-    is_chosen = np.zeros(ratings.n_users, dtype=np.bool_)
-    is_chosen[chosen] = True
-    return ratings.where(is_chosen[ratings.coo()[0]])
+    return ratings.where(mask_of(chosen, ratings.n_users)[ratings.coo()[0]])
 
 
-def facts_of(ratings: gpu.Ratings) -> Facts:
-    """The facts on which the settings of grids depend."""
-    values: NDArray[Any] = ratings.by_user.values.astype(np.float64)
-    density = len(ratings) / ratings.n_users / ratings.n_items
-    return Facts(float(values.mean()), float(values.std()), density, NmfParams().n_factors)
+def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
+    """(training part, held-out items (B,), negatives (B, 99)), with B = min(U, `MOST_USERS`).
+
+    One rating of every user is held out, also of the users beyond B. Negatives are random items that the user has not
+    rated.
+
+    Raises:
+        InvalidInput: a user has left fewer than 99 items unrated.
+    """
+    generator, rows = np.random.default_rng(seed), ratings.by_user
+    chosen = rows.starts + generator.integers(0, rows.lengths)
+    most = int(rows.lengths.max(initial=0))
+    if ratings.n_items - most < N_NEGATIVES:
+        raise InvalidInput(
+            f"Invalid ratings: expected {N_NEGATIVES} items that a user has not rated, to rank one against, got a user"
+            f" with {most:,} of {ratings.n_items:,} items rated"
+        )
+    negatives = np.empty((min(ratings.n_users, MOST_USERS), N_NEGATIVES), dtype=np.int64)
+    for user in range(len(negatives)):
+        unrated = np.setdiff1d(np.arange(ratings.n_items), items_of(ratings, user), assume_unique=True)
+        negatives[user] = generator.choice(unrated, N_NEGATIVES, replace=False)
+    is_held_out = mask_of(chosen, len(ratings))
+    return ratings.where(~is_held_out), rows.items[chosen[: len(negatives)]], negatives
 
 
-def _mapped(ratings: gpu.Ratings, factor: float, shift: float) -> gpu.Ratings:
-    users, items, values = ratings.coo()
-    changed = (values * np.float64(factor) + shift).astype(np.float32)
-    shape = (ratings.n_users, ratings.n_items)
-    return gpu.Ratings.from_coo(users, items, changed, shape, ratings.user_keys, ratings.item_keys)
+def sampled(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
+    """About `share` of the ratings; equal ratings and shares give equal pairs.
+
+    Raises:
+        InvalidInput: `share` is not one over a whole number.
+    """
+    modulus = round(1 / share) if share > 0 else 0
+    if modulus < 1 or abs(modulus * share - 1) > 1e-6:
+        raise InvalidInput(f"Invalid share: expected one over a whole number, such as 0.25, got {share:g}")
+    users, items = ratings.user_keys, ratings.item_keys
+
+    def is_drawn(user_rows: NDArray[np.int32], item_rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return is_held_out(users[user_rows], items[item_rows], modulus)
+
+    by_user = _filtered(ratings.by_user, is_drawn)
+    by_item = _filtered(ratings.by_item, lambda item_rows, user_rows: is_drawn(user_rows, item_rows))
+    return gpu.Ratings(by_user, by_item, users, items)
+
+
+def first_users(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
+    """All ratings of the first `share` of the users; the number of items stays."""
+    n_users = round(share * ratings.n_users)
+    starts, lengths, items, values = ratings.by_user
+    n = int(lengths[:n_users].sum())  # rows of `Ratings` follow one another
+    by_user = gpu.Rows(starts[:n_users], lengths[:n_users], items[:n], values[:n])
+    by_item = _filtered(ratings.by_item, lambda _, users: users < n_users)
+    return gpu.Ratings(by_user, by_item, ratings.user_keys[:n_users], ratings.item_keys)
+
+
+def _filtered(rows: gpu.Rows, is_kept: Any) -> gpu.Rows:
+    """The entries for which `is_kept(rows, columns)` is true; both arguments are arrays."""
+    row_of = np.repeat(np.arange(len(rows.lengths), dtype=np.int32), rows.lengths)
+    keep = np.empty(len(row_of), dtype=np.bool_)
+    for first in range(0, len(keep), CHUNK):
+        part = slice(first, first + CHUNK)
+        keep[part] = is_kept(row_of[part], rows.items[part])
+    lengths = np.bincount(row_of[keep], minlength=len(rows.lengths)).astype(np.int64)
+    return gpu.Rows(np.cumsum(lengths) - lengths, lengths, rows.items[keep], rows.values[keep])
+
+
+# --- changed ratings, and tables that online models follow
+
+
+def mask_of(positions: NDArray[Any], n: int) -> NDArray[np.bool_]:
+    """Bool (n,), true at `positions`."""
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[positions] = True
+    return mask
+
+
+def items_of(ratings: gpu.Ratings, user: int) -> NDArray[np.int32]:
+    """The items that a user has rated."""
+    start = ratings.by_user.starts[user]
+    items: NDArray[np.int32] = ratings.by_user.items[start : start + ratings.by_user.lengths[user]]
+    return items
+
+
+def with_values(ratings: gpu.Ratings, values: NDArray[Any]) -> gpu.Ratings:
+    """The same pairs with other values, (N,) in the order of `coo`."""
+    users, items, _ = ratings.coo()
+    shape = ratings.n_users, ratings.n_items
+    return gpu.Ratings.from_coo(users, items, values.astype(np.float32), shape, ratings.user_keys, ratings.item_keys)
+
+
+def as_ones(ratings: gpu.Ratings) -> gpu.Ratings:
+    """The same pairs, each rated 1."""
+    by_user, by_item = (rows._replace(values=np.ones_like(rows.values)) for rows in (ratings.by_user, ratings.by_item))
+    return gpu.Ratings(by_user, by_item, ratings.user_keys, ratings.item_keys)
+
+
+def joined(parts: Sequence[gpu.Ratings]) -> gpu.Ratings:
+    """All ratings of parts with the same rows."""
+    first = parts[0]
+    users, items, values = (np.concatenate(columns) for columns in zip(*(part.coo() for part in parts), strict=True))
+    shape = first.n_users, first.n_items
+    return gpu.Ratings.from_coo(users, items, values, shape, first.user_keys, first.item_keys)
+
+
+def apply(table: RatingTable, ratings: gpu.Ratings, first: int) -> Changes:
+    """Add ratings to a table, at positions from `first`."""
+    positions = first + np.arange(len(ratings))
+    return table.apply(*ratings.coo(), positions.astype(np.float64), positions)
+
+
+def table_of(ratings: gpu.Ratings) -> RatingTable:
+    """A table of these ratings."""
+    table = RatingTable(ratings.n_users, ratings.n_items)
+    apply(table, ratings, 0)
+    return table
+
+
+def copy_of(model: gpu.Model) -> gpu.Model:
+    """A model with arrays of its own."""
+    arrays = {name: array.copy() for name, array in model.arrays.items()}
+    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
+
+
+# --- raw arrays
+
+
+def raw_arrays(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
+    """(train, test) of a folder. It does not sort, so 10⁸ ratings take a few seconds.
+
+    Raises:
+        InvalidInput: a file's length differs from `meta.json`, or its columns are out of range or order.
+    """
+    meta = json.loads((folder / META).read_text("utf-8"))
+    n_users, n_items, n_train, n_test = (int(meta[name]) for name in ("m_users", "n_items", "nnz_train", "nnz_test"))
+    by_user = _rows(folder, "R_train_csc", n_users, n_items, n_train)
+    by_item = _rows(folder, "R_train_csr", n_items, n_users, n_train)
+    items = _array(folder / "R_test_coo.row.bin", np.int32, n_test)
+    users = _array(folder / "R_test_coo.col.bin", np.int32, n_test)
+    values = _array(folder / "R_test_coo.data.bin", np.float32, n_test)
+    return gpu.Ratings(by_user, by_item), gpu.Ratings.from_coo(users, items, values, (n_users, n_items))
+
+
+def _rows(folder: Path, name: str, n_rows: int, n_columns: int, n: int) -> gpu.Rows:
+    bounds = _array(folder / f"{name}.indptr.bin", np.int32, n_rows + 1).astype(np.int64)
+    columns = _array(folder / f"{name}.indices.bin", np.int32, n)
+    values = _array(folder / f"{name}.data.bin", np.float32, n)
+    lengths = np.diff(bounds)
+    if bounds[0] != 0 or bounds[-1] != n or (lengths < 0).any():
+        raise InvalidInput(f"Invalid {name}.indptr.bin of {folder}: expected to ascend from 0 to {n:,}")
+    ascends = columns[1:] > columns[:-1]
+    ascends[bounds[(bounds > 0) & (bounds < n)] - 1] = True
+    if n and (columns.min() < 0 or columns.max() >= n_columns or not ascends.all()):
+        expected = f"expected columns from 0 to {n_columns - 1:,} that ascend in each row"
+        raise InvalidInput(f"Invalid {name}.indices.bin of {folder}: {expected}")
+    if not np.isfinite(values).all():
+        raise InvalidInput(f"Invalid {name}.data.bin of {folder}: expected finite ratings")
+    return gpu.Rows(bounds[:-1], lengths, columns, values)
+
+
+def _array(path: Path, dtype: type[np.generic], n: int) -> NDArray[Any]:
+    array = np.fromfile(path, dtype=dtype)
+    if len(array) != n:
+        raise InvalidInput(f"Invalid length of {path}: expected {n:,} as {META} says, got {len(array):,}")
+    return array

@@ -14,18 +14,18 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated
 
 import psutil
+import typer
 import uvloop
 
-from benchmarks.plant import SAMPLE, plant
-from benchmarks.report import say
-from benchmarks.running import REDIS, serving
+from benchmarks.plant import SAMPLE, planted
+from benchmarks.results import Row, say
+from benchmarks.running import REDIS, on_cores, serving
 from gpu.params import params_for
 from loadtest.client import Client as Connections
 from loadtest.driver import Driven, Record, drive, percentiles_ms
@@ -39,94 +39,45 @@ PER_USER, PER_ITEM = 50, 200  # ratings of a user and of an item, on average
 N_PROCESSES = 2  # beside the service: the driver, and the reader of the export
 LONGEST_S = 120.0  # seconds after which an export is given up
 NICENESS = 10  # of the reader, so that it does not delay the driver
-MB = 1e6
+
+Reading = Future[tuple[float, int] | None]  # seconds and bytes of an export that was read in full
 
 
-@dataclass(frozen=True)
-class Row:
-    """One phase. Times of requests in milliseconds; `sent_late_p99` is the driver's own share of them.
+def export(
+    n_ratings: Annotated[int, typer.Option(help="Synthetic ratings in the history.", min=1000)] = 10_000_000,
+    rate: Annotated[float, typer.Option(help="Requests per second, half of them reads.", min=1)] = 500.0,
+    seconds: Annotated[float, typer.Option(help="Seconds of a phase without an export.", min=1)] = 20.0,
+    formats: Annotated[str, typer.Option(help="Comma-separated formats.")] = "ndjson,parquet,arrow",
+) -> Iterator[Row]:
+    """Milliseconds of reads, writes and freshness while all ratings are exported, and before and after; rows/s.
 
-    Attributes:
-        errors: requests without a good answer, and probes of freshness that were lost.
-        export_s, rows_per_s, mb: of the export; None in a phase without one, or if it was given up.
-        cpu_s: processor seconds of the process that made it.
-    """
-
-    export: str
-    seconds: float
-    per_s: float
-    errors: int
-    read_p50: float | None
-    read_p99: float | None
-    write_p50: float | None
-    write_p99: float | None
-    fresh_p99: float | None
-    sent_late_p99: float | None
-    export_s: float | None = None
-    rows_per_s: int | None = None
-    mb: float | None = None
-    cpu_s: float | None = None
-
-
-class Read(NamedTuple):
-    """An export that was read in full."""
-
-    seconds: float
-    n_bytes: int
-
-
-Reading = Future[Read | None]
-
-
-def run(n_ratings: int, rate_per_s: float, seconds: float, formats: Sequence[str]) -> Iterator[Row]:
-    """A row a phase: without, each of `formats`, and without.
-
-    Args:
-        n_ratings: ratings in the history.
-        rate_per_s: requests per second, half of them reads.
-        seconds: length of a phase without an export. Others last as long as the export, at most `LONGEST_S`.
-        formats: as `GET /admin/export` names them.
+    `errors` are requests without a good answer, and probes of freshness that were lost. `sent_late_p99` is the driver's
+    own share of the times. The last figures are of the export: None in a phase without one, or if it was given up.
     """
     own, others = cores(N_PROCESSES)
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
-        data = Path(folder)
-        n_users, n_items = n_ratings // PER_USER, n_ratings // PER_ITEM
-        plant(data, params_for(ALGORITHM, {"n_factors": N_FACTORS}), n_users, n_items, n_ratings)
+        data, params = Path(folder), params_for(ALGORITHM, {"n_factors": N_FACTORS})
+        planted(data, params, n_ratings // PER_USER, n_ratings // PER_ITEM, n_ratings)
         population = Population.of_file(data / SAMPLE)
-        os.sched_setaffinity(0, others)
         with (
+            on_cores(others),
             serving(data, own) as (client, pid),
             ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin) as reader,
         ):
             reader.submit(time.time).result()  # it runs
-            phases = _Phases(client, pid, reader, population, rate_per_s)
-            phases.measured("", seconds / 4)  # the first requests fill caches
-            for number, format_ in enumerate(("", *formats, ""), 1):
-                yield phases.measured(format_, LONGEST_S if format_ else seconds, number)
-
-
-class _Phases(NamedTuple):
-    """What all phases share."""
-
-    client: Client
-    pid: int
-    reader: ProcessPoolExecutor
-    population: Population
-    rate_per_s: float
-
-    def measured(self, format_: str, seconds: float, number: int = 0) -> Row:
-        """Offer requests until the export has been read, for `seconds` at most; without a format just as long."""
-        n_rows, before_s = self.client.get("/admin/stats")["ratings"], _reaped_s(self.pid)
-        address, plan = self.client.address, Plan("mixed", self.rate_per_s, seconds, number)
-        reading = self.reader.submit(read_export, address, format_) if format_ else None
-        driven, probes = uvloop.run(_offered(Connections(address), self.population, plan, reading))
-        row = _row(format_, driven, probes)
-        if reading is not None and (read := reading.result()) is not None:
-            rows_per_s, mb = round(n_rows / read.seconds), read.n_bytes / MB
-            cpu_s = _reaped_s(self.pid) - before_s
-            row = replace(row, export_s=read.seconds, rows_per_s=rows_per_s, mb=mb, cpu_s=cpu_s)
-        say(str(row))
-        return row
+            warming = Plan("mixed", rate, seconds / 4, 0)  # the first requests fill caches
+            uvloop.run(_offered(Connections(client.address), population, warming, None))
+            for number, format_ in enumerate(("", *formats.split(","), ""), 1):
+                n_rows, before_s = client.get("/admin/stats")["ratings"], _reaped_s(pid)
+                plan = Plan("mixed", rate, LONGEST_S if format_ else seconds, number)
+                reading = reader.submit(read_export, client.address, format_) if format_ else None
+                row = _phase(format_, *uvloop.run(_offered(Connections(client.address), population, plan, reading)))
+                if reading is not None and (read := reading.result()) is not None:
+                    export_s, n_bytes = read
+                    row |= {"export_s": export_s, "rows_per_s": n_rows / export_s, "mb": n_bytes / 1e6}
+                    row |= {"cpu_s": _reaped_s(pid) - before_s}
+                say(str(row))
+                yield row
 
 
 async def _offered(
@@ -150,7 +101,7 @@ def _begin() -> None:
     os.nice(NICENESS)  # and import this module
 
 
-def read_export(url: str, format_: str) -> Read | None:
+def read_export(url: str, format_: str) -> tuple[float, int] | None:
     """Read an export and drop it; None, and a line on stderr, if it fails or takes longer than `LONGEST_S`."""
     began_s, n_bytes = time.perf_counter(), 0
 
@@ -166,22 +117,20 @@ def read_export(url: str, format_: str) -> Read | None:
     except (RequestFailed, TimeoutError) as error:
         say(str(error))
         return None
-    return Read(time.perf_counter() - began_s, n_bytes)
+    return time.perf_counter() - began_s, n_bytes
 
 
-def _row(format_: str, driven: Driven, probes: Probes) -> Row:
+def _phase(format_: str, driven: Driven, probes: Probes) -> Row:
     records = [driven.records.get(kind, Record()) for kind in ("read", "write")]
     n_good, fresh = sum(len(record.latencies_s) for record in records), probes.summary()
     read, write = (percentiles_ms(record.latencies_s) for record in records)
-    return Row(
-        format_ or "none",
-        driven.seconds,
-        n_good / driven.seconds,
-        len(driven.late_s) - n_good + fresh["lost"],
-        *(read.get("p50"), read.get("p99"), write.get("p50"), write.get("p99")),
-        fresh["ms"].get("p99"),
-        percentiles_ms(driven.late_s).get("p99"),
-    )
+    return {
+        "export": format_ or "none", "seconds": driven.seconds, "per_s": n_good / driven.seconds,
+        "errors": len(driven.late_s) - n_good + fresh["lost"], "read_p50": read.get("p50"),
+        "read_p99": read.get("p99"), "write_p50": write.get("p50"), "write_p99": write.get("p99"),
+        "fresh_p99": fresh["ms"].get("p99"), "sent_late_p99": percentiles_ms(driven.late_s).get("p99"),
+        **dict.fromkeys(("export_s", "rows_per_s", "mb", "cpu_s")),
+    }  # fmt: skip
 
 
 def _reaped_s(pid: int) -> float:

@@ -10,23 +10,19 @@ near 5 if one pair in 25 is rated (MovieLens-1M), and near 40 if one in 1,500 is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-import gpu
-from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Settings, rounded
+from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts, Settings, product, rounded
 
-# Task -> algorithms of this version, in the order of the tables.
+# Task -> algorithms, in the order of the tables.
 ALGORITHMS = {
-    task: [name for name in names if name in gpu.ALGORITHMS]
-    for task, names in {
-        ESTIMATES: ("als", "sgd", "culsh", "esgd"),
-        LISTS: ("als-implicit", "culsh-implicit", "ease"),
-        FACTORS: ("nmf",),
-    }.items()
+    ESTIMATES: ("als", "sgd", "culsh", "esgd"),
+    LISTS: ("als-implicit", "culsh-implicit", "ease"),
+    FACTORS: ("nmf",),
 }
+RIDGES, STEPS = (0.015, 0.03, 0.06, 0.12, 0.24), (0.01, 0.02, 0.04)  # λ and learning rates of descent
 
 
 def unit(task: str, facts: Facts) -> float:
@@ -34,24 +30,9 @@ def unit(task: str, facts: Facts) -> float:
     return {ESTIMATES: facts.std, LISTS: facts.mean, FACTORS: 1.0}[task]
 
 
-def grid(algorithm: str, facts: Facts) -> list[Settings]:
-    """The settings to choose from, for values in multiples of `unit`."""
-    return _GRIDS[algorithm](facts)
-
-
-def product(**axes: Sequence[Any]) -> list[Settings]:
-    """Every combination of the values of `axes`."""
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
 def geometric(low: float, high: float, n: int) -> list[float]:
     """`n` values from `low` to `high` with a constant ratio, each with two significant digits."""
     return [rounded(value) for value in np.geomspace(low, high, n).tolist()]
-
-
-def _als(facts: Facts) -> list[Settings]:
-    del facts
-    return product(regularization=geometric(0.0075, 0.96, 14), n_epochs=(4, 8, 16))
 
 
 def _als_implicit(facts: Facts) -> list[Settings]:
@@ -63,44 +44,16 @@ def _als_implicit(facts: Facts) -> list[Settings]:
     ]
 
 
-def _descent(facts: Facts) -> list[Settings]:
-    del facts
-    return product(
-        regularization=(0.015, 0.03, 0.06, 0.12, 0.24), learning_rate=(0.01, 0.02, 0.04), n_epochs=(20, 40, 80)
-    )
-
-
-def _esgd(facts: Facts) -> list[Settings]:
-    del facts
-    return product(
-        regularization=(0.015, 0.03, 0.06, 0.12, 0.24), learning_rate=(0.01, 0.02, 0.04), n_epochs=(10, 20, 40)
-    )
-
-
-def _culsh_implicit(facts: Facts) -> list[Settings]:
-    del facts
-    return product(
-        regularization=(0.002, 0.005, 0.01, 0.02, 0.05), learning_rate=(0.04, 0.08, 0.16), n_epochs=(20, 40, 80)
-    )
-
-
-def _ease(facts: Facts) -> list[Settings]:
-    del facts
-    return product(regularization=geometric(1, 10_000, 40))
-
-
-def _nmf(facts: Facts) -> list[Settings]:
-    del facts
-    return product(start=("random", "nndsvd"))
-
-
-_GRIDS: dict[str, Callable[[Facts], list[Settings]]] = {
-    "als": _als,
+# Algorithm -> the settings to choose from, for values in multiples of `unit`.
+GRIDS: dict[str, Callable[[Facts], list[Settings]]] = {
+    "als": lambda _: product(regularization=geometric(0.0075, 0.96, 14), n_epochs=(4, 8, 16)),
     "als-implicit": _als_implicit,
-    "sgd": _descent,
-    "culsh": _descent,
-    "culsh-implicit": _culsh_implicit,
-    "ease": _ease,
-    "esgd": _esgd,
-    "nmf": _nmf,
+    "sgd": lambda _: product(regularization=RIDGES, learning_rate=STEPS, n_epochs=(20, 40, 80)),
+    "culsh": lambda _: product(regularization=RIDGES, learning_rate=STEPS, n_epochs=(20, 40, 80)),
+    "esgd": lambda _: product(regularization=RIDGES, learning_rate=STEPS, n_epochs=(10, 20, 40)),
+    "culsh-implicit": lambda _: product(
+        regularization=(0.002, 0.005, 0.01, 0.02, 0.05), learning_rate=(0.04, 0.08, 0.16), n_epochs=(20, 40, 80)
+    ),
+    "ease": lambda _: product(regularization=geometric(1, 10_000, 40)),
+    "nmf": lambda _: product(start=("random", "nndsvd")),
 }

@@ -1,7 +1,7 @@
-"""`python -m benchmarks http`: throughput of the hot routes, and of bare routes of the same libraries.
+"""The service over HTTP: `python -m benchmarks http`, `console` and `start`.
 
-The server and its Redis run on one core, the driver on another. Rounds of the service and of the bare routes alternate,
-so that noise of the machine affects both. The table shows medians of rounds.
+The server and its Redis run on one core, the driver on another. Rounds of what is compared alternate, so that noise of
+the machine affects both. Tables show medians of rounds.
 """
 
 from __future__ import annotations
@@ -9,107 +9,194 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
+import httpx
 import msgspec
 import numpy as np
+import psutil
+import typer
 
-from benchmarks import bare
+from benchmarks import bare, options
 from benchmarks.drive import Throughput, drive
-from benchmarks.drive import name as driver_name
-from benchmarks.report import say
-from benchmarks.running import post, retrain, serving
+from benchmarks.options import Algorithm, File, Names
+from benchmarks.results import Row, say
+from benchmarks.running import REDIS, on_cores, prepare, serving
+from benchmarks.timing import MIB, in_turns, median_of
 from loadtest.client import message
 from service.cli.files.ratings_file import RatingsFile, read
 
-BATCH = 100
-N_REQUESTS = 4096
-N_BODIES = 64
+BATCH, N_REQUESTS, N_BODIES = 100, 4096, 64
 HEAD = "Host: 127.0.0.1\r\n"
+WARM_UP_S = 1.0
+IDLE_S = 30  # of `console`: seconds without other load
+COUNTS_S, SIZES_S = 3, 10  # seconds between requests of a page, as console.js and overview.html have them
+READS, EMPTIES_CACHE = 200, True  # of `start`: reads before memory is measured; whether the first start compiles
+
+Seconds = Annotated[float, typer.Option(help="Seconds per round.")]
+Rounds = Annotated[int, typer.Option(help="Number of rounds, whose median is shown.")]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One route: requests per second of the service and of the bare route, and their ratio."""
-
-    route: str
-    service_per_second: float
-    bare_per_second: float
-    share: float
-    service_p50_ms: float
-    service_p99_ms: float
-    n_errors: int
-    driver: str
-
-
-def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -> list[Row]:
-    """Measure both routes on a model trained from the file `ratings`."""
-    server_core, driver_core = two_cores()
+def http(
+    ratings: File, algorithms: Names = "als-implicit", seconds: Seconds = 4.0, rounds: Rounds = 5
+) -> Iterator[Row]:
+    """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries."""
+    server_core, driver_core = _two_cores()
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
-        data = Path(folder)
-        file = read(ratings)
-        prepare(data / "service", file, algorithms)
-        reads, writes = read_requests(file), _write_requests(file)
-        os.sched_setaffinity(0, {driver_core})
+        data, file = Path(folder), read(ratings)
+        prepare(data / "service", file, options.algorithms(algorithms))
+        requests = {"GET /recommend/{user}?n=10": _reads(file), f"POST /ratings, {BATCH} a request": _writes(file)}
         with (
+            on_cores({driver_core}),
             serving(data / "service", {server_core}) as (client, _),
             bare.serving(data / "bare", {server_core}) as bare_url,
         ):
-            return [
-                _compare("GET /recommend/{user}?n=10", client.address, bare_url, reads, seconds, rounds),
-                _compare(f"POST /ratings, {BATCH} a request", client.address, bare_url, writes, seconds, rounds),
-            ]
+            for route, messages in requests.items():
+                urls = {"bare": bare_url, "service": client.address}
+                taken = _compared({name: _rounds(url, messages, seconds) for name, url in urls.items()}, rounds)
+                per_second, p50_ms, p99_ms = median_of(taken["service"], "per_second", "p50_ms", "p99_ms")
+                pairs = zip(taken["service"], taken["bare"], strict=True)
+                yield {
+                    "route": route, "service_per_second": per_second,
+                    "bare_per_second": median_of(taken["bare"], "per_second")[0],
+                    "share": statistics.median(own.per_second / base.per_second for own, base in pairs),
+                    "service_p50_ms": p50_ms, "service_p99_ms": p99_ms,
+                    "n_errors": sum(one.n_errors for of_one in taken.values() for one in of_one),
+                }  # fmt: skip
 
 
-def prepare(data: Path, file: RatingsFile, algorithms: Sequence[str]) -> None:
-    """Fill a data folder through the API: post all ratings, then train each algorithm and set its model live."""
-    with serving(data) as (client, _):
-        say(f"posting {len(file.values):,} ratings")
-        post(client, file.users, file.items, file.values)
-        for algorithm in algorithms:
-            say(f"training {algorithm}")
-            retrain(client, algorithm)
+def _rounds(url: str, requests: Sequence[bytes], seconds: float) -> Callable[[], Throughput]:
+    """A round of so many seconds, after one that is not measured."""
+    drive(url, requests, min(WARM_UP_S, seconds))
+    return lambda: drive(url, requests, seconds)
 
 
-def two_cores() -> tuple[int, int]:
+def _compared(calls: dict[str, Callable[[], Throughput]], rounds: int) -> dict[str, list[Throughput]]:
+    """The rounds of each call, in turn."""
+    taken = in_turns(calls, rounds)
+    for number in range(rounds):
+        say("  ".join(f"{name} {of_one[number].per_second:,.0f}/s" for name, of_one in taken.items()))
+    return taken
+
+
+def _two_cores() -> tuple[int, int]:
     """A core for the server, and one for the driver."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[0], cores[-1]
 
 
-def _compare(
-    route: str, url: str, bare_url: str, requests: Sequence[bytes], seconds: float, rounds: int,
-) -> Row:  # fmt: skip
-    ours: list[Throughput] = []
-    theirs: list[Throughput] = []
-    drive(url, requests, 1.0)
-    drive(bare_url, requests, 1.0)
-    for number in range(rounds):
-        theirs.append(drive(bare_url, requests, seconds))
-        ours.append(drive(url, requests, seconds))
-        say(f"{route} round {number + 1}: {ours[-1].per_second:,.0f}/s, bare {theirs[-1].per_second:,.0f}/s")
-    return Row(
-        route,
-        statistics.median(t.per_second for t in ours),
-        statistics.median(t.per_second for t in theirs),
-        statistics.median(a.per_second / b.per_second for a, b in zip(ours, theirs, strict=True)),
-        statistics.median(t.p50_ms for t in ours),
-        statistics.median(t.p99_ms for t in ours),
-        sum(t.n_errors for t in ours + theirs),
-        driver_name(),
-    )
-
-
-def read_requests(file: RatingsFile) -> list[bytes]:
+def _reads(file: RatingsFile) -> list[bytes]:
     """Plain reads of users of the file, drawn with a fixed seed."""
     users = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS)
     return [message("GET", f"/recommend/{user}?n=10", HEAD) for user in users]
 
 
-def _write_requests(file: RatingsFile) -> list[bytes]:
+def _writes(file: RatingsFile) -> list[bytes]:
     order = np.random.default_rng(1).permutation(len(file.values))[: N_BODIES * BATCH]
     rows = [{"user": file.users[n], "item": file.items[n], "rating": float(file.values[n])} for n in order.tolist()]
     bodies = [msgspec.json.encode(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
     return [message("POST", "/ratings", HEAD, body) for body in bodies]
+
+
+def console(
+    ratings: File,
+    algorithm: Algorithm = "als-implicit",
+    pages: Annotated[int, typer.Option(help="Open pages.", min=1)] = 1,
+    seconds: Seconds = 6.0,
+    rounds: Rounds = 5,
+) -> Iterator[Row]:
+    """Throughput of GET /recommend without and with open overviews of the console, on a service without keys.
+
+    A page is played: it asks what the browser's asks, as often. `share` is of the reads in rounds without a page,
+    `cpu_ms` the milliseconds of a core that the service takes in each second for the pages, without other load.
+    """
+    server_core, driver_core = _two_cores()
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
+        file = read(ratings)
+        prepare(Path(folder), file, [algorithm])
+        with on_cores({driver_core}), serving(Path(folder), {server_core}) as (client, pid):
+            plain = _rounds(client.address, _reads(file), seconds)
+
+            def beside() -> Throughput:
+                with open_pages(client.address, pages):
+                    return plain()
+
+            taken = _compared({"alone": plain, "with pages": beside}, rounds)
+            service, used = [psutil.Process(pid), *psutil.Process(pid).children()], list[float]()
+            for n in (0, pages):
+                with open_pages(client.address, n):
+                    before_s = sum(sum(one.cpu_times()[:2]) for one in service)
+                    time.sleep(IDLE_S)
+                    used.append(sum(sum(one.cpu_times()[:2]) for one in service) - before_s)
+    pairs = zip(taken["with pages"], taken["alone"], strict=True)
+    share = statistics.median(with_pages.per_second / alone.per_second for with_pages, alone in pairs)
+    cpu_ms = (used[1] - used[0]) / IDLE_S * 1000
+    for name, row in (
+        ("alone", {"pages": 0, "share": 1.0, "cpu_ms": 0.0}),
+        ("with pages", {"pages": pages, "share": share, "cpu_ms": cpu_ms}),
+    ):
+        per_second, p99_ms = median_of(taken[name], "per_second", "p99_ms")
+        yield {**row, "reads_per_second": per_second, "p99_ms": p99_ms}
+
+
+@contextmanager
+def open_pages(url: str, n: int) -> Iterator[None]:
+    """`n` open overviews, until the block ends."""
+    over = threading.Event()
+
+    def ask() -> None:
+        seconds = 0
+        with httpx.Client(base_url=f"{url}/console/") as client:
+            client.get("overview").raise_for_status()
+            while True:
+                for page, every in (("counts", COUNTS_S), ("sizes", SIZES_S)):
+                    if seconds % every == 0:
+                        client.get(page).raise_for_status()
+                if over.wait(1):
+                    return
+                seconds += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def start(ratings: File, algorithms: Names = "als-implicit,culsh") -> Iterator[Row]:
+    """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis.
+
+    First of an empty folder, then of one with one, two and more live models. Memory is the proportional set size (PSS)
+    in MiB after 200 reads, of parent, fronts, engine and archiver together, and of the embedded server.
+    """
+    names = options.algorithms(algorithms)
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
+        cache = {"NUMBA_CACHE_DIR": f"{folder}/cache"} if EMPTIES_CACHE else {}
+        yield _started("empty folder, empty compile cache", Path(folder) / "a", cache)
+        yield _started("empty folder, warm compile cache", Path(folder) / "b", cache)
+        file = read(ratings)
+        for n, algorithm in enumerate(names, 1):
+            prepare(Path(folder) / "c", file, [algorithm])
+            yield _started(f"{ratings.name}, live: {', '.join(names[:n])}", Path(folder) / "c", {})
+
+
+def _started(name: str, data: Path, env: dict[str, str]) -> Row:
+    began = time.perf_counter()
+    with serving(data, env=env) as (client, pid):
+        ready = time.perf_counter() - began
+        say(f"{name}: ready after {ready:.1f} s")
+        for number in range(READS):
+            client.recommend(str(number))
+        mib = {True: 0.0, False: 0.0}  # of Redis, and of the service
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            mib[process.name() in REDIS] += process.memory_full_info().pss / MIB
+        return {"start": name, "ready_seconds": ready, "service_mib": mib[False], "redis_mib": mib[True]}

@@ -17,14 +17,15 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import typer
 from numpy.typing import NDArray
 
-from benchmarks.als_matrix import META
-from benchmarks.report import say
+from benchmarks.datasets import META
+from benchmarks.results import say
 from gpu.errors import InvalidInput
 
 RANK = 16
@@ -228,15 +229,14 @@ class Matrix:
         return words
 
 
-def write(name: str, folder: Path) -> None:
-    """Write the matrix `name` as raw arrays, which `benchmarks.als_matrix` and cuMF read.
-
-    Raises:
-        InvalidInput: unknown shape.
-    """
-    if name not in SHAPES:
-        raise InvalidInput(f"Invalid shape: expected one of {', '.join(SHAPES)}, got {name!r}")
-    write_matrix(Matrix(SHAPES[name]), name, folder)
+def make_ratings(
+    shape: Annotated[str, typer.Argument(help="Published shape: netflix, ml10m, ml1m, yahoo or hugewiki-100th.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write.", metavar="DIR")],
+) -> None:
+    """Draw a synthetic matrix of a published shape, as a folder of raw arrays that `--ratings` takes."""
+    if shape not in SHAPES:
+        raise InvalidInput(f"Invalid shape: expected one of {', '.join(SHAPES)}, got {shape!r}")
+    write_matrix(Matrix(SHAPES[shape]), shape, folder)
 
 
 def write_matrix(matrix: Matrix, name: str, folder: Path) -> None:

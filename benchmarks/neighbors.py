@@ -1,119 +1,203 @@
-"""`python -m benchmarks neighbors`: time and memory of each step of finding neighbors, by similarity.
+"""What hashed neighbors are worth and cost: `python -m benchmarks accuracy`, `noise` and `neighbors` ([004]).
 
-At the start the ratings are in memory (of the device if it is used), by user and by item. The time of a step ends when
-the device has finished it. Times are medians of several runs after one run that compiles the kernels.
+Models are trained once per seed. The seed determines the start, the order of samples, the hashes and the random
+neighbors; the split of the data is always the same, a tenth held out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, get_args
+
+import numpy as np
+import typer
 
 import gpu
-from benchmarks.report import say
-from gpu.params import CulshParams, Psi, Similarity
+from benchmarks import datasets, options
+from benchmarks.options import Factors, Seeds, Source, Where
+from benchmarks.results import Row, say
+from benchmarks.timing import MIB, NAN, median_of, peak_mib, timed
+from gpu.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
 from gpu.training import similarity, simlsh
 
-NAN = float("nan")
+WAYS = (
+    {"similarity": "random"},
+    {"similarity": "gsm"},
+    {"similarity": "simlsh", "psi": "power"},
+    {"similarity": "simlsh", "psi": "residual"},
+    {"similarity": "rp_cos"},
+    {"similarity": "minhash"},
+)
+PSI = {"power": "r²", "residual": "r − b"}
+SHARES = (0.01, 0.005, 0.001, 0.0005, 0.0001)  # of the training ratings, that are noise
+NOISY = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))
+PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
+    "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040), (0.00018, 0.00028), (0.00011, 0.00016)),
+    "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006), (0.00002, 0.00004), (0.00001, 0.00002)),
+}
 
 
-@dataclass(frozen=True)
-class Row:
-    """Milliseconds of the steps of one similarity; NaN for steps that it does not have.
+class Finding(NamedTuple):
+    """One search of neighbors: median seconds, and what it leaves in memory and its peak.
 
-    `weights_ms` is the time of Ψ with its means, `lists_ms` of the Top-K of all items, and `total_ms` of one call that
-    runs all steps. `peak_megabytes` is the peak memory of the device above the ratings.
+    It leaves lists, and sums and signatures for online learning. `filled_at_random` is the share of drawn neighbors.
     """
 
-    similarity: str
-    psi: str
-    n_bits: int
-    n_neighbors: int
-    weights_ms: float
-    sums_ms: float
-    signatures_ms: float
-    lists_ms: float
-    total_ms: float
-    peak_megabytes: float
-    filled_at_random: float
+    neighbors_s: float = NAN
+    kept_mib: float = NAN
+    peak_mib: float = NAN
+    filled_at_random: float = NAN
 
 
-class Steps:
-    """The steps of one similarity on a backend, timed one by one."""
-
-    def __init__(self, ratings: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> None:
-        self.ratings, self.params, self.backend = ratings, params, backend
-        self.lsh = backend.primitives("lsh")
-        self._finish = backend.primitives("als").finish
-
-    def run(self) -> dict[str, float]:
-        """Milliseconds of each step, and of one call that runs all of them."""
-        times_ms: dict[str, float] = {}
-        if self.params.similarity in ("simlsh", "rp_cos", "minhash"):
-            packed = self._signatures(times_ms)
-            counts, keys = self.lsh.items_of(self.ratings)
-            inputs = packed, counts, self.params.n_neighbors, self.params.seed, keys
-            self._time(times_ms, "lists_ms", lambda: simlsh.top_k(*inputs, backend=self.backend))
-        self._time(times_ms, "total_ms", self.find)
-        return times_ms
-
-    def find(self) -> similarity.Found:
-        """Find the neighbors of all items in one call."""
-        return similarity.find(self.ratings, self.params, self.backend)
-
-    def _signatures(self, times_ms: dict[str, float]) -> Any:
-        params, words = self.params, simlsh.n_words(self.params)
-        if params.similarity == "minhash":
-            comparators = self.backend.primitives("similarity")
-            return self._time(times_ms, "signatures_ms", lambda: comparators.minhash(self.ratings, words, params.seed))
-        weights = self._time(times_ms, "weights_ms", self._weights)
-        inputs = self.ratings, weights, words, params.seed, self.backend
-        sums = self._time(times_ms, "sums_ms", lambda: simlsh.weighted_sums(*inputs))
-        return self._time(times_ms, "signatures_ms", lambda: simlsh.signatures(sums, self.backend))
-
-    def _weights(self) -> Any:
-        if self.params.similarity == "rp_cos":
-            return self.lsh.cosine_weights(self.ratings)
-        baselines = self.lsh.baselines(self.ratings) if self.params.psi == "residual" else None
-        return self.lsh.weights(self.ratings, baselines, self.params)
-
-    def _time(self, times_ms: dict[str, float], name: str, step: Callable[[], Any]) -> Any:
-        self._finish()
-        began = time.perf_counter()
-        result = step()
-        self._finish()
-        times_ms[name] = (time.perf_counter() - began) * 1e3
-        return result
+def accuracy(
+    ratings: Source,
+    factors: Factors = "32,128",
+    neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
+    seeds: Seeds = "0,1,2",
+    folds: Annotated[
+        int, typer.Option(help="Number of disjoint test sets of a file: measures the defaults on each of them instead.")
+    ] = 0,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Test RMSE of CULSH-MF with each similarity ([004] table 7), its time and memory, of SGD alone, and of ALS."""
+    where = options.chosen(backend)
+    for train, test in datasets.folds_of(ratings, folds) if folds else ():
+        yield _accuracy(train, test, params_for("culsh", {}), (0,), where)
+    if folds:
+        return
+    train, test = datasets.train_and_test(ratings)
+    for n_factors in options.whole(factors):
+        yield _accuracy(train, test, params_for("sgd", {"n_factors": n_factors}), options.whole(seeds), where)
+        for way in WAYS:
+            params = params_for("culsh", {"n_factors": n_factors, **way, "n_neighbors": neighbors})
+            yield _accuracy(train, test, params, options.whole(seeds), where)
+    yield _accuracy(train, test, params_for("als", {}), options.whole(seeds), where)
 
 
-def run(ratings: gpu.Ratings, params: CulshParams, backend: gpu.Backend, n_runs: int) -> Iterator[Row]:
-    """A row for simLSH with each Ψ, then for each comparator."""
+def _accuracy(
+    train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: gpu.Backend
+) -> Row:
+    """Train a model once per seed, after a training of one epoch that compiles the kernels."""
+    say(f"training {params} ({backend.name})")
+    gpu.fit(train, with_changes(params, n_epochs=1), backend=backend)
+    settings = [with_changes(params, seed=seed) for seed in seeds]
+    errors, seconds = zip(*(_fitted(train, test, setting, backend) for setting in settings), strict=True)
+    found = [_finding(train, setting, backend) for setting in settings if isinstance(setting, CulshParams)]
+    name = "none"
+    if isinstance(params, CulshParams):
+        name = f"simlsh, Ψ = {PSI[params.psi]}" if params.similarity == "simlsh" else params.similarity
+    row = {"algorithm": params.algorithm, "neighbors": name, **_size(params), "test_rmse": statistics.median(errors)}
+    search = Finding(*median_of(found, *Finding._fields)) if found else Finding()
+    return {**row, "rmse_by_seed": errors, "seconds": statistics.median(seconds), **search._asdict()}
+
+
+def _size(params: gpu.Params) -> Row:
+    return {"n_factors": params.width, "n_neighbors": getattr(params, "n_neighbors", 0)}
+
+
+def _fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: gpu.Backend) -> tuple[float, float]:
+    """(test RMSE, seconds) of one training."""
+    model, seconds = timed(lambda: gpu.fit(train, params, backend=backend))
+    return gpu.evaluate.rmse(model, train.by_user, *test.coo()), seconds
+
+
+def _finding(train: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> Finding:
+    """Find the neighbors alone, once to measure memory and once to measure time."""
+    peak = peak_mib(lambda: similarity.find(train, params, backend), backend)
+    search = similarity.neighbors(train, params, backend)
+    signature_bytes = search.projections.shape[1] // 8 * train.n_items
+    kept = (search.neighbors.nbytes + search.projections.nbytes + signature_bytes) / MIB
+    return Finding(search.seconds, kept, peak, search.filled)
+
+
+def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto") -> Iterator[Row]:
+    """Shift of the test RMSE of `sgd` and `culsh` if 1 % to 0.01 % of the training ratings are random ([004] table 8).
+
+    The paper does not define its noise. Here a random share of the training ratings gets random values of the scale,
+    all equally likely, so a rating may keep its value. The test part stays clean. The models with and without noise
+    have the same seed.
+    """
+    (train, test), where = datasets.train_and_test(ratings), options.chosen(backend)
+    for params in NOISY:
+        settings = [dataclasses.replace(params, seed=seed) for seed in options.whole(seeds)]
+        clean = [_fitted(train, test, setting, where)[0] for setting in settings]
+        for share, paper in zip(SHARES, PAPER[params.algorithm], strict=True):
+            noisy = [_fitted(corrupted(train, share, one.seed), test, one, where)[0] for one in settings]
+            shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
+            say(f"  {params.algorithm}, {share:.2%}: {statistics.median(shifts):+.5f}")
+            yield {
+                "algorithm": params.algorithm, **_size(params), "noise": share, "clean_rmse": statistics.median(clean),
+                "shift": statistics.median(shifts), "shift_by_seed": shifts, "paper_netflix": paper[0],
+                "paper_movielens": paper[1],
+            }  # fmt: skip
+
+
+def corrupted(ratings: gpu.Ratings, share: float, seed: int) -> gpu.Ratings:
+    """The ratings with random values in a random `share` of them."""
+    values, generator = ratings.coo()[2].copy(), np.random.default_rng(seed)
+    drawn = generator.choice(len(values), round(share * len(values)), replace=False)
+    values[drawn] = generator.choice(np.unique(values), len(drawn))
+    return datasets.with_values(ratings, values)
+
+
+def neighbors(
+    ratings: Source,
+    n_neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
+    n_bits: Annotated[int, typer.Option(help="Bits of a signature.")] = 2432,
+    runs: Annotated[int, typer.Option(help="Runs to take the median of, after one that compiles.", min=1)] = 5,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds of each step of finding neighbors, by simLSH and by each comparator, and their memory.
+
+    At the start the ratings are in memory (of the device if it is used), by user and by item. The time of a step ends
+    when the device has finished it.
+    """
+    data, where = datasets.ratings_of(ratings), options.chosen(backend)
     for name in get_args(Similarity):
         for psi in get_args(Psi) if name == "simlsh" else ("",):
-            settings = dataclasses.replace(params, similarity=name, **({"psi": psi} if psi else {}))
-            say(f"{name} {psi} of {len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items")
-            yield measure(Steps(ratings, settings, backend), psi, n_runs)
+            params = CulshParams(n_neighbors=n_neighbors, n_bits=n_bits, similarity=name)
+            params = dataclasses.replace(params, psi=psi) if psi else params
+            say(f"{name} {psi} of {len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items")
+            search = similarity.find(data, params, where)
+            peak = NAN
+            if where.name == "device":
+                peak = peak_mib(lambda params=params: similarity.find(data, params, where), where) * MIB / 1e6  # type: ignore[misc]
+            taken = [_steps(data, params, where) for _ in range(runs + 1)][1:]
+            bits = 0 if name in ("gsm", "random") else simlsh.n_words(params) * simlsh.WORD_BITS
+            row = {"similarity": name, "psi": psi, "n_bits": bits, "n_neighbors": n_neighbors}
+            for step in ("weights", "sums", "signatures", "lists", "total"):
+                row[f"{step}_ms"] = statistics.median(one.get(step, NAN) for one in taken)
+            yield {**row, "peak_megabytes": peak, "filled_at_random": search.filled}
 
 
-def measure(steps: Steps, psi: str, n_runs: int) -> Row:
-    """Measure one similarity."""
-    filled = steps.find().filled
-    peak_megabytes = NAN
-    if steps.backend.name == "device":
-        from gpu.device import memory  # noqa: PLC0415 - needs CuPy
+def _steps(ratings: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> dict[str, float]:
+    """Milliseconds of each step, and of one call that runs all of them."""
+    lsh, finish = backend.primitives("lsh"), backend.primitives("als").finish
+    words, taken = simlsh.n_words(params), dict[str, float]()
 
-        peak_megabytes = memory.taken_by(steps.find) / 1e6
-    steps.run()
-    runs = [steps.run() for _ in range(n_runs)]
-    weights, sums, signatures, lists, total = (
-        statistics.median(run.get(f"{name}_ms", NAN) for run in runs)
-        for name in ("weights", "sums", "signatures", "lists", "total")
-    )
-    params = steps.params
-    n_bits = 0 if params.similarity in ("gsm", "random") else simlsh.n_words(params) * simlsh.WORD_BITS
-    times = weights, sums, signatures, lists, total
-    return Row(params.similarity, psi, n_bits, params.n_neighbors, *times, peak_megabytes, filled)
+    def run(name: str, step: Callable[[], Any]) -> Any:
+        finish()
+        result, seconds = timed(lambda: (step(), finish())[0])
+        taken[name] = 1e3 * seconds
+        return result
+
+    def weights() -> Any:
+        if params.similarity == "rp_cos":
+            return lsh.cosine_weights(ratings)
+        return lsh.weights(ratings, lsh.baselines(ratings) if params.psi == "residual" else None, params)
+
+    if params.similarity in ("simlsh", "rp_cos", "minhash"):
+        if params.similarity == "minhash":
+            minhash = backend.primitives("similarity").minhash
+            packed = run("signatures", lambda: minhash(ratings, words, params.seed))
+        else:
+            weighted = run("weights", weights)
+            sums = run("sums", lambda: simlsh.weighted_sums(ratings, weighted, words, params.seed, backend))
+            packed = run("signatures", lambda: simlsh.signatures(sums, backend))
+        counts, keys = lsh.items_of(ratings)
+        inputs = packed, counts, params.n_neighbors, params.seed, keys
+        run("lists", lambda: simlsh.top_k(*inputs, backend=backend))
+    run("total", lambda: similarity.find(ratings, params, backend))
+    return taken

@@ -9,154 +9,117 @@ import importlib
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 import gpu
-from benchmarks.report import say
+from benchmarks import datasets, options
+from benchmarks.options import Factors, Where
+from benchmarks.results import ForPictures, Row, say
+from benchmarks.timing import NAN
 from gpu.params import NmfParams
-from gpu.training import loop, nmf
+from gpu.training import loop
+from gpu.training import nmf as training
 from gpu.training.nmf_matrix import matrix_of
 
-Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
-CACHE_BYTES = 2 * 2**20  # second-level cache of a core: C in [002] eq. 9
+CACHE_WORDS = 2 * 2**20 / 4  # second-level cache of a core: C in [002] eq. 9
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
 OURS = {"host": "extrapolated HALS", "device": "extrapolated HALS on the device"}
 CD = "scikit-learn cd"
 PEERS = {CD: "cd", "scikit-learn mu": "mu"}
 MAX_RATIO = 4  # ours stops after this multiple of cd's iterations if it has not reached cd's error
-NAN = float("nan")
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """One of our solvers: median seconds of an iteration without the first, and its error; plain and tiled agree."""
-
-    code: str
-    n_factors: int
-    tile: int
-    rows: int
-    columns: int
-    entries: int
-    seconds_per_iteration: float
-    times_plain: float
-    relative_error: float
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One tile size T: its time, and the words that a W step moves by [002] eq. 9."""
-
-    n_factors: int
-    tile: int
-    is_default: bool
-    seconds_per_iteration: float
-    megawords: float
+def nmf(
+    matrix: Annotated[
+        Path,
+        typer.Option(help="Matrix in .mat or .npz, ratings, or folder of raw arrays.", metavar="PATH", exists=True),
+    ],
+    factors: Factors = "80,160,240",
+    epochs: Annotated[int, typer.Option(help="Iterations of each solver and of each tile size T.", min=2)] = 6,
+    to: Annotated[int, typer.Option(help="Iterations of the comparison with scikit-learn.", min=1)] = 100,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Factorize the transposed matrix.")] = False,
+    key: Annotated[str | None, typer.Option(help="Variable in the file.", metavar="NAME")] = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Seconds of an iteration of NMF by solver and tile size, and seconds to the error of scikit-learn's NMF."""
+    ratings, where = datasets.ratings_of(matrix, key), options.chosen(backend)
+    # [002] uses terms × documents, files have documents × terms.
+    ratings = gpu.Ratings(ratings.by_item, ratings.by_user) if transpose else ratings
+    for n_factors in options.whole(factors):
+        say(f"K = {n_factors}")
+        yield from solvers(ratings, n_factors, epochs, where)
+        yield from tiles(ratings, n_factors, epochs, where)
+        yield from peers(ratings, n_factors, to, where)
 
 
-@dataclass(frozen=True)
-class Reached:
-    """One program after its iterations, and its seconds to the final error of cd; `share` is relative to cd."""
-
-    code: str
-    n_factors: int
-    iterations: int
-    seconds: float
-    relative_error: float
-    seconds_to_error_of_cd: float
-    share: float
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a program's curve of error over time."""
-
-    code: str
-    n_factors: int
-    seconds: float
-    relative_error: float
-
-
-def forms(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> list[Iteration]:
-    """The plain, the tiled and the default solver, `n_epochs` each."""
-    solvers = "plain", "tiled", "extrapolated"
-    settings = [_params(n_factors, n_epochs, solver=solver) for solver in solvers]
+def solvers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:
+    """The plain, the tiled and the default solver: seconds without the first epoch; plain and tiled agree."""
+    settings = [_params(n_factors, n_epochs, solver=solver) for solver in ("plain", "tiled", "extrapolated")]
+    size = {"rows": ratings.n_users, "columns": ratings.n_items, "entries": len(ratings)}
     runs, seconds = _alternated(ratings, settings, n_epochs, backend)
-    rows = []
-    for params, run, iteration_s in zip(settings, runs, seconds, strict=True):
-        size = (ratings.n_users, ratings.n_items, len(ratings))
-        rows.append(
-            Iteration(
-                params.solver, n_factors, run.tile, *size, iteration_s, seconds[0] / iteration_s, run.relative_error
-            )
-        )
-    return rows
+    for params, run, own_s in zip(settings, runs, seconds, strict=True):
+        yield {
+            "code": params.solver, "n_factors": n_factors, "tile": run.tile, **size, "seconds_per_iteration": own_s,
+            "times_plain": seconds[0] / own_s, "relative_error": run.relative_error,
+        }  # fmt: skip
 
 
-def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> list[Tile]:
-    """Tile sizes around the default, and the smallest and largest possible ones."""
-    default = nmf.tile_of(_params(n_factors, 1))
-    sizes = sorted(
-        {1, 2, 4, max(default // 2, 1), default, 2 * default, 4 * default, n_factors} & set(range(n_factors + 1))
-    )
+def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:
+    """Tile sizes T around the default, the least and the most, and the words that a W step moves by [002] eq. 9."""
+    default = training.tile_of(_params(n_factors, 1))
+    near = {1, 2, 4, max(default // 2, 1), default, 2 * default, 4 * default, n_factors}
+    sizes = sorted(near & set(range(n_factors + 1)))
     settings = [_params(n_factors, n_epochs, solver="tiled", tile=size) for size in sizes]
     _, seconds = _alternated(ratings, settings, n_epochs, backend)
-    n_rows = ratings.n_users
-    return [
-        Tile(n_factors, size, size == default, took, words(n_rows, n_factors, size) / 1e6)
-        for size, took in zip(sizes, seconds, strict=True)
-    ]
+    for size, took in zip(sizes, seconds, strict=True):
+        megawords = words(ratings.n_users, n_factors, size) / 1e6
+        row = {"n_factors": n_factors, "tile": size, "is_default": size == default}
+        yield {**row, "seconds_per_iteration": took, "megawords": megawords}
 
 
-def words(n_rows: int, k: int, tile: int, cache_words: float = CACHE_BYTES / 4) -> float:
+def words(n_rows: int, k: int, tile: int, cache_words: float = CACHE_WORDS) -> float:
     """vol(T) of [002] eq. 9: the words that a W step moves."""
     return float(n_rows * ((1 / tile + 2 / cache_words**0.5) * (k**2 - k * tile) + k * tile))
 
 
-def peers(
-    ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend
-) -> tuple[list[Reached], list[Point]]:
+def peers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:
     """Ours and scikit-learn's cd and mu from the same start; ours continues until it reaches the error of cd."""
-    run = nmf.Factorization(matrix_of(ratings), _params(n_factors, n_epochs), backend)
+    run = training.Factorization(matrix_of(ratings), _params(n_factors, n_epochs), backend)
     start = run.factors()
     start = start._replace(W=start.W.copy(), H=start.H.copy())
     loop.begin(run)
-    ours = OURS[backend.name]
-    curves: dict[str, Curve] = {ours: []}
-    _advance(run, curves[ours], n_epochs)
-    for code, solver in PEERS.items():
-        curve = _peer(solver, _plain_form(ratings), start, n_epochs)
-        if curve:
-            curves[code] = curve
-    goal = curves.get(CD, [(NAN, NAN)])[-1][1]
-    while run.relative_error > goal and run.n_epochs < MAX_RATIO * n_epochs:
-        _advance(run, curves[ours], 1)
-    return _summary(curves, n_factors, n_epochs), [
-        Point(code, n_factors, *point) for code, curve in curves.items() for point in curve
-    ]
+    curves: dict[str, Curve] = {OURS[backend.name]: []}
 
-
-def _advance(run: nmf.Factorization, curve: Curve, n: int) -> None:
-    for _ in range(n):
+    def advance() -> None:
         loop.advance(run, 0)
-        curve.append((run.seconds, run.relative_error))
+        curves[OURS[backend.name]].append((run.seconds, run.relative_error))
 
-
-def _summary(curves: dict[str, Curve], n_factors: int, n_epochs: int) -> list[Reached]:
-    goal = curves.get(CD, [(NAN, NAN)])[-1]
-    rows = []
+    for _ in range(n_epochs):
+        advance()
+    form = matrix_of(ratings)
+    for code, solver in PEERS.items():
+        if curve := _peer(solver, csr(form) if isinstance(form, gpu.Ratings) else form, start, n_epochs):
+            curves[code] = curve
+    goal_s, goal = curves.get(CD, [(NAN, NAN)])[-1]
+    while run.relative_error > goal and run.n_epochs < MAX_RATIO * n_epochs:
+        advance()
     for code, curve in curves.items():
         at_end = curve[-1] if code in PEERS else curve[n_epochs - 1]
-        to_goal = next((seconds for seconds, error in curve if error <= goal[1]), NAN)
-        rows.append(Reached(code, n_factors, n_epochs, *at_end, to_goal, to_goal / goal[0]))
-    return rows
+        to_goal = next((seconds for seconds, error in curve if error <= goal), NAN)
+        row = {"code": code, "n_factors": n_factors}
+        end = {"iterations": n_epochs, "seconds": at_end[0], "relative_error": at_end[1]}
+        yield {**row, **end, "seconds_to_error_of_cd": to_goal, "share": to_goal / goal_s}
+        for seconds, error in curve:
+            yield ForPictures(row, seconds=seconds, relative_error=error)
 
 
-def _peer(solver: str, matrix: Any, start: nmf.Factors, n_epochs: int) -> Curve:
+def _peer(solver: str, matrix: Any, start: training.Factors, n_epochs: int) -> Curve:
     """Errors of scikit-learn after `STOPS` iterations, from consecutive calls; times include its checks."""
     try:
         decomposition = importlib.import_module("sklearn.decomposition")
@@ -166,17 +129,16 @@ def _peer(solver: str, matrix: Any, start: nmf.Factors, n_epochs: int) -> Curve:
     W, H, seconds, curve = start.W.copy(), np.ascontiguousarray(start.H), 0.0, []
     stops = [stop for stop in STOPS if stop < n_epochs] + [n_epochs]
     for before, stop in zip([0, *stops], stops, strict=False):
+        options_ = {"solver": solver, "tol": 0, "max_iter": stop - before, "n_components": W.shape[1], "init": "custom"}
         began = time.perf_counter()
-        W, H, _ = decomposition.non_negative_factorization(
-            matrix, W=W, H=H, n_components=W.shape[1], init="custom", solver=solver, tol=0, max_iter=stop - before
-        )
+        W, H, _ = decomposition.non_negative_factorization(matrix, W=W, H=H, **options_)
         seconds += time.perf_counter() - began
         curve.append((seconds, relative_error(matrix, W, H)))
     say(f"  {solver}: {seconds:.1f} s to {curve[-1][1]:.5f}")
     return curve
 
 
-def relative_error(matrix: Any, W: Floats, H: Floats) -> float:
+def relative_error(matrix: Any, W: NDArray[Any], H: NDArray[Any]) -> float:
     """The error of `gpu.training.nmf` for a SciPy or NumPy matrix."""
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     squares = float(np.sum(np.square(values, dtype=np.float64)))
@@ -185,22 +147,19 @@ def relative_error(matrix: Any, W: Floats, H: Floats) -> float:
     return float(np.sqrt(max(squares - 2 * inner + whole, 0) / squares))
 
 
-def _plain_form(ratings: gpu.Ratings) -> Any:
-    """The matrix for scikit-learn, float32: dense if ours is dense, else CSR."""
-    from scipy import sparse  # noqa: PLC0415 - only peers need it
+def csr(ratings: gpu.Ratings) -> Any:
+    """A sparse float32 matrix (U, I); unrated pairs are 0."""
+    from scipy import sparse  # noqa: PLC0415 - only factorizations need it
 
-    matrix = matrix_of(ratings)
-    if not isinstance(matrix, gpu.Ratings):
-        return matrix
-    users, items, values = matrix.coo()
-    return sparse.csr_matrix((values, (users, items)), shape=(matrix.n_users, matrix.n_items))
+    users, items, values = ratings.coo()
+    return sparse.csr_matrix((values, (users, items)), shape=(ratings.n_users, ratings.n_items))
 
 
 def _alternated(
     ratings: gpu.Ratings, settings: Sequence[NmfParams], n_epochs: int, backend: gpu.Backend
-) -> tuple[list[nmf.Factorization], list[float]]:
+) -> tuple[list[training.Factorization], list[float]]:
     """Alternate `n_epochs` epochs of each setting; returns the runs and their median seconds per epoch."""
-    runs = [nmf.Factorization(matrix_of(ratings), params, backend) for params in settings]
+    runs = [training.Factorization(matrix_of(ratings), params, backend) for params in settings]
     for run in runs:
         loop.begin(run)
     seconds: list[list[float]] = [[] for _ in runs]
@@ -214,18 +173,3 @@ def _alternated(
 
 def _params(n_factors: int, n_epochs: int, **settings: Any) -> NmfParams:
     return NmfParams(n_factors=n_factors, n_epochs=n_epochs, tolerance=0, **settings)
-
-
-def transposed(ratings: gpu.Ratings) -> gpu.Ratings:
-    """The transposed matrix: [002] uses terms × documents, files have documents × terms."""
-    return gpu.Ratings(ratings.by_item, ratings.by_user)
-
-
-def run(
-    ratings: gpu.Ratings, factors: Sequence[int], epochs: tuple[int, int], backend: gpu.Backend
-) -> Iterator[tuple[list[Iteration], list[Tile], list[Reached], list[Point]]]:
-    """The rows of all tables for each K; `epochs` is (epochs of solvers and tiles, iterations of the comparison)."""
-    for n_factors in factors:
-        say(f"K = {n_factors}")
-        own = (forms(ratings, n_factors, epochs[0], backend), tiles(ratings, n_factors, epochs[0], backend))
-        yield (*own, *peers(ratings, n_factors, epochs[1], backend))

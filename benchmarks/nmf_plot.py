@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-Points = list[tuple[float, float]]
-
 
 def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
     """A row of panels per matrix, a panel per K, a line per program; the axis of seconds is logarithmic."""
@@ -41,9 +39,9 @@ def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def curves(records: Sequence[dict[str, Any]]) -> dict[int, dict[str, Points]]:
+def curves(records: Sequence[dict[str, Any]]) -> dict[int, dict[str, list[tuple[float, float]]]]:
     """K → code → (seconds, relative error), from the points among the records."""
-    by_factors: dict[int, dict[str, Points]] = {}
+    by_factors: dict[int, dict[str, list[tuple[float, float]]]] = {}
     for record in records:
         if set(record) == {"code", "n_factors", "seconds", "relative_error"}:
             points = by_factors.setdefault(record["n_factors"], {}).setdefault(record["code"], [])

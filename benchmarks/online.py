@@ -9,29 +9,28 @@ the time.
 from __future__ import annotations
 
 import importlib
-import itertools
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 import gpu
-from benchmarks.report import say
+from benchmarks import datasets, options
+from benchmarks.options import Algorithm, Factors, Source
+from benchmarks.plant import drawn_model
+from benchmarks.results import Row, say
+from benchmarks.timing import ms_of
 from gpu.backend import choose
 from gpu.errors import InvalidInput
-from gpu.model import NO_NEIGHBOR, Model
+from gpu.model import Model
 from gpu.online.host_model import HostModel
-from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import GradientParams
-from gpu.params import CulshParams, params_for
-from gpu.training import simlsh
+from gpu.params import params_for
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
-NAN = float("nan")
 WARM_UP = 2  # batches that compile kernels and pack arenas; in them the host hashes all items once
 
 
@@ -54,31 +53,56 @@ class Shape(NamedTuple):
     new_items: int
 
 
-@dataclass(frozen=True)
-class Learned:
-    """One backend: median milliseconds of a batch, their 99th percentile, the rate, and medians of the steps.
+def online(
+    ratings: Source,
+    algorithm: Algorithm = "culsh",
+    factors: Factors = "64,128",
+    size: Annotated[int, typer.Option(help="Ratings per batch.")] = 10_000,
+    users: Annotated[int, typer.Option(help="Users per batch.")] = 2000,
+    new_items: Annotated[int, typer.Option(help="New items per batch.")] = 50,
+    batches: Annotated[int, typer.Option(help="Batches of each measurement; eight times as many on a device.")] = 5,
+    places: Annotated[str, typer.Option(help="Comma-separated: host, device. Default: all available.")] = "",
+) -> Iterator[Row]:
+    """Milliseconds of batches of events learned online, and ratings per second, on host and device.
 
-    Every batch adds new items, and every batch ranks all of them, so later batches take longer. Whole batches run
-    first; `newer_items` is the number of new items at the median one. Then batches run step by step, and at the end
-    those of `ratings_per_second`, without pauses.
+    Every batch adds new items, and every batch ranks all of them, so later batches take longer. Single batches run
+    first; `newer_items` is the number of new items at the median one. Then come those of `ratings_per_second`, without
+    pauses.
     """
+    data, shape = datasets.ratings_of(ratings), Shape(size, users, new_items)
+    # `choose` refuses an unknown name.
+    named = [choose(place).name for place in places.split(",")] if places else ["host", choose().name]  # type: ignore[arg-type]
+    for n_factors in options.whole(factors):
+        params = params_for(algorithm, {"n_factors": n_factors})
+        if not isinstance(params, GradientParams):
+            raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
+        for place in dict.fromkeys(named):
+            n = batches * 8 if place == "device" else batches
+            yield _measured(data, params, shape, place, n)
 
-    place: str
-    algorithm: str
-    n_factors: int
-    batch: int
-    users: int
-    new_items: int
-    batches: int
-    newer_items: int
-    batch_ms: float
-    p99_ms: float
-    ratings_per_second: float
-    table_ms: float = NAN
-    signatures_ms: float = NAN
-    users_ms: float = NAN
-    neighbors_ms: float = NAN
-    items_ms: float = NAN
+
+def _measured(ratings: gpu.Ratings, params: GradientParams, shape: Shape, place: str, n: int) -> Row:
+    """Measure one backend on `n` single batches and on as many without pauses."""
+    stream, model = Stream(ratings, shape, 0), drawn_model(params, ratings.n_users, ratings.n_items)
+    learn, finish = (_on_device if place == "device" else _on_host)(model, stream, ratings)
+    say(f"{place}: {len(ratings):,} ratings loaded")
+    taken_ms = []
+    for _ in range(WARM_UP + n):
+        batch = stream.batch()
+        taken_ms.append(ms_of(lambda batch=batch: (learn(batch), finish())))  # type: ignore[misc]
+    drawn = [stream.batch() for _ in range(n)]
+    began = time.perf_counter()
+    for batch in drawn:
+        learn(batch)
+    finish()
+    rate = n * shape.ratings / (time.perf_counter() - began)
+    batch_ms, p99_ms = np.quantile(taken_ms[WARM_UP:], (0.5, 0.99)).tolist()
+    return {
+        "place": place, "algorithm": params.algorithm, "n_factors": params.n_factors, "batch": shape.ratings,
+        "users": shape.users, "new_items": shape.new_items, "batches": n,
+        "newer_items": (WARM_UP + n // 2) * shape.new_items, "batch_ms": batch_ms, "p99_ms": p99_ms,
+        "ratings_per_second": rate,
+    }  # fmt: skip
 
 
 class Stream:
@@ -87,8 +111,7 @@ class Stream:
     def __init__(self, ratings: gpu.Ratings, shape: Shape, seed: int) -> None:
         self._rng, self._shape, self._ratings = np.random.default_rng(seed), shape, ratings
         self.n_users, self.n_items, self._position = ratings.n_users, ratings.n_items, len(ratings)
-        rows = np.repeat(np.arange(ratings.n_users), ratings.by_user.lengths)
-        self._pairs = rows, ratings.by_user.items
+        self._pairs = np.repeat(np.arange(ratings.n_users), ratings.by_user.lengths), ratings.by_user.items
         self.user_keys, self.item_keys = self._keys(ratings.n_users), self._keys(ratings.n_items)
 
     def batch(self) -> Batch:
@@ -113,8 +136,8 @@ class Stream:
         starts, lengths, columns, _ = self._ratings.by_user
         chosen = np.flatnonzero(users < len(starts))
         chosen = chosen[self._rng.random(len(chosen)) < CHANGED + DELETED]
+        chosen = chosen[lengths[users[chosen]] > 0]
         owners = users[chosen]
-        chosen, owners = chosen[lengths[owners] > 0], owners[lengths[owners] > 0]
         items[chosen] = columns[starts[owners] + self._rng.integers(0, lengths[owners])]
         values[chosen[self._rng.random(len(chosen)) < DELETED / (CHANGED + DELETED)]] = np.nan
 
@@ -122,128 +145,33 @@ class Stream:
         return self._rng.integers(0, 2**63, n).astype(np.uint64)
 
 
-def random_model(params: GradientParams, ratings: gpu.Ratings, seed: int = 0) -> Model:
-    """A model with random parameters, of the magnitude of trained ones, and random neighbors."""
-    rng, n_bits = np.random.default_rng(seed), simlsh.WORD_BITS * _words(params)
-    mean, scale = (-1.4, (0.0, 1.0)) if params.is_implicit else (3.5, (1.0, 5.0))
-    model = Model.zeros(params, mean, scale, ratings.n_users, ratings.n_items, n_bits)
-    for name in ("user_factors", "item_factors", "explicit_weights", "implicit_weights"):
-        array = getattr(model, name)
-        array[:] = rng.standard_normal(array.shape, dtype=np.float32) * 0.1
-    model.neighbors[:] = rng.integers(0, ratings.n_items, model.neighbors.shape)
-    model.neighbors[model.neighbors == np.arange(ratings.n_items)[:, None]] = NO_NEIGHBOR
-    model.user_trained[:], model.item_trained[:] = True, True
-    return model
+Learner = tuple[Callable[[Batch], None], Callable[[], None]]  # learns a batch; waits until all are learned
 
 
-class OnHost:
+def _on_host(model: Model, stream: Stream, ratings: gpu.Ratings) -> Learner:
     """A rating table and a host model that follows it, as in the service."""
+    table, keys = datasets.table_of(ratings), [stream.user_keys, stream.item_keys]
+    follower = HostModel(model, table, keys[0], keys[1])
 
-    def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
-        self._table, self._keys = RatingTable(ratings.n_users, ratings.n_items), (stream.user_keys, stream.item_keys)
-        users, items, values = ratings.coo()
-        positions = np.arange(len(users))
-        self._table.apply(users, items, values, positions.astype(np.float64), positions)
-        self._online = HostModel(model, self._table, *self._keys)
-
-    def learn(self, batch: Batch, note: Callable[[], None] = lambda: None) -> None:
-        """Learn a batch; calls `note` after the table and after the signatures."""
-        self._keys = np.append(self._keys[0], batch.user_keys), np.append(self._keys[1], batch.item_keys)
-        self._table.grow(len(self._keys[0]), len(self._keys[1]))
-        self._online.grow(*self._keys)
+    def learn(batch: Batch) -> None:
+        keys[:] = np.append(keys[0], batch.user_keys), np.append(keys[1], batch.item_keys)
+        table.grow(len(keys[0]), len(keys[1]))
+        follower.grow(*keys)
         times = batch.positions.astype(np.float64)
-        changes = self._table.apply(batch.users, batch.items, batch.values, times, batch.positions)
-        note()
-        self._online.note(changes)
-        note()
-        self._online.settle()
+        follower.note(table.apply(batch.users, batch.items, batch.values, times, batch.positions))
+        follower.settle()
 
-    def finish(self) -> None:
-        """Do nothing: `learn` has finished."""
+    return learn, lambda: None
 
 
-class OnDevice:
+def _on_device(model: Model, stream: Stream, ratings: gpu.Ratings) -> Learner:
     """A model and its ratings in device memory."""
+    learner = importlib.import_module("gpu.device.online.learner").DeviceLearner
+    live: Any = learner(model, ratings.by_user, np.arange(len(ratings)), stream.user_keys, stream.item_keys)
 
-    def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
-        live = importlib.import_module("gpu.device.online.learner")
-        positions = np.arange(len(ratings))
-        self._live: Any = live.DeviceLearner(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
-
-    def learn(self, batch: Batch, note: Callable[[], None] | None = None) -> None:
-        """Learn a batch; with `note`, wait for each step and call it."""
-        self._live.grow(batch.user_keys, batch.item_keys)
-        for _, step in self._live.steps(batch.users, batch.items, batch.values, batch.positions):
+    def learn(batch: Batch) -> None:
+        live.grow(batch.user_keys, batch.item_keys)
+        for _, step in live.steps(batch.users, batch.items, batch.values, batch.positions):
             step()
-            if note is not None:
-                self.finish()
-                note()
 
-    def finish(self) -> None:
-        """Wait until the device has finished."""
-        self._live.finish()
-
-
-def places(text: str) -> list[str]:
-    """The backends in `text` ("host,device"); by default the host, and the device if one works.
-
-    Raises:
-        BackendUnavailable: `text` has `device`, and no device works.
-        InvalidInput: unknown name.
-    """
-    if not text:
-        return ["host"] if choose().name == "host" else ["host", "device"]
-    return [choose(place).name for place in text.split(",")]  # type: ignore[arg-type] # `choose` refuses an unknown name
-
-
-def run(
-    ratings: gpu.Ratings, settings: dict[str, Any], shape: Shape, places: Sequence[str], n_batches: int
-) -> Iterator[Learned]:
-    """Measure each backend on the same batches; the device gets eight times as many, for its percentile."""
-    algorithm = settings.pop("algorithm")
-    params = params_for(algorithm, settings)
-    if not isinstance(params, GradientParams):
-        raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
-    for place in places:
-        stream = Stream(ratings, shape, 0)
-        online_model = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
-        n = n_batches * 8 if place == "device" else n_batches
-        say(f"{place}: {len(ratings):,} ratings loaded")
-        head = place, algorithm, params.n_factors, *shape, n, (WARM_UP + n // 2) * shape.new_items
-        yield Learned(*head, *_measured(online_model, stream, n, shape.ratings))
-
-
-def _measured(online_model: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
-    """Median and 99th percentile of a batch in ms, ratings per second, and the median ms of each step in order."""
-    for _ in range(WARM_UP):
-        _steps_of(online_model, stream.batch())
-    whole = [_whole(online_model, stream.batch()) for _ in range(n)]
-    split = [_steps_of(online_model, stream.batch()) for _ in range(n)]
-    steps = [statistics.median(column) for column in zip(*split, strict=True)]
-    batches = [stream.batch() for _ in range(n)]
-    began = time.perf_counter()
-    for batch in batches:
-        online_model.learn(batch)
-    online_model.finish()
-    rate = n * n_ratings / (time.perf_counter() - began)
-    return [statistics.median(whole), float(np.quantile(whole, 0.99)), rate, *steps]
-
-
-def _whole(online_model: OnHost | OnDevice, batch: Batch) -> float:
-    """Learn a batch; returns its milliseconds."""
-    began = time.perf_counter()
-    online_model.learn(batch)
-    online_model.finish()
-    return 1e3 * (time.perf_counter() - began)
-
-
-def _steps_of(online_model: OnHost | OnDevice, batch: Batch) -> list[float]:
-    """Learn a batch; returns the milliseconds of each step."""
-    times = [time.perf_counter()]
-    online_model.learn(batch, lambda: times.append(time.perf_counter()))
-    online_model.finish()
-    return [1e3 * (after - before) for before, after in itertools.pairwise(times)]
-
-
-def _words(params: GradientParams) -> int:
-    return simlsh.n_words(params) if isinstance(params, CulshParams) else 0
+    return learn, live.finish

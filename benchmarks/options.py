@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchmarks.report import say
+from benchmarks.results import say
 from gpu.backend import Backend, choose
 from gpu.params import params_for
 
+Data = Annotated[
+    Path, typer.Option("--data", help="Folder with one subfolder for each set.", metavar="DIR", exists=True)
+]
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Source = Annotated[
     Path,
@@ -19,12 +22,19 @@ Source = Annotated[
         "--ratings", help="File of ratings, or folder of raw arrays in the layout of cuMF.", metavar="PATH", exists=True
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, the machine first.")]
+Fits = Annotated[
+    Path | None,
+    typer.Option("--json", help="File of JSON lines for raw rows; its rows are not computed again.", metavar="FILE"),
+]
+Algorithm = Annotated[str, typer.Option("--algorithm", help="Algorithm of the model.", metavar="NAME")]
 Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated algorithms.")]
+Factors = Annotated[str, typer.Option("--factors", help="Comma-separated numbers of factors F, or K.")]
 Parameters = Annotated[
     list[str] | None, typer.Option("--set", help="Set a parameter; may be repeated.", metavar="NAME=VALUE")
 ]
-Seeds = Annotated[str, typer.Option(help="Comma-separated seeds, one run each.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Name of a set; may be repeated.", metavar="NAME")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of what is drawn.")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated seeds, one run each.")]
 Where = Annotated[str, typer.Option("--backend", help="Backend: auto, host or device.")]
 
 
@@ -81,3 +91,14 @@ def parameters(pairs: Sequence[str] | None) -> dict[str, str]:
         if "=" not in pair:
             raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
     return dict(pair.split("=", 1) for pair in pairs or ())
+
+
+def check(names: Sequence[str], choices: Collection[str], option: str) -> None:
+    """Refuse a name that is not among `choices`.
+
+    Raises:
+        typer.BadParameter: it names the option and the choices.
+    """
+    for name in names:
+        if name not in choices:
+            raise typer.BadParameter(f"expected one of {', '.join(choices)}, got {name!r}", param_hint=option)

@@ -1,114 +1,105 @@
-"""`python -m benchmarks place`: load a model of any size onto a backend, and time reads and learning there.
-
-Parameters and ratings are synthetic (`benchmarks.plant`); no service runs. A read is a call of 64 users. A batch
-holds changes by random users. Its time begins with the update of the table on the host and ends when the next read uses
-the new factors. The model refits new items and gives them neighbors, as a service does with items that are newer than
-its snapshot.
-"""
+"""Large models on a backend, without a service: `python -m benchmarks place` and `lists`."""
 
 from __future__ import annotations
 
 import itertools
 import resource
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
+from benchmarks import options
+from benchmarks.options import Algorithm, Parameters, Where
 from benchmarks.plant import STARS, drawn_model, ranks
-from benchmarks.report import say
-from gpu.backend import Backend
+from benchmarks.results import Row, say
+from benchmarks.timing import median_ms, ms_of, timed
 from gpu.changes import Changes
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.online import OnlineModel, prepare_online
 from gpu.online.rating_table import RatingTable
-from gpu.param_kinds import Params
+from gpu.params import params_for
 from gpu.ranking import item_index, topn
+from service.base import tuning
+from service.engine.queries import Recommend
+from service.engine.rebuilt import known_users, rebuild
 from service.engine.rehearsal import rehearse_model
+from service.jobs.lister import USERS_A_BATCH
+from service.jobs.lister import lists as listed
+from service.settings.event_types import DEFAULT_TYPES
+from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions
 
 N_READERS, N = 64, 10
 WARM_UP, ROUNDS = 3, 20
 CHUNK = 1_000_000  # ratings that are drawn and applied at a time
 
 
-class Sizes(NamedTuple):
-    """Problem size: users, items, items that the model has never seen, ratings, and changes per batch."""
+def place(
+    users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 10_000_000,
+    items: Annotated[int, typer.Option(help="Number of items I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings in the table.", min=1)] = 5_000_000,
+    new_items: Annotated[int, typer.Option(help="Items that are new to the model.", min=0)] = 0,
+    changes: Annotated[int, typer.Option(help="Ratings per batch.", min=1)] = 1000,
+    algorithm: Algorithm = "culsh",
+    set_: Parameters = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Load a synthetic model onto a backend: seconds, memory, and milliseconds of a read and of a batch of ratings.
 
-    users: int
-    items: int
-    new_items: int
-    ratings: int
-    changes: int
+    A read is a call of 64 users. A batch holds changes by random users. Its time begins with the update of the table on
+    the host and ends when the next read uses the new factors. The model refits new items and gives them neighbors, as a
+    service does with items that are newer than its snapshot.
 
-
-@dataclass(frozen=True)
-class Row:
-    """One model: seconds until it answers and learns, gigabytes, and milliseconds of a read and of a batch of changes.
-
-    `place_s` includes compiling kernels; `settle_s` is the time to copy the ratings to where the model learns.
-    `slice_ms` is its longest slice; the engine answers no request during a slice. `learn_ms` is the median time of a
+    `place_s` includes compiling kernels; `settle_s` is the time to copy the ratings to where the model learns, and
+    `slice_ms` its longest slice; the engine answers no request during a slice. `learn_ms` is the median time of a
     batch, and `learn_slice_ms` its longest slice. `ratings_per_second` is the rate of batches without pauses.
     """
-
-    algorithm: str
-    users: int
-    items: int
-    new_items: int
-    factors: int
-    neighbors: int
-    ratings: int
-    changes: int
-    model_gb: float
-    place_s: float
-    settle_s: float
-    slice_ms: float
-    device_arrays_gb: float
-    device_taken_gb: float
-    process_gb: float
-    read_ms: float
-    learn_ms: float
-    learn_slice_ms: float
-    ratings_per_second: float
-
-
-def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
-    """Load a model of this size, let it follow the ratings, and time reads and batches."""
-    rng = np.random.default_rng(0)
-    model = drawn_model(params, sizes.users, sizes.items, 0)
-    _forget_items(model, rng.permutation(sizes.items)[: sizes.new_items])
+    rng, where, params = (
+        np.random.default_rng(0),
+        options.chosen(backend),
+        params_for(algorithm, options.parameters(set_)),
+    )
+    model = drawn_model(params, users, items)
+    _forget_items(model, rng.permutation(items)[:new_items])
     model_gb = model.n_bytes / 1e9
     say("parameters drawn")
-    table = RatingTable(sizes.users, sizes.items)
-    for first in range(0, sizes.ratings, CHUNK):
-        _rate(table, rng, np.sort(rng.integers(0, sizes.users, min(CHUNK, sizes.ratings - first))), first)
+    table = RatingTable(users, items)
+    for first in range(0, ratings, CHUNK):
+        _rate(table, rng, np.sort(rng.integers(0, users, min(CHUNK, ratings - first))), first)
     n_ratings = table.n_ratings  # fewer than drawn: a pair drawn twice counts once
     say(f"{n_ratings:,} ratings")
-    keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
-    keys_of_both = keys[: sizes.users], keys[: sizes.items]
-    item_index.prepare(params.width, backend)
-    rehearse_model(params.algorithm, backend)
-    began = time.perf_counter()
-    ready_model = prepare_online(model, table, *keys_of_both, backend)
-    place_s = time.perf_counter() - began
-    online_model = ready_model.follow(*keys_of_both)
-    slice_ms = _settle(online_model)
-    settle_s = time.perf_counter() - began - place_s
+    both = rng.integers(0, 2**63, max(users, items)).astype(np.uint64)
+    keys = both[:users], both[:items]
+    item_index.prepare(params.width, where)
+    rehearse_model(params.algorithm, where)
+    ready, place_s = timed(lambda: prepare_online(model, table, *keys, where))
+    (online, slice_ms), settle_s = timed(lambda: _settled(ready.follow(*keys)))
     say(f"loaded in {place_s:.1f} s, settled in {settle_s:.1f} s")
-    read_ms = _median_ms(lambda: _read(online_model, table, rng.integers(0, sizes.users, N_READERS)))
-    positions = itertools.count(sizes.ratings, sizes.changes)
-    slices: list[float] = []
-    learn_ms = _median_ms(lambda: slices.append(_learn(online_model, table, rng, sizes.changes, next(positions))))
-    device_bytes = backend.device_bytes()
-    return Row(
-        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbors.shape[1], n_ratings,
-        sizes.changes, model_gb, place_s, settle_s, slice_ms, device_bytes.get("arrays", 0) / 1e9,
-        device_bytes.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
-        learn_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / learn_ms,
-    )  # fmt: skip
+
+    def read() -> None:
+        asked = rng.integers(0, users, N_READERS)
+        topn.recommend(online.index, topn.users_of(online.model, asked), topn.rows_of(table.rows, asked), N)
+
+    def learn() -> None:
+        online.note(_rate(table, rng, rng.integers(0, users, changes), next(positions)))
+        slices.append(_settled(online)[1])
+
+    positions, slices = itertools.count(ratings, changes), list[float]()
+    read_ms = median_ms(read, ROUNDS, WARM_UP)
+    learn_ms = median_ms(learn, ROUNDS, WARM_UP)
+    taken, resident = where.device_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    yield {
+        "algorithm": algorithm, "users": users, "items": items, "new_items": new_items, "factors": params.width,
+        "neighbors": model.neighbors.shape[1], "ratings": n_ratings, "changes": changes, "model_gb": model_gb,
+        "place_s": place_s, "settle_s": settle_s, "slice_ms": slice_ms,
+        "device_arrays_gb": taken.get("arrays", 0) / 1e9, "device_taken_gb": taken.get("taken", 0) / 1e9,
+        "process_gb": resident / 1e9, "read_ms": read_ms, "learn_ms": learn_ms,
+        "learn_slice_ms": max(slices[WARM_UP:]), "ratings_per_second": 1e3 * changes / learn_ms,
+    }  # fmt: skip
 
 
 def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
@@ -118,14 +109,12 @@ def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
     model.neighbors[items] = NO_NEIGHBOR
 
 
-def _settle(online_model: OnlineModel) -> float:
-    """Settle in slices; returns milliseconds of the longest."""
-    longest_s, is_done = 0.0, False
-    while not is_done:
-        began = time.perf_counter()
-        is_done = online_model.settle(0.0)
-        longest_s = max(longest_s, time.perf_counter() - began)
-    return 1e3 * longest_s
+def _settled(online: OnlineModel) -> tuple[OnlineModel, float]:
+    """Settle in slices, as an engine does; also returns milliseconds of the longest."""
+    longest_ms, is_done = 0.0, [False]
+    while not is_done[-1]:
+        longest_ms = max(longest_ms, ms_of(lambda: is_done.append(online.settle(0.0))))
+    return online, longest_ms
 
 
 def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64], first: int) -> Changes:
@@ -135,23 +124,20 @@ def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64]
     return table.apply(users, items, values, np.zeros(len(users)), positions)
 
 
-def _read(online_model: OnlineModel, table: RatingTable, users: NDArray[np.int64]) -> None:
-    topn.recommend(online_model.index, topn.users_of(online_model.model, users), topn.rows_of(table.rows, users), N)
-
-
-def _learn(
-    online_model: OnlineModel, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int
-) -> float:
-    """Learn a batch in slices, as an engine does; returns milliseconds of the longest."""
-    users = rng.integers(0, table.n_users, n_changes)
-    online_model.note(_rate(table, rng, users, first))
-    return _settle(online_model)
-
-
-def _median_ms(call: Callable[[], None]) -> float:
-    times = []
-    for _ in range(WARM_UP + ROUNDS):
-        began = time.perf_counter()
-        call()
-        times.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(times[WARM_UP:])
+def lists(
+    data: Annotated[Path, typer.Option(help="Folder that `plant` has filled.", metavar="DIR", exists=True)],
+    n: Annotated[int, typer.Option("--n", help="Length of the lists.", min=1)] = 50,
+    users: Annotated[int, typer.Option(help="Users to list for; all if there are fewer.", min=1)] = 100_000,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Users per second of the job that lists for all users (`POST /admin/lists`), after a first batch."""
+    where, log, (version,) = options.chosen(backend), RatingLog(data / "ratings"), live_versions.read(data).values()
+    rebuilt, rebuild_s = timed(lambda: rebuild(log, data / "snapshots", version, log.last_id(), where, DEFAULT_TYPES))
+    tuning.settle()  # as the job does
+    asked = known_users(rebuilt.history)[: users + USERS_A_BATCH]
+    batches = listed(rebuilt, Recommend(n=n), asked)
+    next(batches)
+    n_rows, seconds = timed(lambda: sum(batch.num_rows for batch in batches))
+    n_listed, model = len(asked) - min(USERS_A_BATCH, len(asked)), rebuilt.live_model.model
+    row = {"backend": where.name, "items": model.n_items, "factors": model.params.width, "n": n, "rebuild_s": rebuild_s}
+    yield {**row, "users": n_listed, "users_per_s": n_listed / seconds, "rows_per_s": n_rows / seconds}

@@ -1,4 +1,4 @@
-"""`python -m benchmarks sgd`: time per epoch and error of the algorithms of stochastic gradient descent.
+"""`python -m benchmarks sgd`: time per epoch and error of stochastic gradient descent; `time-to-error` with neighbors.
 
 Models of ratings are judged by their RMSE on the test part. Implicit models are judged by HR@10: the share of users
 whose held-out item ranks among the first ten of itself and 99 unrated items. A first training of one epoch compiles the
@@ -8,19 +8,24 @@ kernels and uploads the ratings; it is not measured.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import math
+import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+import typer
 
 import gpu
-from benchmarks import sgd_cost, sgd_peer
+from benchmarks import datasets, options
 from benchmarks.als import where
-from benchmarks.leave_one_out import leave_one_out
-from benchmarks.report import say
+from benchmarks.options import Factors, Names, Parameters, Source, Where
+from benchmarks.results import Row, say
+from benchmarks.timing import NAN, timed
 from gpu.algorithms import ALGORITHMS, trainer_of
 from gpu.calibration import calibrate, in_units
 from gpu.params import EsgdParams, SgdParams, params_for
@@ -28,148 +33,149 @@ from gpu.signals import NEUTRAL
 from gpu.training import loop
 from gpu.training.loop import Trainer
 
-NAN = float("nan")
 STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is reported
-SEED = 42  # seed of the held-out items
+# λ and learning rate of LIBMF's best run on MovieLens-1M. Its default L1 terms are off: they make it six times slower.
+LIBMF = {
+    "lambda_p1": 0.0, "lambda_q1": 0.0, "lambda_p2": 0.05, "lambda_q2": 0.05, "eta": 0.05, "nr_bins": 20, "quiet": True,
+}  # fmt: skip
+FITS, LONG, SHORT = 3, 8, 2  # number of differences for the median, and epochs of their two fits
+SHARES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)  # multiples of the default λ
+
+Judge = Callable[[gpu.EpochReport, Trainer[gpu.Model]], float]
 
 
-@dataclass(frozen=True)
-class Run:
-    """One training.
+def sgd(
+    ratings: Source,
+    algorithms: Names = "sgd,culsh,culsh-implicit,esgd",
+    factors: Factors = "32,128",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median excludes the first.", min=2)] = 20,
+    target: Annotated[float, typer.Option(help="RMSE, or HR@10, whose time is measured.")] = NAN,
+    set_: Parameters = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds of an epoch of each algorithm, and its error; on the host also LIBMF.
 
-    `epoch_ms` is a median without the first epoch. `prepare_s` is the additional time of the first epoch, which lays
-    out the ratings and computes residuals of neighbors. `at_stops` has RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20.
-    `epochs_to_target` and `seconds_to_target` are NaN if the target was not reached; the seconds include neighbors and
-    preparation. `sgd_cost` counts the bytes and FLOP of an epoch. `floor_ms` is the least time of an H100 for them and
-    `share` is `floor_ms / epoch_ms`; both are NaN on the host.
+    A tenth of a file is held out; implicit models learn all but one rating of each user. `epoch_ms` is a median without
+    the first epoch. `prepare_s` is the additional time of the first epoch, which lays out the ratings and computes
+    residuals of neighbors. `at_stops` has RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20. Times to the target include
+    neighbors and preparation; NaN if it was not reached.
     """
-
-    code: str
-    algorithm: str
-    n_factors: int
-    n_neighbors: int
-    n_users: int
-    n_ratings: int
-    epoch_ms: float
-    neighbors_s: float = NAN
-    prepare_s: float = NAN
-    at_stops: tuple[float, ...] = ()
-    target: float = NAN
-    epochs_to_target: float = NAN
-    seconds_to_target: float = NAN
-    gigabytes: float = NAN
-    row_gigabytes: float = NAN
-    gigaflop: float = NAN
-    floor_ms: float = NAN
-    limit: str = "not counted"
-    share: float = NAN
-
-
-class Estimates:
-    """Training and test ratings in multiples of the unit, as in `gpu.fit`; a lower RMSE is better."""
-
-    def __init__(self, train: gpu.Ratings, test: gpu.Ratings) -> None:
-        self.unit = calibrate(train, SgdParams()).unit
-        self.train, self.test = in_units(train, self.unit), in_units(test, self.unit)
-
-    def judged(self, report: gpu.EpochReport, training: Trainer[gpu.Model]) -> float:
-        """RMSE on the test part, in units of the ratings."""
-        del training
-        return report.metrics["test_rmse"] * self.unit
-
-    def is_reached(self, value: float, target: float) -> bool:
-        """Whether the RMSE is at most `target`."""
-        return value <= target
-
-
-class Lists:
-    """Leave-one-out: one rating of each user is held out and ranked among unrated items; a higher HR@10 is better."""
-
-    test: None = None
-
-    def __init__(self, ratings: gpu.Ratings) -> None:
-        self.train, self._positives, self._negatives = leave_one_out(ratings, SEED)
-
-    def judged(self, report: gpu.EpochReport, training: Trainer[gpu.Model]) -> float:
-        """HR@10 of the held-out items."""
-        del report
-        rows = self.train.by_user
-        return gpu.evaluate.sampled_ranking(training.model(), rows, self._positives, self._negatives)["hr@10"]
-
-    def is_reached(self, value: float, target: float) -> bool:
-        """Whether HR@10 is at least `target`."""
-        return value >= target
-
-
-def run(
-    estimates: Callable[[], Estimates], lists: Callable[[], Lists], algorithms: Sequence[str], factors: Sequence[int],
-    settings: Mapping[str, Any], backend: str, target: float,
-) -> Iterator[Run]:  # fmt: skip
-    """A training of each algorithm with each number of factors; with `sgd` on the host also LIBMF.
-
-    Args:
-        estimates, lists: functions that read the data; each is called only if an algorithm needs it.
-        settings: parameters of all trainings.
-        backend: "auto", "host" or "device".
-    """
-    for algorithm in algorithms:
-        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
-        say(f"{algorithm}: {chosen.name} ({chosen.reason})")
-        data = lists() if ALGORITHMS[algorithm].params.is_implicit else estimates()
-        peer = sgd_peer.installed() if (algorithm, chosen.name) == ("sgd", "host") else None
-        for n_factors in factors:
+    chosen, settings = options.chosen(backend), {**options.parameters(set_), "n_epochs": epochs}
+    for algorithm in options.algorithms(algorithms):
+        is_implicit = ALGORITHMS[algorithm].params.is_implicit
+        data, test, judged = (_lists if is_implicit else _estimates)(ratings)
+        for n_factors in options.whole(factors):
             params = params_for(algorithm, {**settings, "n_factors": n_factors})
             assert isinstance(params, SgdParams | EsgdParams)  # noqa: S101 - narrows the type
-            yield measure(data, params, chosen, target)
-            if peer is not None:
-                yield theirs(data.train, n_factors, peer)
+            values, seconds, neighbors_s = _trained(data, test, params, chosen, judged)
+            epoch_s = float(statistics.median(np.diff(seconds)))
+            is_reached = [value >= target if is_implicit else value <= target for value in values]
+            n = is_reached.index(True) if any(is_reached) else None
+            row = {"algorithm": algorithm, "n_factors": n_factors, "n_neighbors": getattr(params, "n_neighbors", 0)}
+            row |= {"n_users": data.n_users, "n_ratings": len(data)}
+            stops = tuple(values[stop - 1] for stop in STOPS if stop <= len(values))
+            say(f"  F = {n_factors}: {epoch_s * 1e3:.2f} ms, {' '.join(f'{value:.4f}' for value in stops)}")
+            yield {
+                "code": f"nearfield, {where(chosen)}", **row, "epoch_ms": epoch_s * 1e3, "neighbors_s": neighbors_s,
+                "prepare_s": seconds[0] - neighbors_s - epoch_s, "at_stops": stops,
+                "epochs_to_target": NAN if n is None else n + 1,
+                "seconds_to_target": NAN if n is None else seconds[n],
+            }  # fmt: skip
+            if (algorithm, chosen.name) == ("sgd", "host") and (libmf := _libmf()) is not None:
+                yield {"code": "LIBMF", **row, "epoch_ms": _ms_of_libmf(libmf, data, n_factors)}
 
 
-def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend, target: float) -> Run:
-    """Measure one training of `params.n_epochs` epochs, at least two."""
-    loop.train(training_of(data, dataclasses.replace(params, n_epochs=1), backend))
-    training = training_of(data, params, backend)
-    neighbors_s = training.seconds
-    seconds: list[float] = []
-    values: list[float] = []
+def _estimates(path: Path) -> tuple[gpu.Ratings, gpu.Ratings, Judge]:
+    """Training and test ratings in multiples of the unit, as in `gpu.fit`, and their RMSE in units of the ratings."""
+    train, test = datasets.train_and_test(path)
+    unit = calibrate(train, SgdParams()).unit
+    return in_units(train, unit), in_units(test, unit), lambda report, _: report.metrics["test_rmse"] * unit
+
+
+def _lists(path: Path) -> tuple[gpu.Ratings, None, Judge]:
+    """Leave-one-out: one rating of each user is held out and ranked among unrated items by HR@10."""
+    train, positives, negatives = datasets.leave_one_out(datasets.ratings_of(path), datasets.SEED)
+    rank = gpu.evaluate.sampled_ranking
+    return train, None, lambda _, training: rank(training.model(), train.by_user, positives, negatives)["hr@10"]
+
+
+def _trained(
+    train: gpu.Ratings, test: gpu.Ratings | None, params: SgdParams | EsgdParams, backend: gpu.Backend, judged: Judge
+) -> tuple[list[float], list[float], float]:
+    """(errors, seconds since the start after each epoch, seconds to find neighbors)."""
+    loop.train(trainer_of(train, dataclasses.replace(params, n_epochs=1), backend, test, NEUTRAL))
+    training: Trainer[gpu.Model] = trainer_of(train, params, backend, test, NEUTRAL)
+    neighbors_s, values, seconds = training.seconds, list[float](), list[float]()
 
     def on_epoch(report: gpu.EpochReport) -> None:
         seconds.append(report.seconds)
-        values.append(data.judged(report, training))
+        values.append(judged(report, training))
 
     loop.train(training, on_epoch)
-    epoch_s = float(statistics.median(np.diff(seconds)))
-    reached = next((epoch for epoch, value in enumerate(values) if data.is_reached(value, target)), None)
-    measured = Run(
-        f"nearfield, {where(backend)}", params.algorithm, params.n_factors, sgd_cost.n_neighbors(params),
-        data.train.n_users, len(data.train), epoch_s * 1e3, neighbors_s, seconds[0] - neighbors_s - epoch_s,
-        tuple(values[stop - 1] for stop in STOPS if stop <= len(values)), target,
-        *((NAN, NAN) if reached is None else (reached + 1, seconds[reached])),
-    )  # fmt: skip
-    say(
-        f"  F = {params.n_factors}: {measured.epoch_ms:.2f} ms, "
-        + " ".join(f"{value:.4f}" for value in measured.at_stops)
-    )
-    return counted(measured, sgd_cost.work_of(data.train, params), backend)
+    return values, seconds, neighbors_s
 
 
-def counted(measured: Run, work: sgd_cost.Work, backend: gpu.Backend) -> Run:
-    """The run with the bytes and FLOP of an epoch, and on a device with their floor."""
-    measured = dataclasses.replace(
-        measured, gigabytes=work.bytes / 1e9, row_gigabytes=work.row_bytes / 1e9, gigaflop=work.flop / 1e9
-    )
-    if backend.name == "host":
-        return measured
-    floor_ms, limit = work.floor_ms()
-    return dataclasses.replace(measured, floor_ms=floor_ms, limit=limit, share=floor_ms / measured.epoch_ms)
+def _libmf() -> ModuleType | None:
+    """LIBMF's Python binding; None, with a message, if it is not installed."""
+    try:
+        return importlib.import_module("libmf.mf")
+    except ModuleNotFoundError:
+        say("libmf is not installed: nothing to compare with")
+        return None
 
 
-def training_of(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend) -> Trainer[gpu.Model]:
-    """A training before its first epoch."""
-    return trainer_of(data.train, params, backend, data.test, NEUTRAL)
+def _ms_of_libmf(libmf: ModuleType, ratings: gpu.Ratings, n_factors: int) -> float:
+    """Milliseconds of an epoch on all cores: the difference of two fits, which also read and sort the ratings."""
+    triples, differences = np.column_stack(ratings.coo()).astype(np.float32), []
+    for _ in range(FITS):
+        took = {}
+        for n_epochs in (SHORT, LONG):
+            engine = libmf.MF(k=n_factors, nr_iters=n_epochs, nr_threads=len(os.sched_getaffinity(0)), **LIBMF)
+            _, took[n_epochs] = timed(lambda engine=engine: engine.fit(triples))  # type: ignore[misc]
+        differences.append((took[LONG] - took[SHORT]) / (LONG - SHORT))
+    return statistics.median(differences) * 1e3
 
 
-def theirs(ratings: gpu.Ratings, n_factors: int, peer: ModuleType) -> Run:
-    """A run of LIBMF, of which only the time is measured."""
-    size = ratings.n_users, len(ratings)
-    return Run("LIBMF", "sgd", n_factors, 0, *size, sgd_peer.epoch_ms(peer, ratings, n_factors))
+def time_to_error(
+    ratings: Source,
+    factors: Factors = "32,128",
+    epochs: Annotated[int, typer.Option(help="Maximum of epochs.", min=2)] = 30,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Seconds of CULSH-MF and of CUSGD++ to the same test RMSE, the lowest that both reach ([004]).
+
+    A tenth of a file is held out. Each gets its best λ on a held-out tenth of the rest, then both learn all of it.
+    """
+    (train, test), chosen = datasets.train_and_test(ratings), options.chosen(backend)
+    inner = datasets.random_split(train)
+
+    def curve(part: tuple[gpu.Ratings, gpu.Ratings], params: SgdParams) -> list[tuple[float, float]]:
+        """(test RMSE, seconds with the search of neighbors) after each epoch; infinite if the training fails."""
+        points: list[tuple[float, float]] = []
+        try:
+            gpu.fit(
+                part[0], params, backend=chosen, test=part[1],
+                on_epoch=lambda report: points.append((report.metrics["test_rmse"], report.seconds)),
+            )  # fmt: skip
+        except (gpu.DeadFactors, gpu.TrainingDiverged):
+            return [(math.inf, math.inf)]
+        return points
+
+    for n_factors in options.whole(factors):
+        curves = {}
+        for algorithm in ("sgd", "culsh"):
+            defaults = params_for(algorithm, {"n_factors": n_factors, "n_epochs": epochs})
+            assert isinstance(defaults, SgdParams)  # noqa: S101 - narrows the type
+            trials = [dataclasses.replace(defaults, regularization=defaults.regularization * n) for n in SHARES]
+            best = min(trials, key=lambda params: min(curve(inner, params)))
+            say(f"{algorithm}, F = {n_factors}: the best regularization is {best.regularization:.4g}")
+            curves[best] = curve((train, test), best)
+        target = max(min(points)[0] for points in curves.values())
+        for best, points in curves.items():
+            n, seconds = next((n, after_s) for n, (rmse, after_s) in enumerate(points, 1) if rmse <= target)
+            lowest, lowest_after_s = min(points)
+            yield {
+                "algorithm": best.algorithm, "n_factors": n_factors, "regularization": best.regularization,
+                "target": target, "epochs": n, "seconds": seconds, "lowest_rmse": lowest,
+                "lowest_after_s": lowest_after_s,
+            }  # fmt: skip

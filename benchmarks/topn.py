@@ -7,21 +7,25 @@ memory and ends with lists there. The items are uploaded before. Compared progra
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 
-import gpu
-from benchmarks import als_peer
+from benchmarks import als_peer, options
+from benchmarks.options import Factors, Where
+from benchmarks.results import Row
+from benchmarks.timing import NAN, in_turns, ms_of
+from gpu.backend import Backend
 from gpu.model import Model
 from gpu.params import AlsParams, CulshParams
-from gpu.ranking import topn
+from gpu.ranking import topn as ranking
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
@@ -33,8 +37,7 @@ PER_READ = 64  # users per read of the items
 PIECE, BOUND = 64, 8  # bytes: a factor takes one, in pieces, and an item has a bound
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """Problem size: catalog, lists, the rated items of each user, which stay out of the lists, and the share of random
     items that pass the filter of all users; 1 for no filter.
     """
@@ -48,53 +51,61 @@ class Shape:
     eligible: float
 
 
-@dataclass(frozen=True)
-class Time(Shape):
-    """Median, least and most milliseconds of a call, and on devices the time to read what a scan reads."""
+def topn(
+    items: Annotated[str, typer.Option(help="Comma-separated sizes of the catalog.")] = "10000,100000,1000000",
+    users: Annotated[str, typer.Option(help="Comma-separated numbers of users per call.")] = "1,64,1024",
+    n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
+    factors: Factors = "64",
+    neighbors: Annotated[str, typer.Option(help="Comma-separated numbers of neighbors K; 0 for none.")] = "0",
+    rated: Annotated[
+        str, typer.Option(help="Comma-separated numbers of rated items per user; lists exclude them.")
+    ] = "50",
+    eligible: Annotated[
+        str, typer.Option(help="Comma-separated shares of the items that pass a filter; 1 for no filter.")
+    ] = "1",
+    backend: Where = "auto",
+    devices: Annotated[
+        str,
+        typer.Option(help="Comma-separated devices that share the items, measured beside one; 0,0: two parts on one."),
+    ] = "",
+) -> Iterator[Row]:
+    """Milliseconds of a batch of exact lists from random factors; on the host also of `implicit`.
 
-    code: str
-    ms: float
-    least_ms: float
-    most_ms: float
-    users_per_s: float
-    floor_ms: float
-
-
-def run(shapes: Sequence[Shape], backend: gpu.Backend, devices: tuple[int, ...] = ()) -> Iterator[Time]:
-    """Measure every shape, on the backend and where `devices` share the items. Consecutive shapes with the same catalog
-    share an index.
+    On devices `floor_ms` is the time to read what a scan reads.
     """
-    backends: dict[str, gpu.Backend] = {backend.name: backend}
-    if devices:
-        backends["devices " + ",".join(map(str, devices))] = dataclasses.replace(backend, ranking_devices=devices)
-    peer = als_peer.installed() if backend.name == "host" else None
-    indices: dict[str, ItemIndex] = {}
-    catalog = None
-    for shape in shapes:
-        if catalog != (shape.items, shape.factors, shape.neighbors):
-            catalog = shape.items, shape.factors, shape.neighbors
-            indices.clear()  # frees memory before the next upload
-            model = model_of(shape)
-            indices |= {code: ItemIndex(model, one) for code, one in backends.items()}
-        rows = ratings_of(shape)
-        calls: dict[str, Callable[[], Any]] = {code: _ours(index, rows, shape) for code, index in indices.items()}
-        if peer is not None and not shape.neighbors and shape.eligible == 1:
-            calls["implicit"] = _theirs(peer, indices[backend.name].model, rows, shape.n)
-        yield from _times(calls, shape)
+    shared, where = tuple(options.whole(devices)), options.chosen(backend)
+    if shared and where.name != "device":
+        raise typer.BadParameter("--devices needs the backend device")
+    backends: dict[str, Backend] = {where.name: where}
+    if shared:
+        backends["devices " + ",".join(map(str, shared))] = dataclasses.replace(where, ranking_devices=shared)
+    peer = als_peer.installed() if where.name == "host" else None
+    sizes, others = map(options.whole, (items, factors, neighbors)), map(options.whole, (users, n, rated))
+    of_lists = list(itertools.product(*others))
+    for n_items, f, k in itertools.product(*sizes):
+        model = model_of(n_items, f, k)
+        indices = {code: ItemIndex(model, one) for code, one in backends.items()}
+        for (batch, length, history), share in itertools.product(of_lists, options.numbers(eligible)):
+            shape = Shape(n_items, batch, length, f, k, history, share)
+            rows = ratings_of(shape)
+            calls: dict[str, Callable[[], Any]] = {code: _ours(index, rows, shape) for code, index in indices.items()}
+            if peer is not None and not k and share == 1:
+                calls["implicit"] = _theirs(peer, model, rows, length)
+            yield from _times(calls, shape)
+        indices.clear()  # frees memory before the next upload
 
 
-def model_of(shape: Shape) -> Model:
-    """A model with random factors, and random neighbors and weights if the shape has neighbors."""
-    rng, plain = np.random.default_rng(0), AlsParams(n_factors=shape.factors)
-    params = CulshParams(n_factors=shape.factors, n_neighbors=shape.neighbors) if shape.neighbors else plain
-    model = Model.zeros(params, 0.0, (0.0, 1.0), N_USERS, shape.items)
-    for first in range(0, shape.items, CHUNK):
-        part = model.item_factors[first : first + CHUNK]
-        part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
-        slots = len(part), shape.neighbors
-        model.neighbors[first : first + CHUNK] = rng.integers(0, shape.items, slots)
-        model.explicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
-        model.implicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
+def model_of(n_items: int, n_factors: int, n_neighbors: int) -> Model:
+    """A model with random factors, and random neighbors and weights if it has neighbors."""
+    rng, plain = np.random.default_rng(0), AlsParams(n_factors=n_factors)
+    params = CulshParams(n_factors=n_factors, n_neighbors=n_neighbors) if n_neighbors else plain
+    model = Model.zeros(params, 0.0, (0.0, 1.0), N_USERS, n_items)
+    for first in range(0, n_items, CHUNK):
+        for name in ("item_factors", "explicit_weights", "implicit_weights"):
+            part = getattr(model, name)[first : first + CHUNK]
+            part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
+        part = model.neighbors[first : first + CHUNK]
+        part[:] = rng.integers(0, n_items, part.shape)
     model.user_factors[:] = rng.standard_normal(model.user_factors.shape, dtype=np.float32) / 8
     return model
 
@@ -103,47 +114,44 @@ def ratings_of(shape: Shape) -> Rows:
     """Random rated items of each user, ascending."""
     rng = np.random.default_rng(1)
     lists = [np.unique(rng.integers(0, shape.items, shape.rated)) for _ in range(shape.users)]
-    lengths = np.array([len(items) for items in lists], dtype=np.int64)
-    items = np.concatenate(lists).astype(np.int32)
+    lengths, items = np.array([len(own) for own in lists], dtype=np.int64), np.concatenate(lists).astype(np.int32)
     return Rows(np.cumsum(lengths) - lengths, lengths, items, rng.random(len(items), dtype=np.float32))
 
 
 def _ours(index: ItemIndex, rows: Rows, shape: Shape) -> Callable[[], Any]:
     users, mask = np.arange(shape.users) % N_USERS, np.random.default_rng(2).random(shape.items) < shape.eligible
     eligible = None if shape.eligible == 1 else [Eligible.of(mask)] * shape.users
-    return lambda: topn.recommend(index, topn.users_of(index.model, users), rows, shape.n, eligible=eligible)
+    return lambda: ranking.recommend(index, ranking.users_of(index.model, users), rows, shape.n, eligible=eligible)
 
 
 def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[], Any]:
     from scipy.sparse import csr_matrix  # noqa: PLC0415 - only if the peer is installed
 
-    theirs = module.AlternatingLeastSquares(
-        factors=model.params.width, num_threads=len(os.sched_getaffinity(0)), random_state=0
-    )
+    threads = len(os.sched_getaffinity(0))
+    theirs = module.AlternatingLeastSquares(factors=model.params.width, num_threads=threads, random_state=0)
     theirs.item_factors, theirs.user_factors = model.item_factors, model.user_factors
     users, bounds = np.arange(len(rows.starts)) % N_USERS, np.append(rows.starts, len(rows.items))
     rated = csr_matrix((rows.values, rows.items, bounds), shape=(len(users), model.n_items))
     return lambda: theirs.recommend(users, rated, N=n, filter_already_liked_items=True)
 
 
-def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Time]:
+def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Row]:
     """Alternate rounds of consecutive calls, because idle threads of one program may spin and slow down the other."""
-    times_s: dict[str, list[float]] = {code: [] for code in calls}
-    for _ in range(ROUNDS):
-        for code, call in calls.items():
-            for _ in range(WARM_UP):
-                call()
-            until = time.perf_counter() + BUDGET_S / ROUNDS
-            while not times_s[code] or time.perf_counter() < until:
-                began = time.perf_counter()
-                call()
-                times_s[code].append(time.perf_counter() - began)
+
+    def round_of(call: Callable[[], Any]) -> list[float]:
+        for _ in range(WARM_UP):
+            call()
+        until, taken_ms = time.perf_counter() + BUDGET_S / ROUNDS, [ms_of(call)]
+        while time.perf_counter() < until:
+            taken_ms.append(ms_of(call))
+        return taken_ms
+
+    rounds = in_turns({code: lambda call=call: round_of(call) for code, call in calls.items()}, ROUNDS)  # type: ignore[misc]
     reads = -(-shape.users // PER_READ)
     floor_ms = 1e3 * reads * (-(-shape.factors // PIECE) * PIECE + BOUND) * shape.items / READ
-    for code, seconds in times_s.items():
-        ms = [1e3 * one for one in seconds]
-        median = statistics.median(ms)
-        named = code.removeprefix("devices ").split(",")  # a call on one device has the name of the backend
-        floor = floor_ms / len(set(named)) if code.startswith("device") else float("nan")
-        columns = {**dataclasses.asdict(shape), "code": code, "users_per_s": 1e3 * shape.users / median}
-        yield Time(**columns, ms=median, least_ms=min(ms), most_ms=max(ms), floor_ms=floor)
+    for code, of_code in rounds.items():
+        taken_ms = list(itertools.chain(*of_code))
+        n_devices = len(set(code.removeprefix("devices ").split(",")))  # one device has the name of the backend
+        floor, ms = floor_ms / n_devices if code.startswith("device") else NAN, statistics.median(taken_ms)
+        times = {"ms": ms, "least_ms": min(taken_ms), "most_ms": max(taken_ms)}
+        yield {**shape._asdict(), "code": code, **times, "users_per_s": 1e3 * shape.users / ms, "floor_ms": floor}

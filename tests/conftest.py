@@ -27,7 +27,7 @@ LONGEST = (
     "tests/service/api/test_growth.py",
     "tests/faults/test_failovers.py",
     "tests/test_code_blocks.py",
-    "tests/benchmarks/test_http.py",
+    "tests/benchmarks/test_commands.py",
     "tests/gpu/device/test_kernels.py",
     "tests/faults/test_kills.py",
     "tests/service/base/test_imports.py",

@@ -1,18 +1,91 @@
 """Other libraries on the same data. No module here imports the project, so another interpreter can run them.
 
-Each module imports its library inside `fit` only. `contract.py` defines inputs and outputs; `child.py` runs one fit.
+`libraries.py` has the models, and imports each library only to fit one. `child.py` runs one fit in a process.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from benchmarks.peers.contract import Peer
+import numpy as np
+from numpy.typing import NDArray
 
-MODULES = ("surprise_models", "libmf_sgd", "lenskit_als", "implicit_als", "sklearn_nmf")
+Settings = dict[str, Any]
+ESTIMATES, LISTS, FACTORS = "estimates", "lists", "factors"  # tasks
+SEED = 0  # seed of every library
+
+
+class Facts(NamedTuple):
+    """Facts about the training part on which the settings of a grid depend.
+
+    Attributes:
+        mean, std: mean and standard deviation of the training values.
+        density: training pairs divided by all pairs.
+        n_factors: number of factors of a non-negative factorization, for peers and for ours.
+    """
+
+    mean: float
+    std: float
+    density: float
+    n_factors: int
+
+
+class Problem(NamedTuple):
+    """One fit: U users, I items, N training ratings, B pairs to estimate (none for lists and factors).
+
+    Attributes:
+        users, items: int32 (N,), rows.
+        values: float32 (N,).
+        shape: (U, I).
+        test_users, test_items: int32 (B,), rows; rows without a training rating are possible.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+    shape: tuple[int, int]
+    test_users: NDArray[np.int32]
+    test_items: NDArray[np.int32]
+
+
+# Seconds of the library's own `fit`, without loading and conversion, and arrays: estimates (B,); or user_factors (U, F)
+# and item_factors (I, F) whose products order the lists; or W (U, F) and H (F, I).
+Fitted = tuple[float, dict[str, NDArray[Any]]]
+
+
+class Peer(NamedTuple):
+    """One model of a library.
+
+    Attributes:
+        name: its name in the tables.
+        package: name of the library in a package index.
+        task: `ESTIMATES`, `LISTS` or `FACTORS`.
+        grid: the settings to choose its best from.
+        fit: trains with the library's defaults and the given settings. Raises ModuleNotFoundError if it is missing.
+        default: the settings measured as its defaults; {} unless they depend on the data.
+    """
+
+    name: str
+    package: str
+    task: str
+    grid: Callable[[Facts], list[Settings]]
+    fit: Callable[[Problem, Settings], Fitted]
+    default: Callable[[Facts], Settings] = lambda facts: {}
 
 
 def peers() -> dict[str, Peer]:
     """Every peer by its name, in the order of the tables."""
-    modules = (importlib.import_module(f"benchmarks.peers.{name}") for name in MODULES)
-    return {peer.name: peer for module in modules for peer in module.PEERS}
+    return {peer.name: peer for peer in importlib.import_module("benchmarks.peers.libraries").PEERS}
+
+
+def rounded(number: float) -> float:
+    """Round to two significant digits, so that tables show settings exactly."""
+    return float(f"{number:.2g}")
+
+
+def product(**axes: Sequence[Any]) -> list[Settings]:
+    """Every combination of the values of `axes`."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers import peers
-from benchmarks.peers.contract import Problem
+from benchmarks.peers import Problem, peers
 
 NOT_INSTALLED = 3
 
@@ -23,28 +22,18 @@ def main(folder: Path) -> int:
     """Fit the peer and write its results; returns the exit status."""
     request = json.loads((folder / "request.json").read_text("utf-8"))
     peer = peers()[request["name"]]
+    with np.load(folder / "problem.npz") as file:
+        arrays = {name: file[name] for name in Problem._fields}
+    n_users, n_items = arrays.pop("shape").tolist()
     try:
-        fitted = peer.fit(read_problem(folder / "problem.npz"), request["settings"])
+        seconds, results = peer.fit(Problem(**arrays, shape=(n_users, n_items)), request["settings"])
     except ModuleNotFoundError as error:
         print(f"{peer.package} is not installed for {sys.executable}: {error}", file=sys.stderr)
         return NOT_INSTALLED
-    np.savez(folder / "answer.npz", **fitted.arrays)  # type: ignore[arg-type] # no array is called allow_pickle
-    answer = {"seconds": fitted.seconds, "version": importlib.metadata.version(peer.package)}
+    np.savez(folder / "answer.npz", **results)  # type: ignore[arg-type] # no array is called allow_pickle
+    answer = {"seconds": seconds, "version": importlib.metadata.version(peer.package)}
     (folder / "answer.json").write_text(json.dumps(answer), "utf-8")
     return 0
-
-
-def write_problem(path: Path, problem: Problem) -> None:
-    """Write a file for `read_problem`."""
-    np.savez(path, **problem._asdict())
-
-
-def read_problem(path: Path) -> Problem:
-    """Read a file of `write_problem`."""
-    with np.load(path) as file:
-        arrays = {name: file[name] for name in Problem._fields}
-    n_users, n_items = arrays.pop("shape").tolist()
-    return Problem(**arrays, shape=(n_users, n_items))
 
 
 if __name__ == "__main__":

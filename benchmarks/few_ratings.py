@@ -1,0 +1,240 @@
+"""Items with few ratings or none: `python -m benchmarks new-items` and `explore`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from benchmarks import datasets, options
+from benchmarks.datasets import SOURCES, items_of
+from benchmarks.engine_thread import live
+from benchmarks.options import Data, Names, Seed, Sets
+from benchmarks.results import Row, say
+from benchmarks.timing import NAN
+from gpu.online.host_model import HostModel
+from gpu.params import params_for
+from gpu.ranking import topn
+from service.cli import offline
+from service.cli.files import ratings_file
+from service.engine.lists.exploration import Exploration, bonus, leveling
+from service.engine.lists.selection import Selection
+from service.engine.queries import Items
+from service.engine.state.history import History
+from service.jobs.content import Described, fitted
+from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.snapshots.content_map import ContentMap
+
+# Of `new-items`:
+SHARE = 0.05  # of the films, that are new
+N_KNOWN = 0, 1, 3, 10  # values of k
+FEWEST_RATINGS = 20  # of a new film, so that half of them are 10
+RELEVANT_FROM = 4.0
+N_LISTED = 20
+FIGURES = "hr_at_10", "recall_at_20", "hr_at_10_of_all", "recall_at_20_of_all", "rmse"
+_TITLE = re.compile(r"(?P<item>\d+)::.*\((?P<year>\d{4})\)::(?P<genres>.*)")
+# Of `explore`:
+SETS = {"ml-100k": 4.0, "lastfm": -np.inf}  # lowest relevant value
+POOL_FROM, POOL_SHARE, BELOW = 12, 0.3, 10
+N_USERS, N_SHOWN, FEW = 400, 3, 2
+BATCH = 100_000
+
+
+def new_items(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 42) -> Iterator[Row]:
+    """HR@10 and Recall@20 of films of ml-1m that the model was not trained on, with and without their tags.
+
+    A random twentieth of the films is new, among those with enough ratings. A model is trained without their ratings.
+    Half of the ratings of each new film is the test part; of the other half the film has the first k when lists are
+    made. Tags are the genres and years of `movies.dat`. Users keep the parameters of the training.
+
+    A list is of the new films alone that its user has not rated, as with a filter, or of all films. HR@10 is the share
+    of users with at least one relevant new film among the first 10, Recall@20 the mean share of a user's relevant new
+    films among the first 20. Relevant are ratings of the test part of 4 stars and more. `rmse` is that of the test
+    ratings, in the first row that of a model that knows nothing of a new film; NaN for implicit models.
+    """
+    file = offline.Data.split(ratings_file.read(data / SOURCES["ml-1m"].file), 0.0, seed)
+    described = films(data / "ml-1m" / "movies.dat", file.ids()[1])
+    split = NewFilms.drawn(file.train, seed)
+    for algorithm in options.algorithms(algorithms):
+        say(f"training {algorithm}")
+        model = gpu.fit(split.train, params_for(algorithm, {}))
+        items = np.flatnonzero(model.item_trained)
+        items = items[np.argsort(-model.item_counts[items], kind="stable")]
+        content = fitted(model, items, [described[item] for item in items.tolist()])
+        if content is None:
+            raise ValueError(f"{algorithm}: tags say nothing of factors")
+        generator, users = np.random.default_rng(seed), np.unique(split.test.coo()[0])
+        chance: list[float] = []
+        for pool in (np.flatnonzero(split.is_new), np.arange(len(split.is_new))):
+            lists = np.array([generator.choice(pool, N_LISTED, replace=False) for _ in users])
+            chance += _hits(split.test, users, lists)
+        figures = dict(zip(FIGURES, [*chance, _figures_of_new(model, split, 0, None)[-1]], strict=True))
+        yield {"algorithm": algorithm, "ratings": 0, "ranked_by": "chance", **figures}
+        for k in N_KNOWN:
+            for name, priors in (("ratings alone", None), ("ratings and tags", Priors(content, described))):
+                if k or priors:
+                    figures = dict(zip(FIGURES, _figures_of_new(model, split, k, priors), strict=True))
+                    yield {"algorithm": algorithm, "ratings": k, "ranked_by": name, **figures}
+
+
+def films(path: Path, ids: Sequence[str]) -> list[Described]:
+    """Genres and year of each film of `ids`."""
+    matches = [match for line in path.read_text("latin-1").splitlines() if (match := _TITLE.fullmatch(line))]
+    tags = {match["item"]: {"genre": match["genres"].split("|"), "year": [match["year"]]} for match in matches}
+    return [(tags.get(item, {}), None) for item in ids]
+
+
+class NewFilms(NamedTuple):
+    """One drawing of new films.
+
+    Attributes:
+        is_new: bool (I,).
+        train: ratings of the other films.
+        known: ratings of new films that may become known, at random: those of a film in an order that does not change.
+        test: the other ratings of new films.
+    """
+
+    is_new: NDArray[np.bool_]
+    train: gpu.Ratings
+    known: gpu.Ratings
+    test: gpu.Ratings
+
+    @classmethod
+    def drawn(cls, ratings: gpu.Ratings, seed: int) -> NewFilms:
+        """Draw `SHARE` of the films, and half of the ratings of each."""
+        generator = np.random.default_rng(seed)
+        pool = generator.permutation(np.flatnonzero(ratings.by_item.lengths >= FEWEST_RATINGS))
+        is_new = datasets.mask_of(pool[: round(SHARE * ratings.n_items)], ratings.n_items)
+        of_new = is_new[ratings.coo()[1]]
+        is_test = of_new & (generator.random(len(ratings)) < 0.5)
+        return cls(is_new, *(ratings.where(part) for part in (~of_new, of_new & ~is_test, is_test)))
+
+    def learned(self, k: int) -> gpu.Ratings:
+        """The training ratings and the first `k` known ones of each new film."""
+        return datasets.joined([self.train, self.known.where(_numbers(self.known.coo()[1]) < k)])
+
+
+class Priors:
+    """The priors of films; see `gpu.online.priors`."""
+
+    def __init__(self, content: ContentMap, described: Sequence[Described]) -> None:
+        self._content, self._described, self.most = content, described, 1
+
+    def of(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The prior of each item."""
+        return self._content.priors([self._described[item] for item in items.tolist()])[0]
+
+
+def _figures_of_new(model: gpu.Model, split: NewFilms, k: int, priors: Priors | None) -> list[float]:
+    """HR@10 and Recall@20 of new films, then of all films, and RMSE, of a copy of `model` with k ratings each."""
+    own, learned = datasets.copy_of(model), split.learned(k)
+    table = datasets.table_of(learned)
+    online = HostModel(own, table, learned.user_keys, learned.item_keys, priors=priors)
+    online.renew(np.flatnonzero(split.is_new))
+    online.settle()
+    users, figures = np.unique(split.test.coo()[0]), list[float]()
+    for hidden in (~split.is_new, np.zeros(model.n_items, dtype=np.bool_)):
+        online.index.hide(hidden)
+        lists, _ = topn.recommend(online.index, topn.users_of(own, users), topn.rows_of(table.rows, users), N_LISTED)
+        figures += _hits(split.test, users, lists)
+    return [*figures, NAN if own.is_implicit else gpu.evaluate.rmse(own, table.rows, *split.test.coo())]
+
+
+def _hits(test: gpu.Ratings, users: NDArray[np.int32], lists: NDArray[np.integer]) -> tuple[float, float]:
+    """HR@10 and Recall@20 of the lists of `users` (B,)."""
+    liked, hits, shares = test.where(test.coo()[2] >= RELEVANT_FROM), [], []
+    for user, shown in zip(users.tolist(), lists, strict=True):
+        relevant = items_of(liked, user)
+        if len(relevant):
+            hits.append(np.isin(shown[:10], relevant).any())
+            shares.append(np.isin(relevant, shown[:20]).mean())
+    return float(np.mean(hits)), float(np.mean(shares))
+
+
+def _numbers(items: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The number of each rating among those of its item, in their order."""
+    order, numbers = np.argsort(items, kind="stable"), np.empty(len(items), dtype=np.int64)
+    numbers[order] = np.arange(len(items)) - np.searchsorted(items[order], items[order])
+    return numbers
+
+
+def explore(
+    data: Data,
+    sets: Sets = None,
+    algorithms: Names = "als-implicit,als,culsh,culsh-implicit",
+    seed: Seed = 42,
+) -> Iterator[Row]:
+    """Hits of the first explored items, by score, with the bonus, and by fewest ratings, on ml-100k and lastfm.
+
+    Three tenths of the items with at least 12 ratings keep 1 to 9 of them, drawn at random; the rest is held out. A
+    model is trained on what is left. Each of 400 random users with held-out ratings gets the first three items to
+    explore, in three orders: by score, by score and bonus as the service does, and those with the fewest ratings first.
+    A hit is an item that its user has rated in the held-out part, where values are stars with 4 or more. The first row
+    of a set is of an item drawn at random among those with few ratings that its user has not rated.
+    """
+    options.check(sets or [], SETS, "--set")
+    for name in sets or SETS:
+        ratings = datasets.ratings_of(data / SOURCES[name].file)
+        train, relevant = _thinned(ratings, SETS[name], seed)
+        with_any = np.flatnonzero(relevant.by_user.lengths)
+        users = np.sort(np.random.default_rng(seed).permutation(with_any)[:N_USERS])
+        counts = train.by_item.lengths
+        pool = np.flatnonzero((counts > 0) & (counts < BELOW))
+        left = [np.setdiff1d(pool, items_of(train, user)) for user in users.tolist()]
+        few, row = float((counts[pool] <= FEW).mean()), {"data": name, "algorithm": "", "order": "at random"}
+        yield {**row, "hits": _mean_hits(relevant, users, left), "few": few}
+        for algorithm in options.algorithms(algorithms):
+            say(f"{name}: training {algorithm}")
+            for order, rows in explored(train, algorithm, users).items():
+                few = float((counts[rows] <= FEW).mean())
+                row = {"data": name, "algorithm": algorithm, "order": order}
+                yield {**row, "hits": _mean_hits(relevant, users, rows), "few": few}
+
+
+def _thinned(ratings: gpu.Ratings, relevant_from: float, seed: int) -> tuple[gpu.Ratings, gpu.Ratings]:
+    """(training ratings, relevant ones among those held out): takes most ratings from a share of the items."""
+    generator, items = np.random.default_rng(seed), ratings.coo()[1]
+    most, pool = np.full(ratings.n_items, len(ratings)), np.flatnonzero(ratings.by_item.lengths >= POOL_FROM)
+    chosen = generator.permutation(pool)[: round(POOL_SHARE * len(pool))]
+    most[chosen] = generator.integers(1, BELOW, len(chosen))
+    order, is_held_out = generator.permutation(len(items)), np.empty(len(items), dtype=np.bool_)
+    is_held_out[order] = _numbers(items[order]) >= most[items[order]]
+    return ratings.where(~is_held_out), ratings.where(is_held_out & (ratings.coo()[2] >= relevant_from))
+
+
+def explored(train: gpu.Ratings, algorithm: str, users: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """The first three items to explore of each user, int64 (B, 3), by order; the model is of a history."""
+    history = History()
+    history.users.rows_or_new([f"u{n}" for n in range(train.n_users)])
+    history.items.rows_or_new([f"i{n}" for n in range(train.n_items)])
+    columns = zip(*(column.tolist() for column in train.coo()), strict=True)
+    ratings = [RatingEvent(f"u{user}", f"i{item}", value, 1e9) for user, item, value in columns]
+    for n, first in enumerate(range(0, len(ratings), BATCH)):
+        history.apply([Entry(StreamId(n + 1, 0), "rating", ratings[first : first + BATCH])])
+    model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params_for(algorithm, {}))
+    live_model = live(history, model)
+    live_model.settle(None)
+    asked = topn.users_of(live_model.model, users), live_model.rows_of(users), N_SHOWN
+    hidden, levels = Selection(history).hidden(Items()), Exploration().levels(live_model, BELOW, None).items
+    best = [live_model.recommend(*asked, hidden, eligible=[items] * len(users)) for items in levels]
+    shown: dict[str, list[NDArray[np.int64]]] = {"score": [], "bonus": [], "fewest": []}
+    for user in range(len(users)):
+        rows, scores = (np.concatenate([part[user] for part in parts]) for parts in zip(*best, strict=True))
+        rows, scores = rows[rows >= 0].astype(np.int64), scores[rows >= 0].astype(np.float64)
+        numbers = live_model.table.item_counts[rows]
+        c, _ = leveling(np.zeros_like(rows), numbers, scores, 1)  # numbers ascend
+        added = c * bonus(numbers)
+        for name, keys in {"score": (-scores,), "bonus": (-(scores + added),), "fewest": (-scores, numbers)}.items():
+            shown[name].append(rows[np.lexsort((rows, *keys))[:N_SHOWN]])
+    return {name: np.array(of_users) for name, of_users in shown.items()}
+
+
+def _mean_hits(relevant: gpu.Ratings, users: NDArray[np.int64], lists: Iterable[NDArray[np.integer]]) -> float:
+    """The mean share of hits in the lists of `users` (B,)."""
+    pairs = zip(users.tolist(), lists, strict=True)
+    return float(np.mean([np.isin(shown, items_of(relevant, user)).mean() for user, shown in pairs]))

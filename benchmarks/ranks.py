@@ -1,0 +1,285 @@
+"""Several ranks, processes of this machine with a device each: `python -m benchmarks distributed` and `reductions`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import multiprocessing
+import os
+import secrets
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import gpu
+from benchmarks import datasets, options
+from benchmarks.options import Algorithm, Factors, Parameters, Where
+from benchmarks.out_of_core import GB, copied, digest_of
+from benchmarks.results import Row, say
+from benchmarks.timing import NAN
+from gpu.algorithms import trainer_of
+from gpu.calibration import calibrate, in_units
+from gpu.errors import InvalidInput
+from gpu.exchange import ALONE, Exchange
+from gpu.host import exchange as host
+from gpu.param_kinds import FactorParams
+from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.signals import Calibration
+from gpu.training import loop
+from gpu.training.als import AlsTrainer
+from gpu.training.als_halves import GATHER, Modes
+from service.extras.ranks.rank_process import trusts_links
+
+TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
+ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error
+N_TIMED, N_GROUPS, LOOPBACK = 10, 2, "127.0.0.1"  # of `reductions`: times that each way is timed; groups of two phases
+Work = Callable[[Exchange, gpu.Backend], Any]  # what each rank does; must be picklable
+Reduce = Callable[[Any], Any]  # adds up sums in place
+
+
+class Task(NamedTuple):
+    """What a rank runs.
+
+    Attributes:
+        folder: of the matrix.
+        calibration: of all trainings with `params`; copies of users do not change it.
+        modes: of ALS.
+        copies: of each user.
+        memory_gb: bound of what it may take of each device; 0: none.
+        target: test RMSE to reach; 0: none.
+    """
+
+    folder: Path
+    params: FactorParams
+    calibration: Calibration
+    modes: Modes
+    copies: int
+    memory_gb: float
+    target: float
+
+
+def distributed(
+    ratings: Annotated[Path, typer.Option(help="Folder of raw arrays as cuMF reads them.", metavar="DIR", exists=True)],
+    algorithm: Algorithm = "als",
+    ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
+    factors: Factors = "100",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 10,
+    modes: Annotated[str, typer.Option(help="Of the halves of ALS, items first: gather or reduce.")] = "gather,gather",
+    copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 1,
+    memory: Annotated[float, typer.Option(help="GB that a rank may take of its device; 0: no bound.", min=0)] = 0.0,
+    target: Annotated[float, typer.Option(help="Test RMSE, to tell when it is reached; 0: none.", min=0)] = 0.0,
+    set_: Parameters = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds of an epoch on several ranks, one device each, its error, and a checksum of what it has learned.
+
+    Each number of ranks is a training of its own, in fresh processes (on the host: with an equal share of the cores).
+    All start from the same parameters. The ranks wait for each other before each epoch that is timed. With `--copies`
+    each user is there several times, as in `out-of-core`: so a small matrix gives a large one.
+
+    `epoch_ms` is the median without the first epoch; an epoch is `times` as fast as with the first number of ranks.
+    Equal `digest` mean equal bits. `error` is the test RMSE; of copies the training RMSE, of implicit models the
+    training loss, of `nmf` the relative error. `target_ms` is the time of the epochs until the wanted test RMSE is
+    reached; NaN if it was not, or none is wanted. `ready_s` is what a rank takes before its first epoch.
+    """
+    names = modes.split(",")
+    if len(names) != 2 or not {*names} <= {"gather", "reduce"}:
+        raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {modes!r}")
+    given = {**options.parameters(set_), "n_epochs": epochs}
+    for n_factors in options.whole(factors):
+        params, base_ms = params_for(algorithm, {**given, "n_factors": n_factors}), 0.0
+        assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
+        calibration = calibrate(datasets.ratings_of(ratings), params)
+        for size in options.whole(ranks):
+            say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
+            both = Modes(*names) if size > 1 else GATHER  # type: ignore[arg-type] # checked above
+            task = Task(ratings, params, calibration, both, copies, memory, target)
+            row: Row = run_ranks(size, backend, functools.partial(_trained, task))[0]
+            base_ms = base_ms or row["epoch_ms"]
+            yield row | {"times": base_ms / row["epoch_ms"]}
+
+
+def _trained(task: Task, exchange: Exchange, backend: gpu.Backend) -> Row:
+    """Train on one rank; all ranks call it."""
+    began, params = time.perf_counter(), task.params
+    train, held_out = datasets.train_and_test(task.folder)
+    if not params.is_implicit:
+        train, held_out = in_units(train, task.calibration.unit), in_units(held_out, task.calibration.unit)
+    train = copied(train, task.copies) if task.copies > 1 else train
+    test = None if params.is_implicit or task.copies > 1 else held_out
+    backend = backend.within(int(task.memory_gb * GB)) if task.memory_gb else backend
+    trainer: loop.Trainer[gpu.Model]
+    if isinstance(params, AlsParams | AlsImplicitParams):
+        trainer = AlsTrainer(train, params, backend, test, task.calibration, exchange, task.modes)
+    else:
+        trainer = trainer_of(train, params, backend, test, task.calibration, exchange)
+    loop.begin(trainer)
+    exchange.barrier()
+    ready_s, ms, n_to_target = time.perf_counter() - began, list[float](), NAN
+
+    def error() -> float:
+        metrics = trainer.metrics()
+        name = next(name for name in ERRORS if name in metrics)
+        return float(metrics[name] * (task.calibration.unit if name.endswith("rmse") else 1.0))
+
+    for epoch in range(params.n_epochs):
+        exchange.barrier()
+        began = time.perf_counter()
+        trainer.learn(epoch)
+        ms.append(1e3 * (time.perf_counter() - began))
+        if task.target and error() <= task.target and math.isnan(n_to_target):
+            n_to_target = len(ms)
+    epoch_ms = statistics.median(ms[1:])
+    size = {"algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": len(train)}
+    return {
+        **size, "ranks": exchange.size, "epoch_ms": epoch_ms, "digest": digest_of(trainer.state()), "error": error(),
+        "target_ms": epoch_ms * n_to_target, "ready_s": ready_s,
+    }  # fmt: skip
+
+
+def run_ranks(size: int, backend: str, work: Work) -> list[Any]:
+    """What `work` returns on each of `size` ranks, processes of this machine."""
+    context, key = multiprocessing.get_context("spawn"), secrets.token_bytes(32)
+    cores, processes, ends = sorted(os.sched_getaffinity(0)), [], []
+    for rank in range(size):
+        here, there = context.Pipe()
+        share = cores[rank * len(cores) // size : (rank + 1) * len(cores) // size] or cores
+        process = context.Process(target=_rank, args=(work, backend, key, rank, share, there), daemon=True)
+        # Before it starts, since Numba reads the number of threads when it is imported.
+        with patch.dict(os.environ, NUMBA_NUM_THREADS=str(len(share)), CUDA_VISIBLE_DEVICES=str(rank)):
+            process.start()
+        processes.append(process)
+        ends.append(here)
+        there.close()
+    addresses = [_received(end) for end in ends]
+    for end in ends:
+        end.send(addresses)
+    results = [_received(end) for end in ends]
+    for process in processes:
+        process.join()
+    return results
+
+
+def _received(end: Connection) -> Any:
+    if not end.poll(TIMEOUT_S):
+        raise TimeoutError(f"a rank was silent for {TIMEOUT_S:g} s")
+    return end.recv()
+
+
+def _rank(work: Work, wanted: str, key: bytes, rank: int, cores: list[int], end: Connection) -> None:
+    os.sched_setaffinity(0, cores)
+    listener = socket.create_server((LOOPBACK, 0))
+    end.send(listener.getsockname()[:2])
+    addresses = end.recv()
+    backend = gpu.choose(wanted)  # type: ignore[arg-type] # it refuses others
+    if len(addresses) == 1:
+        listener.close()
+        end.send(work(ALONE, backend))
+        return
+    exchange = backend.exchange(host.connect(rank, addresses, listener, key, TIMEOUT_S), can_store=trusts_links())
+    end.send(work(exchange, backend))
+    exchange.barrier()
+    exchange.close()
+
+
+def reductions(
+    shape: Annotated[str, typer.Option(help="Rows, and numbers of a row: A and b.", metavar="ROWS,N")] = "17770,5150",
+    ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks.")] = "2,4",
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds to add up partial sums of ALS on several ranks in one phase, in two, and by an all-reduce.
+
+    * one phase: each rank gets the sums of its own rows from all ranks (reduce-scatter). Trainings do this in mode
+      reduce ([001] Alg. 3).
+    * two phases: first within groups of ranks that are close to each other, then between groups. It pays where a link
+      between groups is slower than one within a group.
+    * all-reduce: each rank gets the sums of all rows, and uses its own.
+
+    All links between processes of a machine are alike, so two phases can only show their cost here. Milliseconds are
+    the median of the slowest rank; each rank sends so many megabytes on average.
+    """
+    n_rows, n = options.whole(shape)
+    for size in options.whole(ranks):
+        if size < 2:
+            raise InvalidInput(f"Invalid ranks: expected at least 2, got {size}")
+        if size % 2 or size < 4:
+            say(f"{size} ranks: no two phases, which need an even number of ranks from 4 on")
+        work = functools.partial(_reduced, (n_rows, n), secrets.token_bytes(32))
+        by_rank = run_ranks(size, backend, work)
+        for way, (groups, _, _) in by_rank[0].items():
+            ms = statistics.median(np.max([of_rank[way][1] for of_rank in by_rank], axis=0))
+            sent = statistics.mean(of_rank[way][2] for of_rank in by_rank)
+            row = {"way": way, "ranks": size, "groups": groups, "mb": 4 * n_rows * n / 1e6}
+            yield {**row, "ms": ms, "sent_mb": sent / 1e6}
+
+
+def _reduced(
+    shape: tuple[int, int], key: bytes, exchange: Exchange, backend: gpu.Backend
+) -> dict[str, tuple[int, list[float], float]]:
+    """(groups, milliseconds of each run but the first, bytes that this rank sends in one) of each way."""
+    ways: dict[str, tuple[int, Reduce, Sequence[Exchange]]] = {
+        "one phase": (0, functools.partial(one_phase, exchange), [exchange]),
+        "all-reduce": (0, exchange.reduce, [exchange]),
+    }
+    if exchange.size % 2 == 0 and exchange.size >= 4:
+        groups = groups_of(N_GROUPS, exchange, backend, key)
+        ways["two phases"] = N_GROUPS, functools.partial(two_phases, *groups), groups
+    results = {}
+    for way, (n_groups, reduce, exchanges) in ways.items():
+        ms, sent = list[float](), 0.0
+        for _ in range(N_TIMED + 1):
+            parts: Any = np.ones(shape, dtype=np.float32)
+            if backend.name == "device":
+                parts = importlib.import_module("gpu.device.cuda.arrays").to_device(parts)
+            exchange.barrier()
+            for one in exchanges:
+                one.traffic.take()
+            began = time.perf_counter()
+            reduce(parts)
+            backend.primitives("als").finish()
+            ms.append(1e3 * (time.perf_counter() - began))
+            sent = sum(sum(one.traffic.take().sent.values()) for one in exchanges)
+        results[way] = n_groups, ms[1:], sent
+    return results
+
+
+def one_phase(exchange: Exchange, parts: Any) -> slice:
+    """Each rank gets the sums of its own rows from all others; returns these rows."""
+    bounds = np.arange(exchange.size + 1, dtype=np.int64) * len(parts) // exchange.size
+    exchange.reduce_scatter(parts, bounds)
+    return slice(*bounds[exchange.rank : exchange.rank + 2].tolist())
+
+
+def two_phases(within: Exchange, between: Exchange, parts: Any) -> slice:
+    """Each rank gets sums of its group, and then those of the ranks that have the same rows in other groups."""
+    outer = one_phase(within, parts)
+    inner = one_phase(between, parts[outer])
+    return slice(outer.start + inner.start, outer.start + inner.stop)
+
+
+def groups_of(n: int, exchange: Exchange, backend: gpu.Backend, key: bytes) -> tuple[Exchange, Exchange]:
+    """(the exchange within this rank's group, that of ranks with the same place in other groups); `n` equal groups."""
+    ranks = np.arange(exchange.size).reshape(n, -1)
+    group, place = divmod(exchange.rank, ranks.shape[1])
+    within, between = (_exchange_of(ranks_, exchange, backend, key) for ranks_ in (ranks[group], ranks[:, place]))
+    return within, between
+
+
+def _exchange_of(members: NDArray[np.int64], exchange: Exchange, backend: gpu.Backend, key: bytes) -> Exchange:
+    """An exchange of some ranks, all of this machine; every rank calls it at the same time for its own group."""
+    listener, ports = socket.create_server((LOOPBACK, 0)), np.zeros(exchange.size, dtype=np.int64)
+    ports[exchange.rank] = listener.getsockname()[1]
+    exchange.on_host.gather(ports, np.arange(exchange.size + 1))
+    addresses = [(LOOPBACK, int(ports[rank])) for rank in members]
+    rank = int(np.flatnonzero(members == exchange.rank)[0])
+    return backend.exchange(host.connect(rank, addresses, listener, key, TIMEOUT_S))

@@ -1,0 +1,219 @@
+"""In the order of time: `python -m benchmarks prequential`, `half-life` and `ab`, on a file with timestamps."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import gpu
+from benchmarks import options
+from benchmarks.options import Algorithm, File, Where
+from benchmarks.results import Row, say
+from benchmarks.running import post, retrain, serving
+from gpu.decay import weights_in
+from gpu.errors import InvalidInput
+from gpu.params import params_for
+from gpu.ranking.weighted import heard_by_age
+from service.cli import offline
+from service.cli.client import Client
+from service.cli.files import ratings_file
+
+TRAINED, RETRAIN_EVERY = 0.9, 1000  # of `prequential`: share that is trained first, and ratings between retrainings
+N_PARTS, N_TRAINED = 20, 10  # of `half-life`: parts of equal length, and those that are only trained on
+EXPERIMENT, BATCH = "ab", 50  # of `ab`: ratings of one batch
+SETTINGS = {"NEARFIELD_EVENTS": "impression=seen,hit=seen", "NEARFIELD_BACKEND": "host"}
+
+
+class Timeline(NamedTuple):
+    """A file's ratings in time order: ids and rows of users and items, values (N,), and seconds (N,)."""
+
+    user_ids: list[str]
+    item_ids: list[str]
+    rows: gpu.Ratings
+    user_rows: NDArray[np.int32]
+    item_rows: NDArray[np.int32]
+    values: NDArray[np.float32]
+    seconds: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, path: Path) -> Timeline:
+        """Sort by time; ratings with equal times keep their order."""
+        file = ratings_file.read(path)
+        if file.timestamps is None:
+            raise InvalidInput("Invalid ratings: expected a column of timestamps, got none")
+        seconds = np.asarray(file.timestamps, dtype=np.float64)
+        order = np.argsort(seconds, kind="stable")
+        users, items, rows = offline.numbered(file)
+        rows, shape = rows.at(order), (len(users), len(items))
+        ids = users.ids(rows.users.tolist()), items.ids(rows.items.tolist())
+        whole = gpu.Ratings.from_coo(rows.users, rows.items, rows.values, shape, users.keys, items.keys)
+        return cls(*ids, whole, rows.users, rows.items, rows.values, seconds[order])
+
+    def before(self, end: int) -> gpu.Ratings:
+        """The ratings before position `end`, in the rows of the whole timeline."""
+        shape, keys = (self.rows.n_users, self.rows.n_items), (self.rows.user_keys, self.rows.item_keys)
+        return gpu.Ratings.from_coo(self.user_rows[:end], self.item_rows[:end], self.values[:end], shape, *keys)
+
+    def times(self, end: int) -> gpu.Times:
+        """Times of `before(end)`, in their order. Of a pair that occurs twice, the last rating counts."""
+        pairs = self.user_rows[:end].astype(np.int64) * self.rows.n_items + self.item_rows[:end]
+        order = np.argsort(pairs, kind="stable")
+        is_last = np.append(pairs[order][1:] != pairs[order][:-1], True)
+        return gpu.Times(self.seconds[order[is_last]], float(self.seconds[end - 1]))
+
+
+def prequential(ratings: File, algorithm: Algorithm = "culsh") -> Iterator[Row]:
+    """RMSE of estimates made before each rating arrives: without online learning, with it, and with retraining.
+
+    The service imports the oldest 90 % and trains on them. Each of the newest 10 % is first estimated and then posted,
+    over HTTP. The trained model without online learning and models retrained every 1,000 ratings estimate the same
+    ratings. All models are trained without the held-out pairs, as the service always does.
+    """
+    timeline = Timeline.of(ratings)
+    n = int(TRAINED * len(timeline.values))
+    say(f"training on {n:,} ratings, streaming {len(timeline.values) - n:,}")
+
+    def rmse(estimates: Sequence[float] | NDArray[np.float32]) -> float:
+        return float(np.sqrt(np.mean((np.asarray(estimates, dtype=np.float64) - timeline.values[n:]) ** 2)))
+
+    static = rmse(_retrained(timeline, n, algorithm, len(timeline.values)))
+    retrained = rmse(_retrained(timeline, n, algorithm, RETRAIN_EVERY))
+    online = rmse(_online(timeline, n, algorithm))
+    won_back = (static - online) / (static - retrained) if static != retrained else math.nan
+    yield {"model": f"{algorithm}, no online learning", "prequential_rmse": static, "won_back": 0.0}
+    yield {"model": f"{algorithm}, online", "prequential_rmse": online, "won_back": won_back}
+    name = f"{algorithm}, retrained every {RETRAIN_EVERY:,} ratings"
+    yield {"model": name, "prequential_rmse": retrained, "won_back": 1.0}
+
+
+def _retrained(timeline: Timeline, n: int, algorithm: str, every: int) -> NDArray[np.float32]:
+    """Estimates by a model that is retrained every `every` ratings, on the ratings before."""
+    estimates = []
+    for begin in range(n, len(timeline.values), every):
+        say(f"  full training on {begin:,} ratings")
+        earlier = timeline.before(begin)
+        users, items, _ = earlier.coo()
+        is_held_out = gpu.evaluate.is_held_out(earlier.user_keys[users], earlier.item_keys[items])
+        model = gpu.fit(earlier.where(~is_held_out), params_for(algorithm, {}))
+        pairs = (timeline.user_rows[begin : begin + every], timeline.item_rows[begin : begin + every])
+        estimates.append(gpu.evaluate.predict(model, earlier.by_user, *pairs))
+    return np.concatenate(estimates)
+
+
+def _online(timeline: Timeline, n: int, algorithm: str) -> list[float]:
+    """Estimates by a running service; each request waits until all earlier ratings are learned."""
+    users, items, values, estimates = timeline.user_ids, timeline.item_ids, timeline.values, list[float]()
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):
+        post(client, users[:n], items[:n], values[:n])
+        retrain(client, algorithm)
+        last_id = None
+        for user, item, value in zip(users[n:], items[n:], values[n:].tolist(), strict=True):
+            estimates.append(client.estimate(user, item, wait_for=last_id)["estimate"])
+            last_id = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
+    return estimates
+
+
+def half_life(
+    ratings: File,
+    days: Annotated[str, typer.Option(help="Comma-separated half-lives in days.")] = "7,30,90,365",
+    algorithm: Algorithm = "als-implicit",
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """NDCG@10 and Recall@20, or RMSE, on the next ratings in the order of time, without and with each half-life.
+
+    Ten times a model is trained on all earlier ratings, as of the last one, and makes lists for the users of the next
+    twentieth; the first half is only trained on. Relevant are the next items that a user likes and has not rated
+    before, of users whom the model knows. Explicit models estimate the next ratings of users and items that they know.
+    """
+    timeline, where = Timeline.of(ratings), options.chosen(backend)
+    for half_life_days in (0.0, *options.numbers(days)):
+        say(f"half-life of {half_life_days:g} days")
+        params = params_for(algorithm, {"half_life_days": half_life_days} if half_life_days else {})
+        steps = [_step(timeline, step, params, where) for step in range(N_TRAINED, N_PARTS)]
+        row: Row = {"algorithm": algorithm, "half_life_days": half_life_days}
+        for name, metric in (("ndcg_10", "ndcg@10"), ("recall_20", "recall@20"), ("rmse", "rmse")):
+            row[name] = float(np.mean([step[metric] for step in steps])) if metric in steps[0] else None
+        yield {**row, "seconds": float(np.median([step["seconds"] for step in steps])), "n_steps": len(steps)}
+
+
+def _step(timeline: Timeline, step: int, params: gpu.Params, backend: gpu.Backend) -> dict[str, float]:
+    """Metrics of the next ratings, and seconds of the training."""
+    begin, end = (len(timeline.values) * n // N_PARTS for n in (step, step + 1))
+    earlier, times, began = timeline.before(begin), timeline.times(begin), time.perf_counter()
+    model = gpu.fit(earlier, params, backend=backend, times=times)
+    took = {"seconds": time.perf_counter() - began}
+    users, items, values = timeline.user_rows[begin:end], timeline.item_rows[begin:end], timeline.values[begin:end]
+    known = model.user_trained[users]
+    if not model.is_implicit:
+        known &= model.item_trained[items]
+    test = gpu.Ratings.from_coo(users[known], items[known], values[known], (earlier.n_users, earlier.n_items))
+    if not model.is_implicit:
+        return took | {"rmse": gpu.evaluate.rmse(model, earlier.by_user, *test.coo(), backend=backend)}
+    rows = heard_by_age(model, earlier.by_user, lambda entries: weights_in(model, times.seconds[entries]))
+    return took | gpu.evaluate.ranking(model, rows, test, backend=backend)
+
+
+def ab(
+    ratings: File,
+    models: Annotated[str, typer.Option(help="Comma-separated algorithms, the arms.")] = "als-implicit,culsh-implicit",
+    like: Annotated[float, typer.Option(help="Lowest rating that is a like.")] = 4.0,
+    trained: Annotated[float, typer.Option(help="Share of the ratings, the oldest, that are learned first.")] = 0.5,
+) -> Iterator[Row]:
+    """Shares of users with hits in the lists of two models, in the order of time, by the service's own figures.
+
+    The service imports the oldest ratings and trains both arms on them. The newest ones are played in batches: for each
+    rating its user asks for a list of the experiment, an event `impression` brings the id of the list back, an event
+    `hit` too if the list has the rated item and the rating is a like, and then the rating is posted. Beside the shares
+    are the tests of both models before they learned the same ratings.
+    """
+    timeline, names = Timeline.of(ratings), models.split(",")
+    users, items, values, n = timeline.user_ids, timeline.item_ids, timeline.values, int(trained * len(timeline.values))
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "data", env=SETTINGS) as (client, _):
+        post(client, users[:n], items[:n], values[:n])
+        for model in names:
+            retrain(client, model)
+        arms = [{"model": model, "share": 100 / len(names)} for model in names]
+        answer = client.http.put(f"/admin/experiments/{EXPERIMENT}", json={"arms": arms})
+        client.wait_for(answer.raise_for_status().json()["stream_id"])
+        for first in range(n, len(users), BATCH):
+            part = slice(first, first + BATCH)
+            _play(client, users[part], items[part], values[part].tolist(), like)
+        report = client.get(f"/admin/experiments/{EXPERIMENT}")
+        tests = {model: client.get(f"/admin/models/{model}/quality")["all"] for model in names}
+    compared = {one["model"]: one for one in report["differences"] if one["type"] == "hit"}
+    for arm in report["arms"]:
+        yield _arm(arm, compared.get(arm["model"]), tests[arm["model"]])
+
+
+def _play(client: Client, users: Sequence[str], items: Sequence[str], values: Sequence[float], like: float) -> None:
+    """Ask for lists, tell what they led to, and rate."""
+    answer = client.http.post("/recommend", json={"users": list(users), "n": 10, "experiment": EXPERIMENT})
+    events = []
+    for shown, item, value in zip(answer.raise_for_status().json(), items, values, strict=True):
+        event = {"user": shown["user"], "item": item, "recommendation_id": shown["recommendation_id"]}
+        events.append({**event, "type": "impression"})
+        if value >= like and item in {one["item"] for one in shown["items"]}:
+            events.append({**event, "type": "hit"})
+    client.send_events(events)
+    triples = zip(users, items, values, strict=True)
+    sent = client.rate([{"user": user, "item": item, "rating": value} for user, item, value in triples])
+    client.wait_for(sent["stream_id"])
+
+
+def _arm(arm: dict[str, Any], compared: dict[str, Any] | None, tests: dict[str, Any]) -> Row:
+    hit = arm["types"].get("hit", {"users": 0, "rate": 0.0, "low": 0.0, "high": 1.0})
+    difference = "-"
+    if compared is not None:
+        difference = f"{compared['difference']:+.3f} ({compared['low']:+.3f} to {compared['high']:+.3f})"
+    row = {"model": arm["model"], "users": arm["users"], "hits": hit["users"], "hit_share": hit["rate"]}
+    row |= {"interval": f"{hit['low']:.3f}-{hit['high']:.3f}", "difference": difference}
+    figures = {"tests": tests["n"], "hit_rate": tests["value"], "popularity_hit_rate": tests["baseline"]}
+    return row | figures

@@ -1,0 +1,83 @@
+"""Test parts do not leak into what is trained or chosen, and drawn matrices are what is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+from benchmarks import datasets, make_ratings
+from benchmarks.datasets import Dataset, Fold
+from benchmarks.defaults import fits_of
+from benchmarks.make_ratings import Matrix, Shape, write_matrix
+from benchmarks.methods import Method
+from benchmarks.results import Fit, Store
+from gpu.errors import InvalidInput
+from tests.data import planted
+
+# Users of a few ratings and of most items, so that both ways of drawing pairs are met.
+SHAPE = Shape(500, 90, 9000, 700, 0.5, 5.0, 0.5, 3.5, 1.1, 4, 1.3, 20.0)
+
+
+def triples(*parts: gpu.Ratings) -> list[tuple[Any, ...]]:
+    return sorted(row for part in parts for row in zip(*(column.tolist() for column in part.coo()), strict=True))
+
+
+def test_parts_are_disjoint_and_complete() -> None:
+    ratings = planted(80, 150, 15)
+    rest, *held_out = datasets.leave_one_out(ratings, 42)
+    for train, test in (datasets.random_split(ratings), datasets.per_user_split(ratings)):
+        assert triples(train, test) == triples(ratings)
+    assert (datasets.per_user_split(ratings)[1].by_user.lengths == 3).all()
+    assert (rest.by_user.lengths == 14).all()
+    for user, (positive, negatives) in enumerate(zip(*held_out, strict=True)):
+        rated = datasets.items_of(ratings, user)
+        assert positive in rated
+        assert positive not in datasets.items_of(rest, user)
+        assert not np.isin(negatives, rated).any()
+
+
+class Parabola(Method):
+    """Errors are (x − 3)² on the inner part and (x − 2)² on the test part."""
+
+    def grid(self, dataset: Dataset) -> list[dict[str, Any]]:
+        return [{}, *({"x": x} for x in range(6))]
+
+    def fitted(self, dataset: Dataset, blank: Fit) -> Fit:
+        goal = 3 if blank.stage == "grid" else 2
+        return blank._replace(metrics={"rmse": (blank.settings.get("x", 5) - goal) ** 2}, seconds=1.0)
+
+
+def test_the_best_of_a_grid_is_chosen_without_the_test_part() -> None:
+    ratings = planted(80, 150, 15)
+    dataset, store = Dataset.of("ml-100k", Fold(*datasets.random_split(ratings))), Store(None)
+    first, *_, best = fits_of(Parabola("parabola", "here"), dataset, ("defaults", "best"), store)
+    assert (first.metrics, best.settings, best.metrics) == ({"rmse": 9}, {"x": 3}, {"rmse": 1})
+
+
+def test_a_part_of_a_matrix_is_drawn_alone_and_a_folder_has_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = Matrix(SHAPE)
+    whole, part = matrix.part(0, SHAPE.n_users), matrix.part(7, 30)
+    is_heavy = matrix.n_ratings * make_ratings.HEAVY > SHAPE.n_items
+    assert 10 < np.count_nonzero(is_heavy) < 490
+    for alone, together in zip(part, whole, strict=True):
+        np.testing.assert_array_equal(alone, together[(whole.users >= 7) & (whole.users < 30)])
+    monkeypatch.setattr(make_ratings, "BLOCK", 700)
+    write_matrix(matrix, "small", tmp_path)
+    train, test = datasets.raw_arrays(tmp_path)
+    kept = [column[~whole.is_test] for column in whole[:3]]
+    assert triples(train) == sorted(zip(*(column.tolist() for column in kept), strict=True))
+    assert triples(gpu.Ratings(train.by_item, train.by_user)) == sorted((i, u, v) for u, i, v in triples(train))
+    assert (len(train), len(test)) == (SHAPE.n_train, SHAPE.n_test)
+    half = datasets.sampled(train, 0.5)
+    assert triples(gpu.Ratings(half.by_item, half.by_user)) == sorted((i, u, v) for u, i, v in triples(half))
+    assert triples(datasets.first_users(train, 0.5)) == [one for one in triples(train) if one[0] < SHAPE.n_users / 2]
+    indices = tmp_path / "R_train_csr.indices.bin"
+    np.fromfile(indices, dtype=np.int32)[::-1].tofile(indices)
+    with pytest.raises(InvalidInput, match=r"R_train_csr\.indices.*that ascend in each row"):
+        datasets.raw_arrays(tmp_path)

@@ -16,9 +16,9 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 4.8,
         "in_circles": 0,
-        "small": 15,
-        "private": 0.33,
-        "once": 80,
+        "small": 13,
+        "private": 0.327,
+        "once": 77,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 93},
 }

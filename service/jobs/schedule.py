@@ -110,8 +110,21 @@ class Retraining:
         time_s = max(time_s if name in self._attempts else 0.0, version_names.time_of(newest.version))
         live = live_versions.read_all(self._settings.data)
         served = self._manifest(live.versions.get(name)) or newest
-        is_shadow = name in live.shadows
-        return _Last(watermark, time_s, served.algorithm, served.given, is_shadow, self._n_trained_on(newest))
+        n_ratings = newest.n_ratings
+        if n_ratings is None:  # an old snapshot: the ratings in the log up to its watermark, counted once
+            if newest.version not in self._trained_on:
+                after = StreamId.parse(newest.watermark)
+                n_rows = LogSize(self._log).newer({ZERO, after})
+                self._trained_on[newest.version] = n_rows[ZERO] - n_rows[after]
+            n_ratings = self._trained_on[newest.version]
+        return _Last(
+            watermark=watermark,
+            time_s=time_s,
+            algorithm=served.algorithm,
+            params=served.given,
+            is_shadow=name in live.shadows,
+            n_ratings=n_ratings,
+        )
 
     def _manifest(self, version: str | None) -> Manifest | None:
         with contextlib.suppress(CorruptSnapshot, UnknownVersion):
@@ -129,16 +142,6 @@ class Retraining:
             return True
         share = self._settings.retrain_share
         return bool(share) and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS)
-
-    def _n_trained_on(self, manifest: Manifest) -> int:
-        """Number of training ratings; for old snapshots, the ratings in the log up to the watermark, counted once."""
-        if manifest.n_ratings is not None:
-            return manifest.n_ratings
-        if manifest.version not in self._trained_on:
-            watermark = StreamId.parse(manifest.watermark)
-            n_rows = LogSize(self._log).newer({ZERO, watermark})
-            self._trained_on[manifest.version] = n_rows[ZERO] - n_rows[watermark]
-        return self._trained_on[manifest.version]
 
     @property
     def _folder(self) -> Path:

@@ -41,8 +41,8 @@ from service.jobs.orders import ACTIVATE, END
 from service.processes.runtime import Runtime
 from service.storage.events import encode_subject
 from service.storage.snapshots import live_versions, snapshot, version_names
+from service.telemetry.metrics import Scrape
 from service.telemetry.metrics_sum import MetricsSum
-from service.telemetry.scrape import Scrape
 
 
 def _end_model(runtime: Runtime, name: str) -> EndedModel:

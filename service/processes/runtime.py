@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import structlog
 
 from gpu import backend
-from service.base.blocking_calls import BlockingCalls
 from service.base.errors import NotReady, ServiceError, Unavailable
+from service.base.threads import BlockingCalls
 from service.engine.engine import Engine
 from service.engine.fairness import Client
 from service.engine.learner import Learner

@@ -5,6 +5,10 @@ Series of the process have the usual names of all programs, such as `process_res
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -27,6 +31,7 @@ BATCH_SIZES = tuple(2**n for n in range(11))
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
 MAX_SKIPPING, OTHER_SOURCES = 100, "other"  # sources that have a series of their own, and the series of the others
+CACHED_S = 1.0  # seconds of a page; Prometheus asks every 15 s by default
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
@@ -275,3 +280,30 @@ def kind_for(accept: str | None) -> str:
     """The format that a header `Accept` asks for: `OPEN_TEXT` or `PLAIN_TEXT`."""
     kinds = {one.partition(";")[0].strip().lower() for one in (accept or "").split(",")}
     return OPEN_TEXT if OPEN_TEXT.partition(";")[0] in kinds else PLAIN_TEXT
+
+
+class Scrape:
+    """Renders the pages of `/metrics`, one per format, in a thread; all requests of a second share one page.
+
+    Args:
+        render: makes the page of a format; called in a thread, one call at a time for each format.
+        before: awaited before each call of `render`, if there is something to await.
+    """
+
+    def __init__(self, render: Callable[[str], bytes], before: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._render, self._before = render, before
+        self._rendering: dict[str, tuple[asyncio.Future[bytes], float]] = {}  # format -> (page, begun at)
+
+    async def page(self, kind: str) -> bytes:
+        """The page of format `kind`, at most a second old."""
+        now = time.monotonic()
+        page, at = self._rendering.get(kind, (None, 0.0))
+        if page is None or (page.done() and now - at >= CACHED_S):
+            page = asyncio.ensure_future(self._rendered(kind))
+            self._rendering[kind] = page, now
+        return await asyncio.shield(page)
+
+    async def _rendered(self, kind: str) -> bytes:
+        if self._before is not None:
+            await self._before()
+        return await asyncio.to_thread(self._render, kind)

@@ -194,16 +194,17 @@ def _is_doubtful(data: bytes, table: pa.Table, form: Format) -> bool:
     """Whether a line may be bad in a way that the columns do not show: its bytes, its quotes, or a header."""
     if not is_utf8(data) or (form.is_quoted and b'"' in data and not are_quotes(data, form.delimiter)):
         return True
-    has_numbers = len(form.columns) > N_NEEDED  # which no header has
-    return not has_numbers and all(_has_name(_texts(table, name), form, name) for name in NAMES[:N_NEEDED])
-
-
-def _has_name(texts: pa.StringArray, form: Format, name: str) -> bool:
-    """Whether an id is the name that the column has in the header, or may have in another one."""
-    if form.header is not None and pc.any(pc.equal(texts, form.header[form.columns[name]].strip())).as_py():
-        return True
-    words = texts.filter(pc.invert(pc.match_substring_regex(texts, "[0-9]")))
-    return any(map(is_alias, words.to_pylist()))
+    if len(form.columns) > N_NEEDED:  # there are numbers, which no header has
+        return False
+    # Among the ids of each column is the name that it has in the header, or may have in another one.
+    for name in NAMES[:N_NEEDED]:
+        texts = _texts(table, name)
+        if form.header is not None and pc.any(pc.equal(texts, form.header[form.columns[name]].strip())).as_py():
+            continue
+        words = texts.filter(pc.invert(pc.match_substring_regex(texts, "[0-9]")))
+        if not any(map(is_alias, words.to_pylist())):
+            return False
+    return True
 
 
 def _fault(line: bytes, form: Format, how: How) -> str | None:
@@ -219,12 +220,26 @@ def _fault(line: bytes, form: Format, how: How) -> str | None:
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
         return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode(errors='replace')!r}"
-    limits = how.limits
-    faults = (
-        _id_fault(fields[place], form) if name in NAMES[:N_NEEDED] else _number_fault(name, fields[place], limits[name])
-        for name, place in form.columns.items()
-    )
-    return next(filter(None, faults), None)
+    try:
+        for name, place in form.columns.items():
+            _check_field(name, fields[place], form, how)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _check_field(name: str, text: str, form: Format, how: How) -> None:
+    """Check one field of a line; ValueError with the reason if it is bad."""
+    if name in NAMES[:N_NEEDED]:
+        if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
+            raise ValueError(f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}")
+        checked_id(text.strip())
+    elif name == "timestamp":
+        seconds_of(text)
+    elif NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
+        raise ValueError(f"expected a finite number as {name}, got {text[:_EXCERPT]!r}")
+    elif abs(float(text)) > how.largest:
+        raise ValueError(f"expected at most {how.largest:.2g} as {name}, got {text[:_EXCERPT]!r}")
 
 
 def _is_header_within(fields: list[str], form: Format) -> bool:
@@ -237,16 +252,6 @@ def _is_header_within(fields: list[str], form: Format) -> bool:
         if not is_alias(user):
             return False
     return is_header(_plain(fields))
-
-
-def _id_fault(text: str, form: Format) -> str | None:
-    if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
-        return f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}"
-    try:
-        checked_id(text.strip())
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def _plain(fields: list[str]) -> list[str]:
@@ -263,20 +268,6 @@ def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form:
                 f"Invalid line {number} of {path}: expected no header with other columns than those of the lines"
                 f" before, got {', '.join(names)[:_EXCERPT]!r}; split the file there"
             )
-
-
-def _number_fault(name: str, text: str, largest: float) -> str | None:
-    if name == "timestamp":
-        try:
-            seconds_of(text)
-        except ValueError as error:
-            return str(error)
-        return None
-    if NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
-        return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
-    if abs(float(text)) > largest:
-        return f"expected at most {largest:.2g} as {name}, got {text[:_EXCERPT]!r}"
-    return None
 
 
 def is_utf8(data: bytes) -> bool:

@@ -124,18 +124,14 @@ def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
             continue
         if not name or not equals:
             raise InvalidSetting(f"Invalid line {n} of {path}: expected name=value, got no {'=' if name else 'name'}")
-        _check_property(name, path, own)
+        expected = None
+        if name in OPTIONS:
+            expected = f"the option {OPTIONS[name]} instead"
+        elif name in own:
+            expected = "a property that the bridge does not set itself"
+        elif name in OF_PYTHON or name.endswith("_cb"):
+            expected = "a property that is text"
+        if expected:
+            raise InvalidSetting(f"Invalid property of {path}: expected {expected}, got {name}")
         properties[name] = value
     return properties
-
-
-def _check_property(name: str, path: Path, own: Collection[str]) -> None:
-    expected = None
-    if name in OPTIONS:
-        expected = f"the option {OPTIONS[name]} instead"
-    elif name in own:
-        expected = "a property that the bridge does not set itself"
-    elif name in OF_PYTHON or name.endswith("_cb"):
-        expected = "a property that is text"
-    if expected:
-        raise InvalidSetting(f"Invalid property of {path}: expected {expected}, got {name}")

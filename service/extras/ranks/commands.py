@@ -96,7 +96,17 @@ async def _run(server: Any, what: str) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    waits = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(_served(server, what))]
+
+    async def serve() -> None:
+        try:
+            await server
+        except (OSError, RuntimeError) as error:  # Dask wraps some errors
+            reason = str(error.__cause__ or error) or UNREACHED
+            raise ClusterUnavailable(f"The {what} cannot start: {reason}") from error
+        stderr.print(what, markup=False)
+        await server.finished()
+
+    waits = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(serve())]
     try:
         done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -106,15 +116,6 @@ async def _run(server: Any, what: str) -> None:
             await server.close()
         for task in waits:
             task.cancel()
-
-
-async def _served(server: Any, what: str) -> None:
-    try:
-        await server
-    except (OSError, RuntimeError) as error:  # Dask wraps some errors
-        raise ClusterUnavailable(f"The {what} cannot start: {str(error.__cause__ or error) or UNREACHED}") from error
-    stderr.print(what, markup=False)
-    await server.finished()
 
 
 @contextlib.contextmanager

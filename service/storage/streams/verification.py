@@ -7,6 +7,7 @@ seen. The entries that the server lost are written to it again, under their ids.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -66,20 +67,24 @@ class Verification:
                 )
             self._check_durability()
             now_ms = int(time.time() * 1000)
-            run, clock_ms = text_of(self._info("server").get("run_id", "")), self._clock_ms()
+            run, clock_ms = text_of(self._info("server").get("run_id", "")), None
+            with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
+                seconds, us = self._client.time()
+                clock_ms = int(seconds) * 1000 + int(us) // 1000
+            key = self._keys.ratings  # no other producer can append an entry within a transaction on it
             is_new = not run or run != self._run
             floor = self._floor()  # before the last id: meanwhile both may grow
-            if floor > last_and_length(self._client, self._keys.ratings)[0]:
-                self._change(lambda pipeline: self._restore(pipeline, floor))
+            if floor > last_and_length(self._client, key)[0]:
+                self._client.transaction(lambda pipeline: self._restore(pipeline, floor), key)
                 if is_new and self._run is not None:
                     time.sleep(OTHERS_S)
                 floor = self._floor()
-                self._change(lambda pipeline: self._raise_to(pipeline, floor))
+                self._client.transaction(lambda pipeline: self._raise_to(pipeline, floor), key)
             if is_new and clock_ms is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
                 bound = StreamId(now_ms + max(self._ahead_ms, 0), 0)
                 if clock_ms < bound.ms:
-                    self._change(lambda pipeline: self._raise_past(pipeline, bound, clock_ms))
+                    self._client.transaction(lambda pipeline: self._raise_past(pipeline, bound, clock_ms), key)
                 self._ahead_ms = clock_ms - now_ms
             self._run = run
 
@@ -115,18 +120,7 @@ class Verification:
         except redis.ResponseError:
             return {}
 
-    def _clock_ms(self) -> int | None:
-        """None if the server refuses to tell."""
-        try:
-            seconds, us = self._client.time()
-        except redis.ResponseError:
-            return None
-        return int(seconds) * 1000 + int(us) // 1000
-
-    # --- raising the last id, in one transaction, so that no other producer can append an entry in between
-
-    def _change(self, change: Callable[[Any], None]) -> None:
-        self._client.transaction(change, self._keys.ratings)
+    # --- raising the last id, each in one transaction
 
     def _restore(self, pipeline: Any, floor: StreamId) -> None:
         """Write the entries that the server has lost and this process still has, under their ids."""

@@ -13,7 +13,7 @@ from service.api.openapi import document as openapi
 from service.storage import key_file
 from service.storage.errors import DataInUse
 from service.storage.streams.redis_server import RedisServer
-from service.telemetry.scrape import CACHED_S
+from service.telemetry.metrics import CACHED_S
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 

@@ -6,21 +6,21 @@ import time
 
 import pytest
 
-from service.base import blocking_calls
-from service.base.blocking_calls import N_THREADS, BlockingCalls
+from service.base import threads
 from service.base.errors import Overloaded, Unavailable
+from service.base.threads import N_CALL_THREADS, BlockingCalls
 
 HANGS_S, SOON_S = 20.0, 5.0
 
 
 def test_hanging_calls_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """So do calls that wait for a free thread."""
-    monkeypatch.setattr(blocking_calls, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(threads, "CALL_TIMEOUT_S", 0.2)
     is_over = threading.Event()
 
     async def check() -> None:
-        calls = BlockingCalls(max_waiting=3 * N_THREADS)
-        waiting = [calls.run(is_over.wait, HANGS_S) for _ in range(2 * N_THREADS)]
+        calls = BlockingCalls(max_waiting=3 * N_CALL_THREADS)
+        waiting = [calls.run(is_over.wait, HANGS_S) for _ in range(2 * N_CALL_THREADS)]
         refusals = await asyncio.gather(*waiting, return_exceptions=True)
         assert {type(one) for one in refusals} == {Unavailable}
         is_over.set()

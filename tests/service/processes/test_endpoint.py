@@ -32,8 +32,7 @@ from service.processes.messages import (
 from service.storage.errors import StreamUnavailable
 from service.storage.events import RatingEvent, StreamId, encode_ratings
 from service.storage.streams.redis_server import RedisServer, runtime_folder
-from service.telemetry.metrics import PLAIN_TEXT
-from service.telemetry.scrape import CACHED_S
+from service.telemetry.metrics import CACHED_S, PLAIN_TEXT
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually, soon
 

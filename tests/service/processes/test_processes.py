@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.processes.link import HUNG, SILENT_S
-from service.telemetry.scrape import CACHED_S
+from service.telemetry.metrics import CACHED_S
 from tests.service.processes.service import FRONTS, FrontService, answers, gone, refused
 from tests.service.waiting import eventually
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from service.telemetry import scrape
-from service.telemetry.scrape import Scrape
+from service.telemetry import metrics
+from service.telemetry.metrics import Scrape
 
 KIND = "text/plain"
 
@@ -38,7 +38,7 @@ def test_requests_within_a_second_get_the_same_page() -> None:
 
 
 def test_after_that_a_new_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrape, "CACHED_S", 0.01)
+    monkeypatch.setattr(metrics, "CACHED_S", 0.01)
 
     async def ask() -> list[bytes]:
         pages, found = Scrape(Page()), []
@@ -62,7 +62,7 @@ def test_a_client_that_disconnects_does_not_cancel_the_page_of_others() -> None:
 
 
 def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrape, "CACHED_S", 0.0)
+    monkeypatch.setattr(metrics, "CACHED_S", 0.0)
     outcomes: list[Exception | bytes] = [RuntimeError("boom"), b"page"]
 
     def render(kind: str) -> bytes:

@@ -24,7 +24,6 @@ from service.cli import offline
 from service.cli.files import ratings_file
 from service.engine.lists.exploration import Exploration, bonus, leveling
 from service.engine.lists.selection import Selection
-from service.engine.queries import Items
 from service.engine.state.history import History
 from service.jobs.content import Described, fitted
 from service.storage.events import Entry, RatingEvent, StreamId
@@ -220,14 +219,14 @@ def explored(train: gpu.Ratings, algorithm: str, users: NDArray[np.int64]) -> di
     live_model = live(history, model)
     live_model.settle(None)
     asked = topn.users_of(live_model.model, users), live_model.rows_of(users), N_SHOWN
-    hidden, levels = Selection(history).hidden(Items()), Exploration().levels(live_model, BELOW, None).items
+    hidden, levels = Selection(history).hidden(available=True), Exploration().levels(live_model, BELOW, None).items
     best = [live_model.recommend(*asked, hidden, eligible=[items] * len(users)) for items in levels]
     shown: dict[str, list[NDArray[np.int64]]] = {"score": [], "bonus": [], "fewest": []}
     for user in range(len(users)):
         rows, scores = (np.concatenate([part[user] for part in parts]) for parts in zip(*best, strict=True))
         rows, scores = rows[rows >= 0].astype(np.int64), scores[rows >= 0].astype(np.float64)
         numbers = live_model.table.item_counts[rows]
-        c, _ = leveling(np.zeros_like(rows), numbers, scores, 1)  # numbers ascend
+        c, _ = leveling(np.zeros_like(rows), numbers, scores, 1)
         added = c * bonus(numbers)
         for name, keys in {"score": (-scores,), "bonus": (-(scores + added),), "fewest": (-scores, numbers)}.items():
             shown[name].append(rows[np.lexsort((rows, *keys))[:N_SHOWN]])

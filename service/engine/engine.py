@@ -23,7 +23,6 @@ from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
 from service.engine.fairness import Client
-from service.engine.lists.cursors import Cursors
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
@@ -89,7 +88,6 @@ class Engine:
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
         self._ranking = Ranking(history, default_models, half_lives)
         self.live, self.signer = self._ranking.live, self._ranking.signer
-        self._cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
         self.planner, self.answer_to = self._ranking.planner, self._ranking.answer_to
         self.answer_to |= self._prequential.answer_to
@@ -278,7 +276,7 @@ class Engine:
         self._metrics.queue_seconds.observe(QUERIES, *waits_s)
         self._metrics.batch_size.observe((), len(waits_s))
         pending_queries = self._pending_queries.in_time(pending_queries, now)
-        answers = self._cursors.answer([pending.query for pending in pending_queries], self._as_of)
+        answers = self._ranking.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)
         self.traces.ranked(pending_queries, now)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):

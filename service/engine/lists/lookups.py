@@ -83,7 +83,7 @@ class Lookups:
         )
 
     def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
-        shown = ~self._selection.hidden(query).mask
+        shown = ~self._selection.hidden(query.available).mask
         shown[self._selection.excluded(query)] = False
         if (eligible := self._selection.eligible(query)) is not None:
             shown &= eligible.mask(len(shown))
@@ -100,7 +100,7 @@ class Lookups:
             UnknownItem: no item of the set is known.
         """
         live_model = self._live_model(query.model)
-        shown = ~self._selection.hidden(query).mask
+        shown = ~self._selection.hidden(query.available).mask
         shown[self._selection.excluded(query)] = False
         if (eligible := self._selection.eligible(query)) is not None:
             shown &= eligible.mask(len(shown))

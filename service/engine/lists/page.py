@@ -39,7 +39,8 @@ class Pages:
         of_lists = zip(queries, users, eligible, lists.lengths.tolist(), strict=True)
         for at, (query, user, passing, length) in enumerate(of_lists):
             if query is not last:
-                last, warnings = query, [*before, *self._selection.warnings(query), *after]
+                last, has_names = query, query.exclude or query.candidates or query.pins
+                warnings = [*before, *(self._selection.warnings(query) if has_names else ()), *after]
             end = first + length
             items = lines[first:end]
             if lists.boosts is not None and (query.boosts or query.rotate is not None):

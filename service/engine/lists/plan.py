@@ -99,18 +99,18 @@ class Planner:
             InvalidRequest: it uses an unknown name, or what this service has not.
             UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
         """
-        users, queries = (query.user,) if query.users is None else query.users, [query]
+        users = [query.user] if query.users is None else query.users
+        queries, n_lists = [query], len(users)  # of each of `queries`
         if query.experiment is not None:
             if self.arms is None:
                 raise InvalidRequest(NO_EXPERIMENTS.format(query.experiment))
-            queries = list(self.arms.queries_of(query))
+            queries, n_lists = [*self.arms.queries_of(query)], 1
         if query.of_scenario is not None:
             self._history.documents.check(query.of_scenario)
         if query.boosts or query.max_per is not None:
             self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
         eligible = None if query.filter is None else self._selection.eligible(query)
         live_models = [self._live.named_or_none(one.model) for one in queries]
-        n_lists = 1 if len(queries) == len(users) else len(users)  # of each of `queries`
         plans.queries.extend(queries * n_lists)
         plans.users.extend(users)
         plans.live_models.extend(live_models * n_lists)
@@ -142,7 +142,7 @@ class Planner:
             of_users = np.array([rows[at] for at in own], dtype=np.int64)
             rated, places = live_model.rows_of(of_users), own
             are_personal = live_model.are_personal(rated)
-            if not are_personal.all():
+            if np.count_nonzero(are_personal) < len(own):
                 alone += itertools.compress(own, ~are_personal)
                 places = list(itertools.compress(own, are_personal))
                 rated, of_users = topn.rows_of(rated, np.flatnonzero(are_personal)), of_users[are_personal]

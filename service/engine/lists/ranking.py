@@ -11,6 +11,7 @@ from typing import Any
 
 from service.base.signing import Signer
 from service.engine.lists.common_lists import CommonLists
+from service.engine.lists.cursors import Cursors, Shown
 from service.engine.lists.exploration import Exploration
 from service.engine.lists.lookups import Lookups
 from service.engine.lists.page import Pages
@@ -20,7 +21,7 @@ from service.engine.lists.sources import Sources
 from service.engine.lists.walk import Rules
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import LiveModels
-from service.engine.queries import Query, Recommend
+from service.engine.queries import Items, Query, Recommend
 from service.engine.queries.batches import AnswerTo
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
@@ -52,6 +53,7 @@ class Ranking:
         self._sources = Sources(history, self.live, self._selection, self._common, self._exploration)
         self._rules = Rules(history, self._selection, self._exploration)
         self._pages = Pages(history, self._selection)
+        self._cursors = Cursors(history, self.live, self.signer)
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
         self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
 
@@ -78,15 +80,23 @@ class Ranking:
     # --- answers
 
     def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
-        """The answer, or the exception, for each query. Lists of one model are ranked together."""
+        """The answer, or the exception, for each query. Lists of one model are ranked together.
+
+        A query with a cursor asks for the page after it, and its answer gets the next one.
+        """
         position = str(as_of)
         self._selection.look()
         self._exploration.look(as_of, self._history.position)
         answers: list[Any] = [None] * len(queries)
         plans = Plans([], [], [], [])
         asked: list[tuple[int, bool, int]] = []  # (query, whether it has one list, plans up to its last one)
-        for n, query in enumerate(queries):
+        opened: dict[int, tuple[Items, Shown]] = {}  # queries with a cursor, and what it says
+        for n, one in enumerate(queries):
             try:
+                query: Any = one
+                if isinstance(one, Items) and one.cursor is not None:
+                    query, shown = self._cursors.opened(one)
+                    opened[n] = one, shown
                 if isinstance(query, Recommend):
                     self.planner.add(query, plans)
                     asked.append((n, query.users is None, len(plans.users)))
@@ -96,21 +106,22 @@ class Ranking:
                 answers[n] = error
         lists, first = self._lists(plans, position), 0
         for n, has_one_list, end in asked:
-            if has_one_list:
-                answers[n] = lists[first]
-            else:
-                own = lists[first:end]
-                answers[n] = next((one for one in own if isinstance(one, Exception)), own)
+            own = lists[first:end]
+            failure = next((answer for answer in own if isinstance(answer, Exception)), None)
+            answers[n] = failure or (own[0] if has_one_list else own)
             first = end
+        for n, (of_page, shown) in opened.items():
+            if not isinstance(answers[n], Exception):
+                answers[n].next = self._cursors.next(of_page, shown, answers[n])
         return answers
 
     def _lists(self, plans: Plans, as_of: str) -> list[Any]:
         """The answer, or the exception, for each plan."""
-        answers: list[Any] = [None] * len(plans.users)
+        lists: list[Any] = [None] * len(plans.users)
         try:
             groups = self.planner.groups(plans)
         except Exception as error:  # as in `answer`
-            return [error] * len(answers)
+            return [error] * len(lists)
         for group in groups:
             made: list[Any]
             try:
@@ -121,6 +132,6 @@ class Ranking:
                         self.planner.arms.sign(query, answer)
             except Exception as error:  # as in `answer`
                 made = [error] * len(group.places)
-            for n, answer in zip(group.places, made, strict=True):
-                answers[n] = answer
-        return answers
+            for at, answer in zip(group.places, made, strict=True):
+                lists[at] = answer
+        return lists

@@ -11,7 +11,7 @@ from gpu.ranking.eligible import Eligible
 from service.engine.lists import boosts
 from service.engine.lists.boosts import BoostClass, Boosts
 from service.engine.lists.filters import Filters
-from service.engine.models.shelf import Hidden, Shelf
+from service.engine.models.shelf import Shelf
 from service.engine.queries import Items, Ranked, Ruled
 from service.engine.state.history import History
 
@@ -26,7 +26,7 @@ class Selection:
         self._history, self._shelf = history, Shelf(history)
         self._filters = Filters(history, self._shelf)
         self._boosts = Boosts(history, self._filters)
-        self.look = self._shelf.look
+        self.look, self.hidden = self._shelf.look, self._shelf.hidden
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Rows of the known ones of `ids`."""
@@ -70,16 +70,12 @@ class Selection:
 
     def may_show(self, query: Ruled, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of `rows` that pass every condition of the query but `include_seen` and `min_ratings`."""
-        rows = rows[~self.hidden(query).mask[rows]]
+        rows = rows[~self.hidden(query.available).mask[rows]]
         if (eligible := self.eligible(query)) is not None:
             rows = eligible.among(rows).astype(np.int64)
         if (candidates := self.candidates(query)) is not None:
             rows = rows[np.isin(rows, candidates)]
         return rows[~np.isin(rows, self.excluded(query))]
-
-    def hidden(self, query: Items) -> Hidden:
-        """The items that no list may show, whatever the filter."""
-        return self._shelf.hidden(query.available)
 
     def of_popular(
         self, query: Ranked, eligible: Eligible | None
@@ -88,7 +84,7 @@ class Selection:
 
         `eligible`: the only items; None for all.
         """
-        shown = ~self.hidden(query).mask
+        shown = ~self.hidden(query.available).mask
         candidates = self.candidates(query) if isinstance(query, Ruled) else None
         if eligible is None:
             return shown, candidates
@@ -101,8 +97,6 @@ class Selection:
     def warnings(self, query: Ruled) -> list[str]:
         """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
         candidates, pins = query.candidates or (), [item for item, _ in query.pins]
-        if not (query.exclude or candidates or pins):
-            return []
         return [
             *self.unknown("pins", pins),
             *self._named("pins that the list may not show", pins, lambda item: not self._may_show(query, item)),

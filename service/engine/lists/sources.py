@@ -101,13 +101,19 @@ class ModelSource:
         """
         self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
         self._users, self._rated, self._read, self._selection = users, rated, read, selection
-        self._exploration, self._query = exploration, group.queries[0]
+        self._exploration, query = exploration, group.queries[0]
         self._exclude = self._candidates = None
-        if self._query.exclude or self._query.candidates is not None:
+        if query.exclude or query.candidates is not None:
             self._exclude = of_each(selection.excluded, group.queries)
             self._candidates = of_each(selection.candidates, group.queries)
         if kept_out is not None:
             self._exclude = list(kept_out if self._exclude is None else map(np.append, self._exclude, kept_out))
+        self._rank = partial(
+            live_model.recommend,
+            hidden=selection.hidden(query.available),
+            include_seen=query.include_seen,
+            min_ratings=query.min_ratings,
+        )
 
     def lists(self) -> Lists:
         """The page of each list: its best items that pass the filter."""
@@ -115,8 +121,14 @@ class ModelSource:
         starts, ends = [query.offset for query in queries], [query.offset + query.n for query in queries]
         first, end = min(starts), max(ends)
         eligible = self.group.eligible if any(self.group.eligible) else None
-        rows, scores = self._ranked(
-            self._users, self._rated, end - first, first, self._exclude, self._candidates, eligible
+        rows, scores = self._rank(
+            self._users,
+            self._rated,
+            end - first,
+            offset=first,
+            exclude=self._exclude,
+            candidates=self._candidates,
+            eligible=eligible,
         )
         are_shown = rows >= 0
         if first != max(starts) or end != min(ends):  # pages of several lengths or places
@@ -135,42 +147,17 @@ class ModelSource:
             out = {id(ask): ask.exclude if own is None else np.append(own[ask.at], ask.exclude) for ask in asks}
             exclude = [out[id(sets[one][0])] for one in order]
         some = np.array(at, dtype=np.int64)
-        rows, scores = self._ranked(
+        rows, scores = self._rank(
             topn.Users(*(column[some] for column in self._users)),
             topn.rows_of(self._rated, some),
             n,
-            offset,
-            exclude,
-            None if candidates is None else [candidates[one] for one in at],
-            [sets[one][1] for one in order],
+            offset=offset,
+            exclude=exclude,
+            candidates=None if candidates is None else [candidates[one] for one in at],
+            eligible=[sets[one][1] for one in order],
         )
         places = np.argsort(order)
         return rows[places].astype(np.int64), scores[places].astype(np.float64)
-
-    def _ranked(
-        self,
-        users: topn.Users,
-        rated: Rows,
-        n: int,
-        offset: int,
-        exclude: Sequence[NDArray[np.integer]] | None,
-        candidates: Sequence[NDArray[np.int32] | None] | None,
-        eligible: Sequence[Eligible | None] | None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """What `LiveModel.recommend` returns, with the options of the group."""
-        query = self._query
-        return self.live_model.recommend(
-            users,
-            rated,
-            n,
-            self._selection.hidden(query),
-            offset=offset,
-            include_seen=query.include_seen,
-            min_ratings=query.min_ratings,
-            exclude=exclude,
-            candidates=candidates,
-            eligible=eligible,
-        )
 
     def levels(self, at: int) -> Levels:
         """The items that a list may explore; none without `explore`."""

@@ -134,7 +134,7 @@ class LiveModel:
         are_personal: NDArray[np.bool_] = rows.lengths > 0
         if len(rows.items):
             are_personal &= self.model.item_trained[rows.items.take(rows.starts, mode="clip")]
-        if not are_personal.all():  # the first item is new, or there is none: check all of them
+        if np.count_nonzero(are_personal) < len(are_personal):  # look at more than the first item of each
             for b in np.flatnonzero(~are_personal).tolist():
                 are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
         return are_personal

@@ -49,11 +49,11 @@ class World:
         self.use(ranking_of(self.history, *(live(self.history, model) for model in models())), key)
 
     def use(self, ranking: Ranking, key: bytes = KEY) -> None:
-        self.ranking, self.cursors = ranking, Cursors(self.history, ranking)
+        self.ranking = ranking
         ranking.signer.key = key
 
     def ask(self, query: Any, **changes: Any) -> Any:
-        (answer,) = self.cursors.answer([msgspec.structs.replace(query, **changes)], StreamId(9, 0))
+        (answer,) = self.ranking.answer([msgspec.structs.replace(query, **changes)], StreamId(9, 0))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -130,9 +130,9 @@ def test_a_cursor_outlives_a_restart_after_a_user_was_forgotten() -> None:
     history.apply([one for one in rest if one.ratings])
     other = World()
     learn(other.history, other.ranking, Entry(StreamId(4000, 0), "forget", subject=forgotten))
-    restarted = Cursors(history, other.ranking)
+    restarted = Cursors(history, other.ranking.live, other.ranking.signer)
     query = msgspec.structs.replace(LISTS["users"], cursor=users.next)
-    assert set(restarted._ids(query, restarted._opened(query))) == set(names(users))
+    assert set(restarted.opened(query)[0].exclude) == set(names(users))
     assert not set(names(other.ask(LISTS["user"], cursor=items.next))) & set(names(items))
 
 
@@ -179,7 +179,7 @@ def test_a_cursor_of_another_version_is_gone(still: World, monkeypatch: pytest.M
     with monkeypatch.context() as earlier:
         earlier.setattr(cursors, "FORMAT", 1)
         earlier.setattr(cursors, "_context", lambda query: b"other bytes of the same query")
-        earlier.setattr(cursors, "_packed", lambda numbers, _: numbers.astype("<u4").tobytes())
+        earlier.setattr(cursors, "packed", lambda numbers, _: numbers.astype("<u4").tobytes())
         cursor = still.ask(LISTS[name], cursor="").next
     with pytest.raises(Gone, match="of another version of the service: begin again with `cursor=`"):
         still.ask(LISTS[name], cursor=cursor)
@@ -217,7 +217,7 @@ def test_a_list_ends_at_the_longest_cursor(still: World, monkeypatch: pytest.Mon
 
 def test_without_a_key_pages_wait(still: World) -> None:
     ranking = Ranking(still.history, [])
-    (answer, plain) = Cursors(still.history, ranking).answer([Popular(cursor=""), Popular()], StreamId(9, 0))
+    (answer, plain) = ranking.answer([Popular(cursor=""), Popular()], StreamId(9, 0))
     assert isinstance(answer, NotReady)
     assert plain.next is msgspec.UNSET
 
@@ -236,6 +236,6 @@ def test_pins_keep_their_places_in_the_whole_list(still: World) -> None:
 )
 def test_what_was_shown_has_room_in_a_url(size: int, n_rows: int, n_shown: int) -> None:
     shown = np.random.default_rng(n_shown).integers(0, n_rows, n_shown).astype(np.uint64)
-    packed = cursors._packed(shown, size)
-    assert np.array_equal(cursors._unpacked(packed, size), np.sort(shown))
+    packed = cursors.packed(shown, size)
+    assert np.array_equal(cursors.unpacked(packed, size), np.sort(shown))
     assert len(packed) * 4 / 3 < ConnectionLimits.url_bytes - 1024

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gpu.online.events import N_SHOWINGS
-from service.engine.lists.cursors import Cursors
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import text_of
 from service.engine.state.history import History
@@ -105,13 +104,12 @@ def test_some_showings_change_lists_and_others_have_rules_of_their_own(worlds: W
 
 
 def test_pages_go_on_without_repeats(worlds: Worlds) -> None:
-    cursors = Cursors(worlds.told.history, worlds.told.ranking)
     worlds.told.ranking.signer.key = bytes(32)
     query = Recommend(user="u1", n=3, rotate=(6 * HOUR_S, 1.0))
     whole = [one.item for one in ask(worlds.told.ranking, msgspec.structs.replace(query, n=100)).items]
     found, cursor = list[str](), ""
     while cursor is not None:
-        (answer,) = cursors.answer([msgspec.structs.replace(query, cursor=cursor)], StreamId(9, 0))
+        (answer,) = worlds.told.ranking.answer([msgspec.structs.replace(query, cursor=cursor)], StreamId(9, 0))
         found += [one.item for one in answer.items]
         cursor = answer.next
     assert found == whole

@@ -94,7 +94,7 @@ class CheckNewNames(Struct, frozen=True, tag=True):
 
 
 class ForgetUser(Struct, frozen=True, tag=True):
-    """Asks for `Forgotten`. Raises what `Runtime.append` raises."""
+    """Asks for `Forgotten`. Raises what `Writes.append` raises."""
 
     user: str
 

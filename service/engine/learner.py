@@ -71,7 +71,7 @@ class Learner:
                 self.step(reader)
             except NotReady:
                 raise
-            except (Unavailable, CorruptLog) as error:
+            except (Unavailable, CorruptLog, OSError) as error:  # the log cannot be read for a while, or Redis is gone
                 self._engine.stages.obstruct(STAGE, str(error))
                 backoff.failed(error)
             else:

@@ -444,8 +444,9 @@ def test_reads_go_on_while_redis_is_gone(tmp_path):
             again.stop()
 
 
-def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path):
-    """Stands for a full disk: the folder of the log is gone for a while."""
+def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path, monkeypatch):
+    """Stands for a broken disk: the folder of the log is gone for a while. The learner, which looks there, goes on."""
+    monkeypatch.setattr("service.storage.streams.stream.DROP_EVERY_S", 0.0)
     with serving(tmp_path / "data") as app:
         first = app.rate(("u", "x", 5.0))
         folder, away = tmp_path / "data" / "ratings", tmp_path / "away"

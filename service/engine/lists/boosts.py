@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -58,14 +59,11 @@ class Boosts:
         passing = [self._filters.eligible(text, query.available) for text, _ in query.boosts]
         key, n_items = (query.filter, query.available, *query.boosts), len(self._history.items)
         made = self._made.get(key)
-        if made is None or made.n_items != n_items or not _are_same([made.base, *made.passing], [base, *passing]):
+        same = made is not None and all(map(operator.is_, [made.base, *made.passing], [base, *passing]))
+        if made is None or made.n_items != n_items or not same:
             adds = [add for _, add in query.boosts]
             made = self._made.put(key, _Made(_classes(base, passing, adds, n_items), base, passing, n_items))
         return made.classes
-
-
-def _are_same(known: list[Eligible | None], wanted: list[Eligible | None]) -> bool:
-    return all(one is other for one, other in zip(known, wanted, strict=True))
 
 
 def _classes(base: Eligible | None, passing: list[Eligible], adds: list[float], n_items: int) -> list[BoostClass]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
@@ -27,17 +25,10 @@ from service.engine.queries.catalog_queries import (
     UserList,
 )
 from service.engine.state.history import History
-from service.engine.state.id_table import RETIRED, IdTable
+from service.engine.state.id_table import RETIRED
 from service.storage.item_changes import Attributes
 
 NOTHING = Attributes()
-
-
-class _Passing(NamedTuple):
-    """Whether each item is listed, bool (I,), and how many are."""
-
-    mask: NDArray[np.bool_]
-    n: int
 
 
 class CatalogLookups:
@@ -53,25 +44,27 @@ class CatalogLookups:
 
     def items(self, query: ListItems, as_of: str) -> ItemList:
         """A page of all items that are not deleted, or of those of them that pass a filter."""
-        history, passing = self._history, self._passing(query.filter, query.hidden)
-        found = page(history.items.keys, passing.n, lambda rows: passing.mask[rows], query.n, query.cursor)
+        history, n_items, deleted = self._history, len(self._history.items), self._history.catalog.deleted
+        mask = np.ones(n_items, dtype=np.bool_)
+        if query.filter is not None:  # attributes count, and not whether lists of recommendations show an item
+            mask = self._selection.passing(query.filter).mask(n_items)
+        mask[: len(deleted)] &= ~deleted
+        if query.hidden is not None:
+            mask &= history.hidden[:n_items] == query.hidden
+        n_listed = int(np.count_nonzero(mask))
+        found = page(history.items.keys, n_listed, lambda rows: mask[rows], query.n, query.cursor)
         return ItemList([self._listed(row) for row in found.rows.tolist()], found.next, as_of)
 
     def users(self, query: ListUsers, as_of: str) -> UserList:
         """A page of all users who are not forgotten."""
         users, lengths = self._history.users, self._history.table.rows.lengths
-        found = page(users.keys, users.n_known, lambda rows: _are_known(users, rows), query.n, query.cursor)
+
+        def are_known(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return np.array([user != RETIRED for user in users.ids(rows.tolist())], dtype=np.bool_)
+
+        found = page(users.keys, users.n_known, are_known, query.n, query.cursor)
         listed = [ListedUser(users.id(row), int(lengths[row])) for row in found.rows.tolist()]
         return UserList(listed, found.next, as_of)
-
-    def _passing(self, text: str | None, hidden: bool | None) -> _Passing:
-        """The items to list; their attributes count, and not whether lists of recommendations show them."""
-        n_items, deleted = len(self._history.items), self._history.catalog.deleted
-        mask = np.ones(n_items, dtype=np.bool_) if text is None else self._selection.passing(text).mask(n_items)
-        mask[: len(deleted)] &= ~deleted
-        if hidden is not None:
-            mask &= self._history.hidden[:n_items] == hidden
-        return _Passing(mask, int(np.count_nonzero(mask)))
 
     def _listed(self, row: int) -> ListedItem:
         history, found = self._history, self._history.catalog.attributes(row) or NOTHING
@@ -112,8 +105,3 @@ class CatalogLookups:
             embedding=embedding and [float(str(number)) for number in history.catalog.embedding(row)],
             as_of=as_of,
         )
-
-
-def _are_known(users: IdTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each row is of a user who is not forgotten."""
-    return np.array([users.id(row) != RETIRED for row in rows.tolist()], dtype=np.bool_)

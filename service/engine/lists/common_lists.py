@@ -118,13 +118,10 @@ class CommonLists:
         return [otherwise] if otherwise else []
 
     def _answer(self, query: Ranked, top: TopItems, as_of: str) -> PopularItems:
-        eligible = count_of(self._selection.eligible(query))
-        return PopularItems(self._items(query, top), as_of, self.warnings(), eligible)
-
-    def _items(self, query: Ranked, top: TopItems) -> list[ScoredItem]:
         left_out, eligible = self._selection.excluded(query), self._selection.eligible(query)
         rows, scores = self._best(query, top, query.n, query.offset, eligible, left_out)
-        return list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
+        items = list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
+        return PopularItems(items, as_of, self.warnings(), count_of(eligible))
 
     def _best(
         self,
@@ -141,19 +138,12 @@ class CommonLists:
         shown, candidates = self._selection.of_popular(query, eligible)
         for rows in left_out:
             shown[rows] = False
-        if top is not self._popularity:
-            shown &= self._may_be_listed(query.min_ratings)
-        least = query.min_ratings if top is self._popularity else 1
-        return top.best(n, offset, shown, candidates, least)
-
-    def _may_be_listed(self, min_ratings: int) -> NDArray[np.bool_]:
-        """Items with enough ratings or events; items of the catalog need none, if no number is asked for."""
-        counts = self.counts
-        if min_ratings:
-            return counts >= min_ratings
-        may_be: NDArray[np.bool_] = counts > 0
-        may_be[: len(self._history.catalog.listed)] |= self._history.catalog.listed
-        return may_be
+        if top is self._popularity:
+            return top.best(n, offset, shown, candidates, query.min_ratings)
+        may_be: NDArray[np.bool_] = self.counts >= max(query.min_ratings, 1)
+        if not query.min_ratings:  # items of the catalog need neither ratings nor events
+            may_be[: len(self._history.catalog.listed)] |= self._history.catalog.listed
+        return top.best(n, offset, shown & may_be, candidates)
 
 
 class Latest(TopItems):
@@ -171,15 +161,11 @@ class Latest(TopItems):
             self._n_changes, known = catalog.n_changes, 0
             self._hold(None)
         if known < len(self._firsts.values):
-            self._firsts.values[known:] = self._times_ms()[known:] + SHIFT_MS
+            times_ms, published_s = self._history.first_seen_ms.copy(), catalog.published
+            is_set = np.flatnonzero(np.isfinite(published_s))
+            times_ms[is_set] = np.rint(published_s[is_set] * 1000)
+            self._firsts.values[known:] = times_ms[known:] + SHIFT_MS
             self._touch(np.arange(known, len(self._firsts.values)))
-
-    def _times_ms(self) -> NDArray[np.int64]:
-        times_ms = self._history.first_seen_ms.copy()
-        published_s = self._history.catalog.published
-        is_set = np.flatnonzero(np.isfinite(published_s))
-        times_ms[is_set] = np.rint(published_s[is_set] * 1000)
-        return times_ms
 
     def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         return (self._firsts.values[rows] - SHIFT_MS) / 1000

@@ -89,22 +89,22 @@ class Filters:
         if found is None or any(index.version(name) != one for name, one in found.versions.items()):
             return self._compiled.put(text, self.compiled(filter_tree.decode(text) if found is None else found.node))
         if found.is_open and found.n_items < n_items:
-            return self._compiled.put(text, _extended(found, n_items))
+            bits = np.zeros(n_words(n_items), dtype=np.uint32)
+            bits[: len(found.bits)] = found.bits
+            set_rows(bits, np.arange(found.n_items, n_items))  # later items have none of its names and pass
+            return self._compiled.put(text, found._replace(bits=bits, n_items=n_items))
         return found
 
     def compiled(self, node: Node) -> Compiled:
         """A filter for the present catalog; raises what `eligible` raises."""
-        self._check_names(node)
+        for leaf in filter_tree.leaves(node):
+            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
         index, n_items = self._history.catalog.index, len(self._history.items)
         bits = _bits(node, index, n_items)
         if n_items % WORD:
             bits[-1] &= np.uint32((1 << n_items % WORD) - 1)
         versions = {leaf.name: index.version(leaf.name) for leaf in filter_tree.leaves(node)}
         return Compiled(node, bits, n_items, filter_tree.passes_nothing(node), versions)
-
-    def _check_names(self, node: Node) -> None:
-        for leaf in filter_tree.leaves(node):
-            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
 
     def check_name(self, place: str, name: str, kind: Kind) -> None:
         """Check that `name`, from `place` in a request, is one of tags or of numbers.
@@ -152,11 +152,3 @@ def _bits(node: Node, index: CatalogIndex, n_items: int) -> Bits:
         case AllOf(parts) | AnyOf(parts):
             join = np.bitwise_and if isinstance(node, AllOf) else np.bitwise_or
             return functools.reduce(join, (_bits(part, index, n_items) for part in parts))
-
-
-def _extended(compiled: Compiled, n_items: int) -> Compiled:
-    """An open filter with the items that were added since, which have none of its names and pass."""
-    bits = np.zeros(n_words(n_items), dtype=np.uint32)
-    bits[: len(compiled.bits)] = compiled.bits
-    set_rows(bits, np.arange(compiled.n_items, n_items))
-    return compiled._replace(bits=bits, n_items=n_items)

@@ -48,7 +48,9 @@ def page(
     Raises:
         InvalidRequest: not a cursor.
     """
-    low = 0 if cursor is None else _key(cursor) + 1
+    if cursor is not None and not _CURSOR.fullmatch(cursor):
+        raise InvalidRequest(f"Invalid cursor: expected `next` of an earlier page, got {cursor[:64]!r}")
+    low = 0 if cursor is None else int(cursor, 16) + 1
     width = (n + SPARE) * N_KEYS // max(n_listed, 1)
     rows, high = np.zeros(0, dtype=np.int64), N_KEYS
     while low < N_KEYS:
@@ -65,9 +67,3 @@ def page(
     end = int(np.searchsorted(keys[rows], last, side="right"))
     is_last = end == len(rows) and high == N_KEYS
     return Page(rows[:end], None if is_last else f"{int(last):016x}")
-
-
-def _key(cursor: str) -> int:
-    if not _CURSOR.fullmatch(cursor):
-        raise InvalidRequest(f"Invalid cursor: expected `next` of an earlier page, got {cursor[:64]!r}")
-    return int(cursor, 16)

@@ -76,21 +76,23 @@ class Lookups:
         }
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
-        """The most similar items or users; `LiveModel` says by which measure."""
-        live_model = self._live_model(query.model)
-        return (
-            self._of_user(query, live_model, as_of) if query.kind == "user" else self._of_item(query, live_model, as_of)
-        )
+        """The most similar items or users; `LiveModel` says by which measure.
 
-    def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
-        shown = ~self._selection.hidden(query.available).mask
-        shown[self._selection.excluded(query)] = False
-        if (eligible := self._selection.eligible(query)) is not None:
-            shown &= eligible.mask(len(shown))
-        rows, scores = similar_items(live_model, self._item(query.id), query.n, shown)
-        ids = self._history.items.ids(rows.tolist())
-        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        Raises:
+            UnknownUser, UnknownItem: there is none with that id.
+        """
+        live_model, items, users = self._live_model(query.model), self._history.items, self._history.users
         model = live_model.name, live_model.shown_version
+        if query.kind == "user":
+            left_out = [row for row in users.rows(query.exclude) if row is not None]
+            found = similar_users(live_model, self._user(query.id), query.n, np.array(left_out, dtype=np.int64))
+            columns = users.ids(found[0].tolist()), found[1].tolist()
+            return UserNeighbors(query.id, list(map(ScoredUser, *columns)), *model, as_of)
+        shown, eligible = self._selection.shown(query), self._selection.eligible(query)
+        if (row := items.row(query.id)) is None:
+            raise UnknownItem(f"item {query.id!r} has no ratings")
+        rows, scores = similar_items(live_model, row, query.n, shown)
+        neighbors = list(map(ScoredItem, items.ids(rows.tolist()), scores.tolist()))
         return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
 
     def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet:
@@ -100,26 +102,14 @@ class Lookups:
             UnknownItem: no item of the set is known.
         """
         live_model = self._live_model(query.model)
-        shown = ~self._selection.hidden(query.available).mask
-        shown[self._selection.excluded(query)] = False
-        if (eligible := self._selection.eligible(query)) is not None:
-            shown &= eligible.mask(len(shown))
-        items = np.unique(self._selection.rows(query.items))
-        warnings = self._selection.unknown("the set", query.items)
+        shown, eligible = self._selection.shown(query), self._selection.eligible(query)
+        items, warnings = np.unique(self._selection.rows(query.items)), self._selection.unknown("the set", query.items)
         if not len(items):
             raise UnknownItem(f"{warnings[0]}: expected at least one item with ratings")
         rows, scores = similar_to_set(live_model, items, query.n, shown)
-        ids = self._history.items.ids(rows.tolist())
-        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        neighbors = list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
         model = live_model.name, live_model.shown_version
         return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
-
-    def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
-        users = [row for user in query.exclude if (row := self._history.users.row(user)) is not None]
-        rows, scores = similar_users(live_model, self._user(query.id), query.n, np.array(users, dtype=np.int64))
-        ids = self._history.users.ids(rows.tolist())
-        neighbors = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
-        return UserNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """The estimated rating by the requested model, else by the first live one that estimates ratings."""
@@ -153,10 +143,4 @@ class Lookups:
         row = self._history.users.row(user)
         if row is None:
             raise UnknownUser(f"user {user!r} has no ratings")
-        return row
-
-    def _item(self, item: str) -> int:
-        row = self._history.items.row(item)
-        if row is None:
-            raise UnknownItem(f"item {item!r} has no ratings")
         return row

@@ -1,4 +1,4 @@
-"""`Rotation`: how far each item that a user was shown is lowered in a list. Belongs to the engine thread.
+"""`Shown`: how far each item that a user was shown is lowered in a list. Belongs to the engine thread.
 
 A showing lowers the score of its item by a number, by half of it after a half-life, by a quarter after two. Its age is
 that at the last entry of the stream, not at the time of the clock, so that replicas agree.
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from gpu.ranking.eligible import WORD, Eligible
 from service.engine.lists.boosts import BoostClass
-from service.engine.queries import Ruled
 from service.engine.state.history import History
 
 
@@ -57,21 +56,14 @@ class Shown(NamedTuple):
 NONE_SHOWN = Shown(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
-class Rotation:
-    """Reads the showings of users."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-
-    def shown(self, query: Ruled, user: str | None) -> Shown:
-        """What `user` was shown last; nothing without `rotate`, and for an anonymous or unknown user."""
-        row = None if user is None or query.rotate is None else self._history.users.row(user)
-        if row is None or query.rotate is None:
-            return NONE_SHOWN
-        half_life_s, by = query.rotate
-        items, seconds = self._history.strengths.showings.of(row)
-        ages = np.maximum(self._history.position.ms / 1000 - seconds, 0.0)
-        rows, places = np.unique(items.astype(np.int64), return_inverse=True)
-        lowered = np.zeros(len(rows))
-        np.add.at(lowered, places, by * np.exp2(-ages / half_life_s))
-        return Shown(rows, 0.0 - lowered)
+def shown_to(history: History, user: str | None, rotate: tuple[float, float] | None) -> Shown:
+    """What `user` was shown last; nothing without `rotate`, and for an anonymous or unknown user."""
+    row = None if user is None or rotate is None else history.users.row(user)
+    if row is None or rotate is None:
+        return NONE_SHOWN
+    items, seconds = history.strengths.showings.of(row)
+    ages = np.maximum(history.position.ms / 1000 - seconds, 0.0)
+    rows, places = np.unique(items.astype(np.int64), return_inverse=True)
+    lowered = np.zeros(len(rows))
+    np.add.at(lowered, places, rotate[1] * np.exp2(-ages / rotate[0]))
+    return Shown(rows, 0.0 - lowered)

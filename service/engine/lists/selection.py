@@ -26,12 +26,11 @@ class Selection:
         self._history, self._shelf = history, Shelf(history)
         self._filters = Filters(history, self._shelf)
         self._boosts = Boosts(history, self._filters)
-        self.look, self.hidden = self._shelf.look, self._shelf.hidden
+        self.look, self.hidden, self.passing = self._shelf.look, self._shelf.hidden, self._filters.passing
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Rows of the known ones of `ids`."""
-        rows = map(self._history.items.row, ids)
-        return np.array([row for row in rows if row is not None], dtype=np.int32)
+        return np.array([row for row in self._history.items.rows(ids) if row is not None], dtype=np.int32)
 
     def excluded(self, query: Items) -> NDArray[np.int32]:
         """The items that the query excludes."""
@@ -48,10 +47,6 @@ class Selection:
             InvalidRequest: the filter uses an unknown name.
         """
         return None if query.filter is None else self._filters.eligible(query.filter, query.available)
-
-    def passing(self, text: str) -> Eligible:
-        """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
-        return self._filters.passing(text)
 
     def check(self, query: Ruled) -> None:
         """Check the names in the rules of a query; raises what `eligible` raises."""
@@ -77,6 +72,14 @@ class Selection:
             rows = rows[np.isin(rows, candidates)]
         return rows[~np.isin(rows, self.excluded(query))]
 
+    def shown(self, query: Items) -> NDArray[np.bool_]:
+        """Whether lists may show each item and it passes the filter of the query, which does not exclude it, (I,)."""
+        shown: NDArray[np.bool_] = ~self.hidden(query.available).mask
+        shown[self.excluded(query)] = False
+        if (eligible := self.eligible(query)) is not None:
+            shown &= eligible.mask(len(shown))
+        return shown
+
     def of_popular(
         self, query: Ranked, eligible: Eligible | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
@@ -96,33 +99,27 @@ class Selection:
 
     def warnings(self, query: Ruled) -> list[str]:
         """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
-        candidates, pins = query.candidates or (), [item for item, _ in query.pins]
+        candidates, pins, catalog = query.candidates or (), [item for item, _ in query.pins], self._history.catalog
         return [
             *self.unknown("pins", pins),
-            *self._named("pins that the list may not show", pins, lambda item: not self._may_show(query, item)),
+            *self._named("pins that the list may not show", pins, lambda row: not len(self.may_show(query, row))),
             *self.unknown("exclude", query.exclude),
             *self.unknown("candidates", candidates),
-            *self._named("deleted items in candidates", candidates, self._is_deleted),
+            *self._named("deleted items in candidates", candidates, lambda row: catalog.is_deleted(int(row[0]))),
         ]
 
     def unknown(self, name: str, ids: Sequence[str]) -> list[str]:
         """A warning if some of `ids`, a list of a query, are unknown; `name` says which."""
-        return self._named(f"unknown items in {name}", ids, self._is_unknown)
+        return self._named(f"unknown items in {name}", ids, None)
 
-    def _named(self, what: str, ids: Sequence[str], is_meant: Callable[[str], bool]) -> list[str]:
-        if not (meant := [one for one in dict.fromkeys(ids) if is_meant(one)]):
-            return []
+    def _named(self, what: str, ids: Sequence[str], is_meant: Callable[[NDArray[np.int64]], bool] | None) -> list[str]:
+        """A warning if `is_meant` is true of the row of one of `ids`, int64 (1,); None: if one has no row."""
+        distinct = list(dict.fromkeys(ids))
+        rows = zip(distinct, self._history.items.rows(distinct), strict=True)
+        if is_meant is None:
+            meant = [one for one, row in rows if row is None]
+        else:
+            meant = [one for one, row in rows if row is not None and is_meant(np.array([row]))]
         shown = ", ".join(map(repr, meant[:N_SHOWN]))
         more = f" and {len(meant) - N_SHOWN:,} more" if len(meant) > N_SHOWN else ""
-        return [f"{what}: {shown}{more}"]
-
-    def _may_show(self, query: Ruled, item: str) -> bool:
-        row = self._history.items.row(item)
-        return row is None or bool(len(self.may_show(query, np.array([row]))))
-
-    def _is_unknown(self, item: str) -> bool:
-        return self._history.items.row(item) is None
-
-    def _is_deleted(self, item: str) -> bool:
-        row = self._history.items.row(item)
-        return row is not None and self._history.catalog.is_deleted(row)
+        return [f"{what}: {shown}{more}"] if meant else []

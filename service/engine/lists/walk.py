@@ -9,7 +9,7 @@ result. Without rules a list is what the source ranks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +20,13 @@ from gpu.ranking.eligible import Eligible
 from service.engine.lists import boosts
 from service.engine.lists.boosts import BoostClass
 from service.engine.lists.exploration import Exploration, Levels, bonus, leveling
-from service.engine.lists.rotation import Rotation, Shown
+from service.engine.lists.rotation import Shown, shown_to
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Ask, Lists, Similarities, Source
 from service.engine.queries import Ruled
 from service.engine.queries.batches import of_each
 from service.engine.queries.rules import MAX_LENGTH, has_rules, length_of, pool_of
+from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
 
 DEEPER = 4  # times as many items are asked for when full values have shortened a list
@@ -91,7 +92,6 @@ class Walk:
         pins: (row, place) of each, in order of places; they are not ranked.
         shown: what the user was shown, which is ranked apart.
         levels, are_free: what it may explore, and whether each place is for that.
-        values_of: the values of a row that `max_per` counts; None without `max_per`.
         places, rows: of the items taken.
         is_done: whether there are enough, or no more.
         c: of the bonus of items to explore; None: not decided yet.
@@ -107,22 +107,22 @@ class Walk:
         shown: Shown,
         levels: Levels,
         are_free: Sequence[bool],
-        values_of: Callable[[int], Sequence[str]] | None,
+        catalog: Catalog,
     ) -> None:
         self.at, self.query, self.length, self.classes = at, query, length, classes
-        self.pins, self.shown, self.levels, self.are_free, self.values_of = pins, shown, levels, are_free, values_of
+        self.pins, self.shown, self.levels, self.are_free, self._catalog = pins, shown, levels, are_free, catalog
         self.places, self.rows, self.is_done = list[int](), set[int](), False
         self.c: float | None = None
         self._counts = dict[str, int]()
         self._full = set[str]()  # values that have as many items as they may
-        if values_of is not None:
+        if query.max_per is not None:
             for row, _ in pins:
-                self._count(values_of(row))
+                self._count(catalog.features(row)[0].get(query.max_per[0], ()))
 
     @property
     def width(self) -> int:
         """Items to ask for at first."""
-        return self.length if self.values_of is None else min(MAX_LENGTH, 2 * self.length)
+        return self.length if self.query.max_per is None else min(MAX_LENGTH, 2 * self.length)
 
     @property
     def taken(self) -> NDArray[np.int64]:
@@ -156,7 +156,7 @@ class Walk:
             n: number of the others that were asked for; fewer are all that there are.
             are_all: whether `few` are all there are.
         """
-        if self.values_of is None and not self.levels.items:
+        if self.query.max_per is None and not self.levels.items:
             self.places, self.is_done = list(others[: self.length]), True
             return
         left, left_few, n_before = iter(others), iter(few), len(self.places)
@@ -195,8 +195,8 @@ class Walk:
         """Whether `row` is not in the list and none of its values is full; then it counts."""
         if row in self.rows:
             return False
-        if self.values_of is not None:
-            values = self.values_of(row)
+        if self.query.max_per is not None:
+            values = self._catalog.features(row)[0].get(self.query.max_per[0], ())
             if not self._full.isdisjoint(values):
                 return False
             self._count(values)
@@ -214,8 +214,7 @@ class Rules:
     """Applies the rules of queries to what a source ranks. Belongs to the engine thread."""
 
     def __init__(self, history: History, selection: Selection, exploration: Exploration) -> None:
-        self._history, self._selection, self._rotation = history, selection, Rotation(history)
-        self._exploration = exploration
+        self._history, self._selection, self._exploration = history, selection, exploration
 
     def lists(self, source: Source) -> Lists:
         """The lists of `source`, whose queries agree in whether they have rules and explore."""
@@ -267,17 +266,9 @@ class Rules:
                 place_of = {row: place for item, place in query.pins if (row := history.items.row(item)) is not None}
                 shown = source.may_show(at, np.array(list(place_of), dtype=np.int64)) if place_of else NO_ITEMS.rows
                 pins = sorted(((row, place_of[row]) for row in shown.tolist()), key=lambda pin: pin[1])
-            last = self._rotation.shown(query, users[at])
-            free, values_of = are_free[at] if levels[at].items else [], self._values_of(query)
-            walks.append(Walk(at, query, lengths[at], classes[at], pins, last, levels[at], free, values_of))
+            last, free = shown_to(history, users[at], query.rotate), are_free[at] if levels[at].items else []
+            walks.append(Walk(at, query, lengths[at], classes[at], pins, last, levels[at], free, history.catalog))
         return walks
-
-    def _values_of(self, query: Ruled) -> Callable[[int], Sequence[str]] | None:
-        """The values of a row that `max_per` counts."""
-        if query.max_per is None:
-            return None
-        tag = query.max_per[0]
-        return lambda row: self._history.catalog.features(row)[0].get(tag, ())
 
     def _beyond(self, source: Source, walk: Walk, items: Items) -> Items:
         """The part of a page beyond the first `topn.MAX_N` places, of which alone some may be for exploration."""

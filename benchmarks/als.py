@@ -7,16 +7,17 @@ so repeating one iteration would measure too short a time. Compared programs sta
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
 import gpu
-from benchmarks import als_cost, als_peer, datasets, options
+from benchmarks import als_peer, datasets, options
 from benchmarks.options import Factors, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of
@@ -25,6 +26,14 @@ from gpu.calibration import calibrate, in_units
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.signals import signals_of
 from gpu.training import als as training
+
+BYTES_OF_A_RATING = 8  # a column (int32) and a value (float32)
+HALVES_OF_A_CHUNK = 8  # rows of the FP16 table are whole 16-byte chunks
+HALVES_OF_A_BIAS = 3  # a one, and a bias in two FP16 numbers
+# Measured on one H100 80GB HBM3: 256-byte rows at random out of 17,770 and of 480,189, and square matrix products.
+CACHED, CACHED_BYTES = 6.2e12, 25e6  # bytes per second of rows gathered from tables of so many bytes, which stay in L2
+GATHERED = 3.5e12  # the same from larger tables
+FLOPS = {"float16": 738e12, "float32": 50.8e12}  # of matrix products with sums in float32
 
 Half_ = Callable[[Any, Any], None]  # solves items or users, given (users, items), and returns when it has finished
 
@@ -71,6 +80,8 @@ class Setting:
         train = signals_of(train, calibration) if params.is_implicit else in_units(train, calibration.unit)
         test = in_units(test, self.unit)
         self.train, self.test, self.params, self.backend = train, test, params, backend
+        size = {"n_factors": params.n_factors, "n_users": train.n_users, "n_ratings": len(train)}
+        self.size = {"precision": params.precision, **size}
         self.problem = training.problem_of(train, params, calibration)
         self.primitives = backend.primitives("als")
         self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
@@ -130,17 +141,11 @@ class Trajectory:
         halves = zip(*self.ms[1:], strict=True)
         items_ms, users_ms = map(statistics.median, halves)
         return {
-            "code": self.name, "algorithm": params.algorithm, **_size(self.setting),
+            "code": self.name, "algorithm": params.algorithm, **self.setting.size,
             "iteration_ms": statistics.median(whole[1:]), "first_ms": whole[0], "items_ms": items_ms,
             "users_ms": users_ms, "train_loss": self.setting.train_loss(*self._tables),
             "test_rmse": tuple(self.test_rmse),
         }  # fmt: skip
-
-
-def _size(setting: Setting) -> Row:
-    train, params = setting.train, setting.params
-    size = {"n_factors": params.n_factors, "n_users": train.n_users, "n_ratings": len(train)}
-    return {"precision": params.precision, **size}
 
 
 def measured(
@@ -175,10 +180,10 @@ def measured(
 def _half(name: str, setting: Setting, rows: gpu.Rows, n_columns: int, ms: float) -> Row:
     """A half-iteration of ours with its measured time and the least time that the hardware allows."""
     problem = setting.problem
-    work = als_cost.work_of(rows, n_columns, problem)
+    work = work_of(rows, n_columns, problem)
     floor_ms, limit = work.floor_ms() if setting.backend.name == "device" else (NAN, "not measured")
     return {
-        "half": name, **_size(setting), "ms": ms, "gigabytes": work.bytes / 1e9, "gigaflop": work.flop / 1e9,
+        "half": name, **setting.size, "ms": ms, "gigabytes": work.bytes / 1e9, "gigaflop": work.flop / 1e9,
         "gigabytes_per_s": work.bytes / ms / 1e6, "gigaflop_per_s": work.flop / ms / 1e6, "floor_ms": floor_ms,
         "limit": limit, "share": floor_ms / ms,
     }  # fmt: skip
@@ -187,3 +192,42 @@ def _half(name: str, setting: Setting, rows: gpu.Rows, n_columns: int, ms: float
 def where(backend: gpu.Backend) -> str:
     """`host`, or the name of the GPU."""
     return "host" if backend.name == "host" else device.describe().split(",")[0]
+
+
+class Work(NamedTuple):
+    """Cost of one half-iteration: `bytes` and `flop`; `table_bytes` is the size of the gathered table."""
+
+    bytes: int
+    flop: int
+    table_bytes: int
+    precision: str
+
+    def floor_ms(self) -> tuple[float, str]:
+        """(milliseconds, limit): the longer of the times to move the data and to compute, and which one it is."""
+        memory_ms = self.bytes / (CACHED if self.table_bytes <= CACHED_BYTES else GATHERED) * 1e3
+        arithmetic_ms = self.flop / FLOPS["float16" if self.precision == "float16" else "float32"] * 1e3
+        return (memory_ms, "memory") if memory_ms >= arithmetic_ms else (arithmetic_ms, "arithmetic")
+
+
+def work_of(rows: gpu.Rows, n_columns: int, problem: training.AlsObjective) -> Work:
+    """The work of solving `rows` against a table of `n_columns` rows.
+
+    Only useful work counts: no padding of F, half of the symmetric A, no repeated reads except of gathered rows.
+    Bytes: each rating and its gathered row; the solved table is read and written once. FLOP: F (F + 1) for each rating
+    (half of z zᵀ, a product and a sum), and 2 F² for each step of each row with ratings. An implicit objective adds
+    F (F + 1) for each row of the other table.
+    """
+    n_ratings, n_solved, size = int(rows.lengths.sum()), int(np.count_nonzero(rows.lengths)), training.width(problem)
+    bytes_per_row = row_bytes(problem)
+    moved = n_ratings * (bytes_per_row + BYTES_OF_A_RATING) + 2 * len(rows.lengths) * size * 4
+    to_solve = size**3 // 3 if problem.solver == "cholesky" else problem.n_cg_steps * 2 * size**2
+    flop = (n_ratings + n_columns * problem.is_implicit) * size * (size + 1) + n_solved * to_solve
+    return Work(moved, flop, n_columns * bytes_per_row, problem.precision)
+
+
+def row_bytes(problem: training.AlsObjective) -> int:
+    """Bytes of one row of the gathered table."""
+    if problem.precision == "float32":
+        return training.width(problem) * 4
+    columns = problem.n_factors + HALVES_OF_A_BIAS * problem.biases
+    return math.ceil(columns / HALVES_OF_A_CHUNK) * HALVES_OF_A_CHUNK * 2

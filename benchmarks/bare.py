@@ -44,22 +44,19 @@ RATINGS = msgspec.json.Decoder(list[Rating])
 ENCODER = msgspec.json.Encoder()
 
 
-async def recommend(request: Request) -> Response:
-    """Answer ten items from memory."""
+async def _recommend(request: Request) -> Response:
     answer = {"user": request.path_params["user"], "items": ITEMS}
     return Response(orjson.dumps(answer), media_type="application/json")
 
 
-async def ratings(request: Request) -> Response:
-    """Check the ratings, append them to the stream, and acknowledge them."""
+async def _ratings(request: Request) -> Response:
     events = RATINGS.decode(await request.body())
     stream_id = await request.app.state.redis.xadd("bare", {"ratings": ENCODER.encode(events)})
     answer = {"accepted": len(events), "stream_id": stream_id.decode()}
     return Response(orjson.dumps(answer), status_code=202, media_type="application/json")
 
 
-async def ready(request: Request) -> Response:
-    """Answer 200 as soon as the process serves."""
+async def _ready(request: Request) -> Response:
     return Response(b"{}", media_type="application/json")
 
 
@@ -76,9 +73,9 @@ def create_app(data: Path) -> Starlette:
         server.stop()
 
     routes = [
-        Route("/recommend/{user}", recommend),
-        Route("/ratings", ratings, methods=["POST"]),
-        Route("/health/ready", ready),
+        Route("/recommend/{user}", _recommend),
+        Route("/ratings", _ratings, methods=["POST"]),
+        Route("/health/ready", _ready),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 

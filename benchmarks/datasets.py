@@ -35,26 +35,19 @@ META = "meta.json"
 CHUNK = 1 << 22  # ratings per step: the keys of 10⁸ pairs at once would take gigabytes
 
 
-class Source(NamedTuple):
-    """A set: its task, its file within the data folder, and whether ones replace its values."""
-
-    task: str
-    file: str
-    is_ones: bool = False
-
-
+# Set -> its task, and its file within the data folder. In sets with `ones` these replace the values.
 SOURCES = {
-    "ml-100k": Source(ESTIMATES, "ml-100k/u.data"),
-    "ml-1m": Source(ESTIMATES, "ml-1m/ratings.csv"),
-    "jester": Source(ESTIMATES, "jester/ratings.csv"),
-    "bookcrossing": Source(ESTIMATES, "bookcrossing/ratings.csv"),
-    "ml-1m-lists": Source(LISTS, "ml-1m/ratings.csv"),
-    "ml-1m-ones": Source(LISTS, "ml-1m/ratings.csv", is_ones=True),
-    "lastfm": Source(LISTS, "lastfm/counts.csv"),
-    "yelp2018": Source(LISTS, "yelp2018/pairs.csv"),
-    "bookcrossing-ones": Source(LISTS, "bookcrossing/ratings.csv", is_ones=True),
-    "tdt2": Source(FACTORS, "tdt2/TDT2_all.mat"),
-    "faces": Source(FACTORS, "faces/ORL.mat"),
+    "ml-100k": (ESTIMATES, "ml-100k/u.data"),
+    "ml-1m": (ESTIMATES, "ml-1m/ratings.csv"),
+    "jester": (ESTIMATES, "jester/ratings.csv"),
+    "bookcrossing": (ESTIMATES, "bookcrossing/ratings.csv"),
+    "ml-1m-lists": (LISTS, "ml-1m/ratings.csv"),
+    "ml-1m-ones": (LISTS, "ml-1m/ratings.csv"),
+    "lastfm": (LISTS, "lastfm/counts.csv"),
+    "yelp2018": (LISTS, "yelp2018/pairs.csv"),
+    "bookcrossing-ones": (LISTS, "bookcrossing/ratings.csv"),
+    "tdt2": (FACTORS, "tdt2/TDT2_all.mat"),
+    "faces": (FACTORS, "faces/ORL.mat"),
 }
 
 
@@ -71,15 +64,7 @@ class Fold(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """One set.
-
-    Attributes:
-        name: its key in `SOURCES`.
-        task: `ESTIMATES`, `LISTS` or `FACTORS`.
-        whole: the training part and the test part.
-        inner: nine tenths of the training part, and the remaining tenth, which chooses settings.
-        facts: facts of the training part, on which the settings of grids depend.
-    """
+    """One set of `SOURCES`: `inner` has nine tenths of the training part, and the rest, which chooses settings."""
 
     name: str
     task: str
@@ -93,25 +78,24 @@ class Dataset(NamedTuple):
         ratings = whole.train
         values, density = ratings.by_user.values.astype(np.float64), len(ratings) / ratings.n_users / ratings.n_items
         facts = Facts(float(values.mean()), float(values.std()), density, NmfParams().n_factors)
-        return cls(name, SOURCES[name].task, whole, inner or whole, facts)
+        return cls(name, SOURCES[name][0], whole, inner or whole, facts)
 
 
 def available(data: Path, names: Sequence[str]) -> list[str]:
     """The sets among `names` (all sets if it is empty) whose file exists in `data`."""
-    return [name for name in names or SOURCES if (data / SOURCES[name].file).is_file()]
+    return [name for name in names or SOURCES if (data / SOURCES[name][1]).is_file()]
 
 
 def load(data: Path, name: str) -> Dataset:
     """Read a set and split it."""
-    source = SOURCES[name]
-    path = data / source.file
-    if source.task == FACTORS:
+    task, path = SOURCES[name][0], data / SOURCES[name][1]
+    if task == FACTORS:
         matrix = ratings_of(path)
         return Dataset.of(name, Fold(matrix, matrix))
-    if source.task == ESTIMATES:
+    if task == ESTIMATES:
         whole = Fold(*train_and_test(path))
         return Dataset.of(name, whole, Fold(*random_split(whole.train)))
-    whole = lists_fold(path, source.is_ones)
+    whole = lists_fold(path, name.endswith("-ones"))
     train, held_out = random_split(whole.train)
     return Dataset.of(name, whole, Fold(train, of_some_users(held_out)))
 

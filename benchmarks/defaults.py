@@ -7,6 +7,7 @@ They are then trained once on all of it and measured on the test part, which is 
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,22 +16,13 @@ from typing import Annotated, Any
 
 import typer
 
+import gpu
 from benchmarks import datasets, grids, options
 from benchmarks.datasets import SOURCES, Dataset
-from benchmarks.methods import (  # fmt: skip
-    IS_MORE_BETTER,
-    METRICS,
-    Harness,
-    Method,
-    Other,
-    Ours,
-    PeerMissing,
-    Trivial,
-    is_better,
-)
+from benchmarks.methods import METRICS, Method, Other, Ours, PeerMissing, Trivial, is_better
 from benchmarks.options import Data, Fits, Names, Sets, Where
 from benchmarks.peers import ESTIMATES, FACTORS, LISTS, peers
-from benchmarks.results import NONE, Fit, Store, markdown, number, put, say
+from benchmarks.results import NONE, Fit, Store, markdown, put, readable, say
 from service.cli.console import progress
 
 STAGES = {"ours": "defaults", "grid": "best", "tune": "tuned"}  # part -> stage of our algorithms
@@ -52,9 +44,7 @@ def defaults(
     data: Data,
     sets: Sets = None,
     part: Annotated[str, typer.Option(help="Part: ours (with trivial baselines), grid, tune, peers, all.")] = "ours",
-    peers_python: Annotated[
-        Path, typer.Option(help="Interpreter with the peers installed.", metavar="PATH", exists=True)
-    ] = Path(sys.executable),
+    peers_python: Annotated[Path, typer.Option(help="Interpreter with peers.", exists=True)] = Path(sys.executable),
     peer_threads: Annotated[int, typer.Option(help="Threads of a peer.", min=1)] = 1,
     backend: Where = "auto",
     json: Fits = None,
@@ -62,12 +52,11 @@ def defaults(
     """Compare the shipped defaults on every set with the best of a fixed grid, a trivial method, and peers."""
     options.check(sets or [], SOURCES, "--set")
     options.check([part], (*PARTS, "all"), "--part")
-    store, harness = Store(json), Harness(peers_python.absolute(), peer_threads)
-    where = options.chosen(backend)
+    store, where, others = Store(json), options.chosen(backend), (peers_python.absolute(), peer_threads)
     for name in datasets.available(data, sets or []):
         dataset = datasets.load(data, name)
         say(f"{name}: {len(dataset.whole.train):,} to train on, {len(dataset.whole.test):,} to test")
-        methods = _plan(dataset.task, PARTS if part == "all" else (part,), where, harness)
+        methods = _plan(dataset.task, PARTS if part == "all" else (part,), where, others)
         total = sum(len(stages) + ("best" in stages) * len(method.grid(dataset)) for method, stages in methods)
         with progress(name, total) as bar:
             for method, stages in methods:
@@ -93,31 +82,25 @@ def scale(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where =
     """Test RMSE of the defaults for ratings × 1, × 1/4, × 20 and − 3, in units of the scale, on ml-100k and jester."""
     store, where, names = Store(json), options.chosen(backend), options.algorithms(algorithms)
     for name in datasets.available(data, ["ml-100k", "jester"]):
-        dataset = Dataset.of(name, datasets.Fold(*datasets.train_and_test(data / SOURCES[name].file)))
+        dataset = Dataset.of(name, datasets.Fold(*datasets.train_and_test(data / SOURCES[name][1])))
         for algorithm in names:
             say(f"{name}: {algorithm}")
-            in_units(dataset, Ours(algorithm, where), store)
+            method = Ours(algorithm, where)
+            store.get(method.row(dataset, "scale", {}), functools.partial(_in_units, dataset, method))
     store.put_metrics("scale")
 
 
-def in_units(dataset: Dataset, method: Method, store: Store) -> Fit:
+def _in_units(dataset: Dataset, method: Method) -> Fit:
     """The RMSE after each change, divided by its factor: equal if a model does not depend on the scale."""
-    blank = method.row(dataset, "scale", {})
-
-    def computed() -> Fit:
-        rows = {
-            name: method.fitted(dataset._replace(whole=dataset.whole.scaled(*change)), blank)
-            for name, change in CHANGES.items()
-        }
-        errors = {name: row.metrics["rmse"] / CHANGES[name][0] for name, row in rows.items()}
-        return blank._replace(
-            metrics=errors, note="; ".join(f"{name}: {row.note}" for name, row in rows.items() if row.note)
-        )
-
-    return store.get(blank, computed)
+    blank, errors, notes = method.row(dataset, "scale", {}), dict[str, float](), list[str]()
+    for name, (factor, shift) in CHANGES.items():
+        row = method.fitted(dataset._replace(whole=dataset.whole.scaled(factor, shift)), blank)
+        errors[name] = row.metrics["rmse"] / factor
+        notes += [f"{name}: {row.note}"] if row.note else []
+    return blank._replace(metrics=errors, note="; ".join(notes))
 
 
-def _plan(task: str, parts: Sequence[str], backend: Any, harness: Harness) -> Plan:
+def _plan(task: str, parts: Sequence[str], backend: gpu.Backend, others: tuple[Path, int]) -> Plan:
     """Every method of a task with the stages to measure."""
     methods: Plan = []
     if "ours" in parts and task != FACTORS:
@@ -126,7 +109,7 @@ def _plan(task: str, parts: Sequence[str], backend: Any, harness: Harness) -> Pl
     if stages:
         methods += [(Ours(name, backend), stages) for name in grids.ALGORITHMS[task]]
     if "peers" in parts:
-        methods += [(Other(peer, harness), ("defaults", "best")) for peer in peers().values() if peer.task == task]
+        methods += [(Other(peer, *others), ("defaults", "best")) for peer in peers().values() if peer.task == task]
     return methods
 
 
@@ -185,7 +168,7 @@ def _cells(rows: Sequence[Fit]) -> list[str]:
 def _values(row: Fit | None) -> str:
     if row is None:
         return NONE
-    return row.note[:60] or " ".join(number(row.metrics[name]) for name in METRICS[row.task])
+    return row.note[:60] or " ".join(readable(row.metrics[name]) for name in METRICS[row.task])
 
 
 def _gap(one: Fit | None, best: Fit | None) -> str:
@@ -194,7 +177,7 @@ def _gap(one: Fit | None, best: Fit | None) -> str:
     value, goal = (row.metrics[METRICS[one.task][0]] for row in (one, best))
     if math.isnan(value) or math.isnan(goal) or not goal:
         return NONE
-    return f"{100 * (1 - value / goal if IS_MORE_BETTER[one.task] else value / goal - 1):+.2f} %"
+    return f"{100 * (1 - value / goal if one.task == LISTS else value / goal - 1):+.2f} %"
 
 
 def _named(settings: dict[str, Any]) -> str:

@@ -7,6 +7,8 @@ held-out ratings of four stars and more as relevant.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,28 +39,20 @@ def dislikes(
     """Share of a disliked item's nearest neighbors in the next list, and NDCG@10 of liked items, on ml-1m."""
     store, where, names = Store(json), options.chosen(backend), options.algorithms(algorithms)
     if datasets.available(data, [SET]):
-        dataset = Dataset.of(SET, datasets.lists_fold(data / datasets.SOURCES[SET].file))
+        dataset = Dataset.of(SET, datasets.lists_fold(data / datasets.SOURCES[SET][1]))
         for algorithm in names:
             say(f"training {algorithm}")
-            _measure(dataset, algorithm, where, store)
+            blank = Ours(algorithm, where).row(dataset, "dislikes", {})
+            store.get(blank, functools.partial(_measured, blank, dataset.whole, where))
     store.put_metrics("dislikes")
 
 
-def _measure(dataset: Dataset, algorithm: str, backend: gpu.Backend, store: Store) -> None:
-    blank, fold = Ours(algorithm, backend).row(dataset, "dislikes", {}), dataset.whole
-
-    def computed() -> Fit:
-        model = gpu.fit(fold.train, params_for(algorithm, {}), backend=backend)
-        ranks = gpu.evaluate.ranking(model, fold.train.by_user, fold.test, RELEVANT_FROM)
-        metrics = {"NDCG@10, 4 and up": ranks["ndcg@10"], **_shares(model, fold, backend)}
-        return blank._replace(metrics=metrics)
-
-    store.get(blank, computed)
-
-
-def _shares(model: gpu.Model, fold: Fold, backend: gpu.Backend) -> dict[str, float]:
-    """Share of neighbors in the next list for each k, after one star and after five."""
-    keys, shares = (fold.train.user_keys, fold.train.item_keys), {}
+def _measured(blank: Fit, fold: Fold, backend: gpu.Backend) -> Fit:
+    """NDCG@10, and the share of neighbors in the next list for each k, after one star and after five."""
+    model = gpu.fit(fold.train, params_for(blank.method, {}), backend=backend)
+    keys = fold.train.user_keys, fold.train.item_keys
+    ranks = gpu.evaluate.ranking(model, fold.train.by_user, fold.test, RELEVANT_FROM)
+    metrics = {"NDCG@10, 4 and up": ranks["ndcg@10"]}
     online_model = prepare_online(model, datasets.table_of(fold.train), *keys, backend).follow(*keys)
     online_model.settle()
     pool = np.flatnonzero(fold.train.by_item.lengths >= FEWEST_RATINGS)
@@ -67,8 +61,8 @@ def _shares(model: gpu.Model, fold: Fold, backend: gpu.Backend) -> dict[str, flo
         drawn = [np.sort(generator.choice(pool, k, replace=False)) for _ in range(N_USERS)]
         for name, value in zip(("one star", "five stars"), fold.train.scale, strict=True):
             each = [_share_of_neighbors(online_model, items, value) for items in drawn]
-            shares[f"k = {k}, {name}"] = float(np.mean(each))
-    return shares
+            metrics[f"k = {k}, {name}"] = float(np.mean(each))
+    return blank._replace(metrics=metrics)
 
 
 def _share_of_neighbors(online_model: OnlineModel, items: NDArray[np.int64], value: float) -> float:

@@ -38,16 +38,8 @@ from service.engine.rehearsal import rehearse_history
 from service.engine.state.history import History
 from service.engine.state.rating_runs import runs_of
 from service.settings.event_types import DEFAULT_TYPES
-from service.storage.events import (  # fmt: skip
-    BATCH_RATINGS,
-    ITEMS_PER_ENTRY,
-    Entry,
-    RatingEvent,
-    StreamId,
-    encode_events,
-    encode_ratings,
-    parse_entry,
-)
+from service.storage import events as entries_
+from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import Manifest
 
@@ -114,18 +106,18 @@ def growth(
     answer again: it updates the history, the popular items, the model's arrays and its index. Refits are left out,
     since the engine runs them in separate slices.
     """
-    n_batches = -(-n_ratings // BATCH_RATINGS) - 1
+    n_batches = -(-n_ratings // entries_.BATCH_RATINGS) - 1
     if n_batches // N_ROWS <= N_WARM:
-        least = (N_WARM + 1) * N_ROWS * BATCH_RATINGS + 1
+        least = (N_WARM + 1) * N_ROWS * entries_.BATCH_RATINGS + 1
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity, rng = History(), Popularity(), np.random.default_rng(0)
     rehearse_history()
 
     def batch(number: int) -> list[Entry]:
         """Ratings drawn from a share of the users and items that grows to all of them."""
-        share = (number + 1) * BATCH_RATINGS / n_ratings
+        share = (number + 1) * entries_.BATCH_RATINGS / n_ratings
         sizes = max(int(n_users * share), 1), max(int(n_items * share), 1)
-        return [rated(rng, *sizes, BATCH_RATINGS, number * BATCH_RATINGS)]
+        return [rated(rng, *sizes, entries_.BATCH_RATINGS, number * entries_.BATCH_RATINGS)]
 
     def step(entries: list[Entry], live_model: LiveModel | None) -> None:
         applied = history.apply(entries)
@@ -135,22 +127,21 @@ def growth(
             live_model.learn(applied)
 
     step(batch(0), None)
-    live_model, steps = live(history, _trained(history, algorithm, n_factors)), list[tuple[float, float]]()
+    live_model, steps = live(history, _trained(history, algorithm, n_factors)), list[float]()
     tuning.settle()
     for number in range(1, n_batches + 1):
-        entries, began_cpu = batch(number), time.thread_time()
+        entries = batch(number)
         took_ms = ms_of(lambda entries=entries: step(entries, live_model))  # type: ignore[misc]
-        steps.append((took_ms, 1e3 * (time.thread_time() - began_cpu)))
+        steps += [took_ms] if number > N_WARM else []
         online_model = live_model.online
         assert isinstance(online_model, HostModel)  # noqa: S101 - on the host; this narrows the type
         online_model._users.clear()  # refits that wait; the engine would finish them before it takes the next batch
         online_model._items.clear()
         if number * N_ROWS % n_batches < N_ROWS:
-            longest, cpu = np.max(steps[N_WARM:], axis=0).tolist()
-            median, table = statistics.median(ms for ms, _ in steps[N_WARM:]), history.table
+            longest, median, table = max(steps), statistics.median(steps), history.table
             say(f"{table.n_users:,} users, {table.n_items:,} items, {table.n_ratings:,} ratings: {longest:.1f} ms")
             sizes = {"users": table.n_users, "items": table.n_items, "ratings": table.n_ratings}
-            yield {**sizes, "longest_ms": longest, "longest_cpu_ms": cpu, "median_ms": median}
+            yield {**sizes, "longest_ms": longest, "median_ms": median}
             steps.clear()
 
 
@@ -179,12 +170,10 @@ def catalog(
         )
         for n in range(items)
     ]
-    entries = [
-        Entry(StreamId(first + 1, 0), "item", items=changes[first : first + ITEMS_PER_ENTRY])
-        for first in range(0, items, ITEMS_PER_ENTRY)
-    ]
+    size = entries_.ITEMS_PER_ENTRY
+    entries = [Entry(StreamId(n + 1, 0), "item", items=changes[n : n + size]) for n in range(0, items, size)]
     took = ms_of(lambda: [history.apply([entry]) for entry in entries], time.process_time)
-    yield {"step": f"put {ITEMS_PER_ENTRY} items", "ms": took / len(entries), "n_bytes": None}
+    yield {"step": f"put {size} items", "ms": took / len(entries), "n_bytes": None}
     shelf = Shelf(history)
     filters = Filters(history, shelf)
     history.catalog.index.pack()
@@ -282,12 +271,12 @@ def events(
 
         def parse() -> None:
             if kind.startswith("ratings"):
-                fields.update(encode_ratings(read_ratings(body, 1e9).accepted))
+                fields.update(entries_.encode_ratings(read_ratings(body, 1e9).accepted))
             else:
-                fields.update(encode_events(read_events(body, 1e9, DEFAULT_TYPES).accepted))
+                fields.update(entries_.encode_events(read_events(body, 1e9, DEFAULT_TYPES).accepted))
 
         def learn() -> None:
-            history.apply_runs(runs_of([parse_entry(StreamId(10**12 + number, 0), fields)]))
+            history.apply_runs(runs_of([entries_.parse_entry(StreamId(10**12 + number, 0), fields)]))
 
         return ms_of(parse, time.thread_time), ms_of(learn, time.thread_time)
 

@@ -19,13 +19,12 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 import uvloop
 
 from benchmarks.plant import SAMPLE, planted
 from benchmarks.results import Row, say
-from benchmarks.running import REDIS, on_cores, serving
+from benchmarks.running import on_cores, serving
 from gpu.params import params_for
 from loadtest.client import Client as Connections
 from loadtest.driver import Driven, Record, drive, percentiles_ms
@@ -61,21 +60,20 @@ def export(
         population = Population.of_file(data / SAMPLE)
         with (
             on_cores(others),
-            serving(data, own) as (client, pid),
+            serving(data, own) as (client, _),
             ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin) as reader,
         ):
             reader.submit(time.time).result()  # it runs
             warming = Plan("mixed", rate, seconds / 4, 0)  # the first requests fill caches
             uvloop.run(_offered(Connections(client.address), population, warming, None))
             for number, format_ in enumerate(("", *formats.split(","), ""), 1):
-                n_rows, before_s = client.get("/admin/stats")["ratings"], _reaped_s(pid)
+                n_rows = client.get("/admin/stats")["ratings"]
                 plan = Plan("mixed", rate, LONGEST_S if format_ else seconds, number)
                 reading = reader.submit(read_export, client.address, format_) if format_ else None
                 row = _phase(format_, *uvloop.run(_offered(Connections(client.address), population, plan, reading)))
                 if reading is not None and (read := reading.result()) is not None:
                     export_s, n_bytes = read
                     row |= {"export_s": export_s, "rows_per_s": n_rows / export_s, "mb": n_bytes / 1e6}
-                    row |= {"cpu_s": _reaped_s(pid) - before_s}
                 say(str(row))
                 yield row
 
@@ -129,13 +127,5 @@ def _phase(format_: str, driven: Driven, probes: Probes) -> Row:
         "errors": len(driven.late_s) - n_good + fresh["lost"], "read_p50": read.get("p50"),
         "read_p99": read.get("p99"), "write_p50": write.get("p50"), "write_p99": write.get("p99"),
         "fresh_p99": fresh["ms"].get("p99"), "sent_late_p99": percentiles_ms(driven.late_s).get("p99"),
-        **dict.fromkeys(("export_s", "rows_per_s", "mb", "cpu_s")),
+        **dict.fromkeys(("export_s", "rows_per_s", "mb")),
     }  # fmt: skip
-
-
-def _reaped_s(pid: int) -> float:
-    """Processor seconds of all ended children of the service, and of its processes but Redis."""
-    service = psutil.Process(pid)
-    processes = [one for one in (service, *service.children(recursive=True)) if one.name() not in REDIS]
-    times = [one.cpu_times() for one in processes]
-    return float(sum(one.children_user + one.children_system for one in times))

@@ -56,7 +56,7 @@ def new_items(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 4
     films among the first 20. Relevant are ratings of the test part of 4 stars and more. `rmse` is that of the test
     ratings, in the first row that of a model that knows nothing of a new film; NaN for implicit models.
     """
-    file = offline.Data.split(ratings_file.read(data / SOURCES["ml-1m"].file), 0.0, seed)
+    file = offline.Data.split(ratings_file.read(data / SOURCES["ml-1m"][1]), 0.0, seed)
     described = films(data / "ml-1m" / "movies.dat", file.ids()[1])
     split = NewFilms.drawn(file.train, seed)
     for algorithm in options.algorithms(algorithms):
@@ -89,14 +89,7 @@ def films(path: Path, ids: Sequence[str]) -> list[Described]:
 
 
 class NewFilms(NamedTuple):
-    """One drawing of new films.
-
-    Attributes:
-        is_new: bool (I,).
-        train: ratings of the other films.
-        known: ratings of new films that may become known, at random: those of a film in an order that does not change.
-        test: the other ratings of new films.
-    """
+    """One drawing of new films: ratings of the others, and two halves of theirs, to become known and to test."""
 
     is_new: NDArray[np.bool_]
     train: gpu.Ratings
@@ -178,7 +171,7 @@ def explore(
     """
     options.check(sets or [], SETS, "--set")
     for name in sets or SETS:
-        ratings = datasets.ratings_of(data / SOURCES[name].file)
+        ratings = datasets.ratings_of(data / SOURCES[name][1])
         train, relevant = _thinned(ratings, SETS[name], seed)
         with_any = np.flatnonzero(relevant.by_user.lengths)
         users = np.sort(np.random.default_rng(seed).permutation(with_any)[:N_USERS])

@@ -23,10 +23,9 @@ import psutil
 import typer
 
 from benchmarks import bare, options
-from benchmarks.drive import Throughput, drive
 from benchmarks.options import Algorithm, File, Names
 from benchmarks.results import Row, say
-from benchmarks.running import REDIS, on_cores, prepare, serving
+from benchmarks.running import REDIS, Throughput, drive, on_cores, prepare, serving
 from benchmarks.timing import MIB, in_turns, median_of
 from loadtest.client import message
 from service.cli.files.ratings_file import RatingsFile, read

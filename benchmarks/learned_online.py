@@ -34,7 +34,7 @@ def stream(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where 
     """
     store, where, names = Store(json), options.chosen(backend), options.algorithms(algorithms)
     if datasets.available(data, [SET]):
-        first, batches, test = parts_of(datasets.ratings_of(data / datasets.SOURCES[SET].file))
+        first, batches, test = parts_of(datasets.ratings_of(data / datasets.SOURCES[SET][1]))
         dataset = Dataset.of(SET, Fold(first, test))
         for algorithm in names:
             say(f"training {algorithm}")
@@ -76,18 +76,11 @@ def _streamed(
 
 
 class Trial(NamedTuple):
-    """One seed with known users learned or kept.
+    """One seed with known users learned or kept: RMSE of the test ratings, and seconds; see `newcomers`."""
 
-    Attributes:
-        parts: masks (N,) of the test ratings: all, of new users, of new items, of others.
-        retrained, unseen, online: errors (N,) of the model trained on everything, of the model without the newcomers,
-            and of the latter after it has learned them.
-    """
-
-    parts: dict[str, NDArray[np.bool_]]
-    retrained: NDArray[np.float64]
-    unseen: NDArray[np.float64]
-    online: NDArray[np.float64]
+    retrained: float
+    unseen: float
+    online: float
     retraining_s: float
     online_s: float
 
@@ -107,7 +100,9 @@ def newcomers(
     items. In rows with `kept`, known users stay as trained, as in [004] Alg. 4. The model to compare with is trained on
     all training ratings. Both are tested on the same ratings, including those of new users and items.
 
-    `retrained`, `unseen` and `online` are medians of RMSE over the seeds; `difference` is `online` − `retrained`.
+    `retrained`, `unseen` and `online` are the RMSE of the model trained on everything, of the model without the
+    newcomers, and of the latter after it has learned them; medians over the seeds. `difference` is
+    `online` − `retrained`.
     `online_s` is the time from the arrival of the newcomers until all are learned; on a device with kept known users it
     includes the start of the learner.
     """
@@ -119,22 +114,10 @@ def newcomers(
             pairs = [_trials(train, test, with_changes(params, seed=seed), where) for seed in options.whole(seeds)]
             size = {"n_factors": params.width, "n_neighbors": getattr(params, "n_neighbors", 0)}
             for known_users, trials in zip(("learned", "kept"), zip(*pairs, strict=True), strict=True):
-                for part in trials[0].parts:
-                    row = {"algorithm": algorithm, **size, "known_users": known_users, "test_ratings_of": part}
-                    yield row | _summary(trials, part)
-
-
-def _summary(trials: Sequence[Trial], part: str) -> Row:
-    """The figures of a part of the test ratings."""
-    masks = [trial.parts[part] for trial in trials]
-    names = "retrained", "unseen", "online"
-    errors = {name: [getattr(trial, name)[mask] for trial, mask in zip(trials, masks, strict=True)] for name in names}
-    rmse = {name: [float(np.sqrt(np.mean(one**2))) for one in of_seeds] for name, of_seeds in errors.items()}
-    differences = tuple(after - before for after, before in zip(rmse["online"], rmse["retrained"], strict=True))
-    row: Row = {"n_ratings": round(statistics.median(int(mask.sum()) for mask in masks))}
-    row |= {name: statistics.median(rmse[name]) for name in names}
-    row |= {"difference": statistics.median(differences), "difference_by_seed": differences}
-    return row | {name: median_of(trials, name)[0] for name in ("retraining_s", "online_s")}
+                differences = tuple(trial.online - trial.retrained for trial in trials)
+                row = {"algorithm": algorithm, **size, "known_users": known_users}
+                row |= dict(zip(Trial._fields, median_of(trials, *Trial._fields), strict=True))
+                yield {**row, "difference": statistics.median(differences), "difference_by_seed": differences}
 
 
 def _trials(train: gpu.Ratings, test: gpu.Ratings, params: Params, backend: gpu.Backend) -> tuple[Trial, Trial]:
@@ -144,20 +127,16 @@ def _trials(train: gpu.Ratings, test: gpu.Ratings, params: Params, backend: gpu.
         datasets.mask_of(generator.permutation(n)[: round(SHARE * n)], n) for n in (train.n_users, train.n_items)
     )
     is_new = new_users[train.coo()[0]] | new_items[train.coo()[1]]
-    of_users, of_items = new_users[test.coo()[0]], new_items[test.coo()[1]]
-    parts = {"all": np.ones(len(test), dtype=np.bool_), "new users": of_users, "new items": of_items}
-    parts["others"] = ~(of_users | of_items)
 
-    def errors(model: gpu.Model) -> NDArray[np.float64]:
-        users, items, values = test.coo()
-        return gpu.evaluate.predict(model, train.by_user, users, items).astype(np.float64) - values
+    def rmse(model: gpu.Model) -> float:
+        return gpu.evaluate.rmse(model, train.by_user, *test.coo())
 
     without = gpu.fit(train.where(~is_new), params, backend=backend)
     model, retraining_s = timed(lambda: gpu.fit(train, params, backend=backend))
-    before, retrained, trials = errors(without), errors(model), []
+    retrained, unseen, trials = rmse(model), rmse(without), []
     for is_kept in (False, True):
         learned, online_s = _learned(datasets.copy_of(without), train, is_new, is_kept, backend)
-        trials.append(Trial(parts, retrained, before, errors(learned), retraining_s, online_s))
+        trials.append(Trial(retrained, unseen, rmse(learned), retraining_s, online_s))
     return trials[0], trials[1]
 
 

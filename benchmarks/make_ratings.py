@@ -11,7 +11,6 @@ depend on earlier draws. So each user's ratings can be drawn alone, and blocks a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -77,13 +76,7 @@ SHAPES = {
 
 
 class Part(NamedTuple):
-    """All ratings of some users, ascending by user, then item.
-
-    Attributes:
-        users, items: int32 (N,), rows.
-        values: float32 (N,).
-        is_test: bool (N,), whether a rating is held out.
-    """
+    """All ratings of some users, ascending by user, then item; each array is (N,)."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
@@ -92,12 +85,7 @@ class Part(NamedTuple):
 
 
 class Matrix:
-    """The laws of one matrix; `part` draws ratings.
-
-    Attributes:
-        shape: sizes and laws.
-        n_ratings, n_test: int64 (U,), numbers of ratings and of test ratings of each user.
-    """
+    """The laws of one matrix, and the numbers (U,) of ratings and test ratings of each user; `part` draws ratings."""
 
     def __init__(self, shape: Shape, seed: int = 0) -> None:
         self.shape, self._seed = shape, seed
@@ -263,15 +251,7 @@ def write_matrix(matrix: Matrix, name: str, folder: Path) -> None:
     for axis, array in (("row", whole.items), ("col", whole.users), ("data", whole.values)):
         array[held_out].tofile(folder / f"R_test_coo.{axis}.bin")
     meta = {"name": name, "m_users": shape.n_users, "n_items": shape.n_items, "nnz_train": by_user.nnz}
-    meta |= {"nnz_test": int(held_out.sum()), "most_raters": int(n_raters.max()), "sha256": _digest(whole)}
-    (folder / META).write_text(json.dumps(meta), "utf-8")
-
-
-def _digest(part: Part) -> str:
-    digest = hashlib.sha256()
-    for array in part:
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    (folder / META).write_text(json.dumps(meta | {"nnz_test": int(held_out.sum())}), "utf-8")
 
 
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:

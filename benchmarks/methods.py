@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from service.base.errors import ServiceError
 
 # Task -> metrics; the first one ranks fits.
 METRICS = {ESTIMATES: ("rmse",), LISTS: ("ndcg@10", "recall@20"), FACTORS: ("relative_error",)}
-IS_MORE_BETTER = {ESTIMATES: False, LISTS: True, FACTORS: False}
 NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # equal to the iterations of `peers.sklearn_nmf`
 PRIOR, N_TURNS = 5.0, 8  # of shrunk biases: virtual residuals of 0 in every row; passes over items and users
 ROOT = Path(__file__).parents[1]
@@ -147,27 +146,18 @@ class Ours(Method):
         return gpu.evaluate.ranking(model, scaled.train.by_user, scaled.test), seconds
 
 
-class Harness(NamedTuple):
-    """Runs each fit of a peer in a process of its own, with `n_threads` threads and at most `limit_s` seconds."""
-
-    python: Path
-    n_threads: int
-    limit_s: float = LIMIT_S
-
-
 class PeerMissing(ServiceError):
     """The interpreter lacks the library of a peer; the message says how to install it."""
 
 
 class Other(Method):
-    """A model of another library."""
+    """A model of another library: each fit is a process of `python`, with `n_threads` threads."""
 
     kind = "peer"
 
-    def __init__(self, peer: Peer, harness: Harness) -> None:
-        plural = "s" if harness.n_threads > 1 else ""
-        super().__init__(peer.name, f"host, {harness.n_threads} thread{plural}")
-        self._peer, self._harness = peer, harness
+    def __init__(self, peer: Peer, python: Path, n_threads: int) -> None:
+        super().__init__(peer.name, f"host, {n_threads} thread{'s' if n_threads > 1 else ''}")
+        self._peer, self._python, self._n_threads = peer, python, n_threads
 
     def defaults(self, dataset: Dataset) -> Settings:
         """See `Method`."""
@@ -201,15 +191,14 @@ class Other(Method):
 
     def _failure(self, folder: Path) -> str:
         """Run the fit in `folder`; returns why it has failed, or ""."""
-        python, n_threads, limit_s = self._harness
-        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(n_threads))
-        command = [str(python), "-m", "benchmarks.peers.child", str(folder)]
+        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(self._n_threads))
+        command = [str(self._python), "-m", "benchmarks.peers.child", str(folder)]
         try:
             done = subprocess.run(  # noqa: S603
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"over {limit_s:g} s"
+            return f"over {LIMIT_S:g} s"
         if done.returncode == child.NOT_INSTALLED:
             raise PeerMissing(f"{done.stderr.strip()}; pip install -r benchmarks/peers/requirements.txt")
         return f"exit status {done.returncode}: {done.stderr.strip()[-200:]}" if done.returncode else ""
@@ -238,7 +227,7 @@ def is_better(task: str, one: Metrics, other: Metrics) -> bool:
     value, rival = one[METRICS[task][0]], other[METRICS[task][0]]
     if math.isnan(rival) or math.isnan(value):
         return math.isnan(rival) and not math.isnan(value)
-    return value > rival if IS_MORE_BETTER[task] else value < rival
+    return value > rival if task == LISTS else value < rival
 
 
 def popularity(train: gpu.Ratings) -> Arrays:

@@ -7,9 +7,10 @@ neighbors; the split of the data is always the same, a tenth held out.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from typing import Annotated, get_args
 
 import numpy as np
 import typer
@@ -18,9 +19,9 @@ import gpu
 from benchmarks import datasets, options
 from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
-from benchmarks.timing import MIB, NAN, median_of, peak_mib, timed
+from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
 from gpu.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
-from gpu.training import similarity, simlsh
+from gpu.training import similarity
 
 WAYS = (
     {"similarity": "random"},
@@ -32,6 +33,8 @@ WAYS = (
 )
 PSI = {"power": "r²", "residual": "r − b"}
 SHARES = (0.01, 0.005, 0.001, 0.0005, 0.0001)  # of the training ratings, that are noise
+# Of one search: seconds, what it leaves (lists, sums and signatures), its peak, and the share of drawn neighbors.
+SEARCH = "neighbors_s", "kept_mib", "peak_mib", "filled_at_random"
 NOISY = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))
 PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
     "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040), (0.00018, 0.00028), (0.00011, 0.00016)),
@@ -39,26 +42,12 @@ PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
 }
 
 
-class Finding(NamedTuple):
-    """One search of neighbors: median seconds, and what it leaves in memory and its peak.
-
-    It leaves lists, and sums and signatures for online learning. `filled_at_random` is the share of drawn neighbors.
-    """
-
-    neighbors_s: float = NAN
-    kept_mib: float = NAN
-    peak_mib: float = NAN
-    filled_at_random: float = NAN
-
-
 def accuracy(
     ratings: Source,
     factors: Factors = "32,128",
     neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
     seeds: Seeds = "0,1,2",
-    folds: Annotated[
-        int, typer.Option(help="Number of disjoint test sets of a file: measures the defaults on each of them instead.")
-    ] = 0,
+    folds: Annotated[int, typer.Option(help="Measures the defaults on so many disjoint test sets of a file.")] = 0,
     backend: Where = "auto",
 ) -> Iterator[Row]:
     """Test RMSE of CULSH-MF with each similarity ([004] table 7), its time and memory, of SGD alone, and of ALS."""
@@ -89,8 +78,9 @@ def _accuracy(
     if isinstance(params, CulshParams):
         name = f"simlsh, Ψ = {PSI[params.psi]}" if params.similarity == "simlsh" else params.similarity
     row = {"algorithm": params.algorithm, "neighbors": name, **_size(params), "test_rmse": statistics.median(errors)}
-    search = Finding(*median_of(found, *Finding._fields)) if found else Finding()
-    return {**row, "rmse_by_seed": errors, "seconds": statistics.median(seconds), **search._asdict()}
+    row |= {"rmse_by_seed": errors, "seconds": statistics.median(seconds)}
+    figures = zip(*found, strict=True) if found else [(NAN,)] * len(SEARCH)
+    return row | dict(zip(SEARCH, map(statistics.median, figures), strict=True))
 
 
 def _size(params: gpu.Params) -> Row:
@@ -103,13 +93,13 @@ def _fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: 
     return gpu.evaluate.rmse(model, train.by_user, *test.coo()), seconds
 
 
-def _finding(train: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> Finding:
-    """Find the neighbors alone, once to measure memory and once to measure time."""
+def _finding(train: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> tuple[float, float, float, float]:
+    """`SEARCH`: finds the neighbors alone, once to measure memory and once to measure time."""
     peak = peak_mib(lambda: similarity.find(train, params, backend), backend)
     search = similarity.neighbors(train, params, backend)
     signature_bytes = search.projections.shape[1] // 8 * train.n_items
     kept = (search.neighbors.nbytes + search.projections.nbytes + signature_bytes) / MIB
-    return Finding(search.seconds, kept, peak, search.filled)
+    return search.seconds, kept, peak, search.filled
 
 
 def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto") -> Iterator[Row]:
@@ -149,55 +139,22 @@ def neighbors(
     runs: Annotated[int, typer.Option(help="Runs to take the median of, after one that compiles.", min=1)] = 5,
     backend: Where = "auto",
 ) -> Iterator[Row]:
-    """Milliseconds of each step of finding neighbors, by simLSH and by each comparator, and their memory.
+    """Milliseconds to find the neighbors of all items, by simLSH and by each comparator, and their memory.
 
-    At the start the ratings are in memory (of the device if it is used), by user and by item. The time of a step ends
-    when the device has finished it.
+    At the start the ratings are in memory (of the device if it is used), by user and by item. A time ends when the
+    device has finished.
     """
     data, where = datasets.ratings_of(ratings), options.chosen(backend)
+    finish = where.primitives("als").finish
     for name in get_args(Similarity):
         for psi in get_args(Psi) if name == "simlsh" else ("",):
             params = CulshParams(n_neighbors=n_neighbors, n_bits=n_bits, similarity=name)
-            params = dataclasses.replace(params, psi=psi) if psi else params
+            find = functools.partial(
+                similarity.find, data, dataclasses.replace(params, psi=psi) if psi else params, where
+            )
             say(f"{name} {psi} of {len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items")
-            search = similarity.find(data, params, where)
-            peak = NAN
-            if where.name == "device":
-                peak = peak_mib(lambda params=params: similarity.find(data, params, where), where) * MIB / 1e6  # type: ignore[misc]
-            taken = [_steps(data, params, where) for _ in range(runs + 1)][1:]
-            bits = 0 if name in ("gsm", "random") else simlsh.n_words(params) * simlsh.WORD_BITS
-            row = {"similarity": name, "psi": psi, "n_bits": bits, "n_neighbors": n_neighbors}
-            for step in ("weights", "sums", "signatures", "lists", "total"):
-                row[f"{step}_ms"] = statistics.median(one.get(step, NAN) for one in taken)
-            yield {**row, "peak_megabytes": peak, "filled_at_random": search.filled}
-
-
-def _steps(ratings: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> dict[str, float]:
-    """Milliseconds of each step, and of one call that runs all of them."""
-    lsh, finish = backend.primitives("lsh"), backend.primitives("als").finish
-    words, taken = simlsh.n_words(params), dict[str, float]()
-
-    def run(name: str, step: Callable[[], Any]) -> Any:
-        finish()
-        result, seconds = timed(lambda: (step(), finish())[0])
-        taken[name] = 1e3 * seconds
-        return result
-
-    def weights() -> Any:
-        if params.similarity == "rp_cos":
-            return lsh.cosine_weights(ratings)
-        return lsh.weights(ratings, lsh.baselines(ratings) if params.psi == "residual" else None, params)
-
-    if params.similarity in ("simlsh", "rp_cos", "minhash"):
-        if params.similarity == "minhash":
-            minhash = backend.primitives("similarity").minhash
-            packed = run("signatures", lambda: minhash(ratings, words, params.seed))
-        else:
-            weighted = run("weights", weights)
-            sums = run("sums", lambda: simlsh.weighted_sums(ratings, weighted, words, params.seed, backend))
-            packed = run("signatures", lambda: simlsh.signatures(sums, backend))
-        counts, keys = lsh.items_of(ratings)
-        inputs = packed, counts, params.n_neighbors, params.seed, keys
-        run("lists", lambda: simlsh.top_k(*inputs, backend=backend))
-    run("total", lambda: similarity.find(ratings, params, backend))
-    return taken
+            row = {"similarity": name, "psi": psi, "n_bits": n_bits, "n_neighbors": n_neighbors}
+            filled = find().filled
+            peak = peak_mib(find, where) * MIB / 1e6 if where.name == "device" else NAN
+            total_ms = median_ms(lambda find=find: (find(), finish()), runs, 1)  # type: ignore[misc]
+            yield {**row, "total_ms": total_ms, "peak_megabytes": peak, "filled_at_random": filled}

@@ -27,7 +27,6 @@ from gpu.training import nmf as training
 from gpu.training.nmf_matrix import matrix_of
 
 Curve = list[tuple[float, float]]  # (seconds, relative error)
-CACHE_WORDS = 2 * 2**20 / 4  # second-level cache of a core: C in [002] eq. 9
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
 OURS = {"host": "extrapolated HALS", "device": "extrapolated HALS on the device"}
 CD = "scikit-learn cd"
@@ -36,25 +35,21 @@ MAX_RATIO = 4  # ours stops after this multiple of cd's iterations if it has not
 
 
 def nmf(
-    matrix: Annotated[
-        Path,
-        typer.Option(help="Matrix in .mat or .npz, ratings, or folder of raw arrays.", metavar="PATH", exists=True),
-    ],
+    matrix: Annotated[Path, typer.Option(help="File (.mat, .npz, ratings), or folder of raw arrays.", exists=True)],
     factors: Factors = "80,160,240",
-    epochs: Annotated[int, typer.Option(help="Iterations of each solver and of each tile size T.", min=2)] = 6,
+    epochs: Annotated[int, typer.Option(help="Iterations of each solver.", min=2)] = 6,
     to: Annotated[int, typer.Option(help="Iterations of the comparison with scikit-learn.", min=1)] = 100,
     transpose: Annotated[bool, typer.Option("--transpose", help="Factorize the transposed matrix.")] = False,
     key: Annotated[str | None, typer.Option(help="Variable in the file.", metavar="NAME")] = None,
     backend: Where = "auto",
 ) -> Iterator[Row]:
-    """Seconds of an iteration of NMF by solver and tile size, and seconds to the error of scikit-learn's NMF."""
+    """Seconds of an iteration of NMF by solver, and seconds to the error of scikit-learn's NMF."""
     ratings, where = datasets.ratings_of(matrix, key), options.chosen(backend)
     # [002] uses terms × documents, files have documents × terms.
     ratings = gpu.Ratings(ratings.by_item, ratings.by_user) if transpose else ratings
     for n_factors in options.whole(factors):
         say(f"K = {n_factors}")
         yield from solvers(ratings, n_factors, epochs, where)
-        yield from tiles(ratings, n_factors, epochs, where)
         yield from peers(ratings, n_factors, to, where)
 
 
@@ -68,24 +63,6 @@ def solvers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Ba
             "code": params.solver, "n_factors": n_factors, "tile": run.tile, **size, "seconds_per_iteration": own_s,
             "times_plain": seconds[0] / own_s, "relative_error": run.relative_error,
         }  # fmt: skip
-
-
-def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:
-    """Tile sizes T around the default, the least and the most, and the words that a W step moves by [002] eq. 9."""
-    default = training.tile_of(_params(n_factors, 1))
-    near = {1, 2, 4, max(default // 2, 1), default, 2 * default, 4 * default, n_factors}
-    sizes = sorted(near & set(range(n_factors + 1)))
-    settings = [_params(n_factors, n_epochs, solver="tiled", tile=size) for size in sizes]
-    _, seconds = _alternated(ratings, settings, n_epochs, backend)
-    for size, took in zip(sizes, seconds, strict=True):
-        megawords = words(ratings.n_users, n_factors, size) / 1e6
-        row = {"n_factors": n_factors, "tile": size, "is_default": size == default}
-        yield {**row, "seconds_per_iteration": took, "megawords": megawords}
-
-
-def words(n_rows: int, k: int, tile: int, cache_words: float = CACHE_WORDS) -> float:
-    """vol(T) of [002] eq. 9: the words that a W step moves."""
-    return float(n_rows * ((1 / tile + 2 / cache_words**0.5) * (k**2 - k * tile) + k * tile))
 
 
 def peers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:

@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 class Shape(NamedTuple):
     """Size of a batch: ratings, users, new items."""
 
-    ratings: int
+    batch: int
     users: int
     new_items: int
 
@@ -95,11 +95,10 @@ def _measured(ratings: gpu.Ratings, params: GradientParams, shape: Shape, place:
     for batch in drawn:
         learn(batch)
     finish()
-    rate = n * shape.ratings / (time.perf_counter() - began)
+    rate = n * shape.batch / (time.perf_counter() - began)
     batch_ms, p99_ms = np.quantile(taken_ms[WARM_UP:], (0.5, 0.99)).tolist()
     return {
-        "place": place, "algorithm": params.algorithm, "n_factors": params.n_factors, "batch": shape.ratings,
-        "users": shape.users, "new_items": shape.new_items, "batches": n,
+        "place": place, "algorithm": params.algorithm, "n_factors": params.n_factors, **shape._asdict(), "batches": n,
         "newer_items": (WARM_UP + n // 2) * shape.new_items, "batch_ms": batch_ms, "p99_ms": p99_ms,
         "ratings_per_second": rate,
     }  # fmt: skip
@@ -120,15 +119,15 @@ class Stream:
         n_new = int(NEW_USERS * shape.users)
         known = rows[rng.integers(0, len(rows), 4 * shape.users)]
         known = rng.permutation(np.unique(known))[: shape.users - n_new]
-        users = np.resize(np.append(known, self.n_users + np.arange(n_new)), shape.ratings)
-        items = columns[rng.integers(0, len(columns), shape.ratings)].astype(np.int64)
-        is_new = rng.random(shape.ratings) < NEW_ITEMS_RATINGS * (shape.new_items > 0)
+        users = np.resize(np.append(known, self.n_users + np.arange(n_new)), shape.batch)
+        items = columns[rng.integers(0, len(columns), shape.batch)].astype(np.int64)
+        is_new = rng.random(shape.batch) < NEW_ITEMS_RATINGS * (shape.new_items > 0)
         items[is_new] = self.n_items + rng.integers(0, max(shape.new_items, 1), np.count_nonzero(is_new))
-        values = rng.integers(1, 6, shape.ratings).astype(np.float32)
+        values = rng.integers(1, 6, shape.batch).astype(np.float32)
         self._replace(users, items, values)
         self.n_users, self.n_items = self.n_users + n_new, self.n_items + shape.new_items
-        positions = self._position + np.arange(shape.ratings)
-        self._position += shape.ratings
+        positions = self._position + np.arange(shape.batch)
+        self._position += shape.batch
         return Batch(users, items, values, positions, self._keys(n_new), self._keys(shape.new_items))
 
     def _replace(self, users: NDArray[np.int64], items: NDArray[np.int64], values: NDArray[np.float32]) -> None:

@@ -18,9 +18,7 @@ Data = Annotated[
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Source = Annotated[
     Path,
-    typer.Option(
-        "--ratings", help="File of ratings, or folder of raw arrays in the layout of cuMF.", metavar="PATH", exists=True
-    ),
+    typer.Option("--ratings", help="File of ratings, or folder of raw arrays as cuMF reads.", exists=True),
 ]
 Fits = Annotated[
     Path | None,
@@ -39,22 +37,14 @@ Where = Annotated[str, typer.Option("--backend", help="Backend: auto, host or de
 
 
 def chosen(backend: str) -> Backend:
-    """The backend of that name; prints it on stderr.
-
-    Raises:
-        BackendUnavailable: unknown name, or no device works.
-    """
+    """The backend of that name; prints it on stderr."""
     selected = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {selected.name} ({selected.reason})")
     return selected
 
 
 def numbers(text: str) -> list[float]:
-    """Parse numbers such as "0.25,0.5,1".
-
-    Raises:
-        typer.BadParameter: one of them is not a number.
-    """
+    """Parse numbers such as "0.25,0.5,1"."""
     try:
         return [float(number) for number in text.split(",") if number]
     except ValueError:
@@ -70,11 +60,7 @@ def whole(text: str) -> list[int]:
 
 
 def algorithms(text: str) -> list[str]:
-    """Parse names such as "sgd,culsh".
-
-    Raises:
-        InvalidParams: unknown algorithm.
-    """
+    """Parse names such as "sgd,culsh"."""
     names = text.split(",")
     for name in names:
         params_for(name, {})
@@ -82,11 +68,7 @@ def algorithms(text: str) -> list[str]:
 
 
 def parameters(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Parse NAME=VALUE pairs.
-
-    Raises:
-        typer.BadParameter: a pair without `=`.
-    """
+    """Parse NAME=VALUE pairs."""
     for pair in pairs or ():
         if "=" not in pair:
             raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
@@ -94,11 +76,7 @@ def parameters(pairs: Sequence[str] | None) -> dict[str, str]:
 
 
 def check(names: Sequence[str], choices: Collection[str], option: str) -> None:
-    """Refuse a name that is not among `choices`.
-
-    Raises:
-        typer.BadParameter: it names the option and the choices.
-    """
+    """Refuse a name that is not among `choices`."""
     for name in names:
         if name not in choices:
             raise typer.BadParameter(f"expected one of {', '.join(choices)}, got {name!r}", param_hint=option)

@@ -88,17 +88,10 @@ def machine() -> dict[str, str]:
 class Fit(NamedTuple):
     """One fit of a method to a set.
 
-    Attributes:
-        dataset, task: see `benchmarks.datasets`.
-        method, kind: name of the method; "trivial", "ours" or "peer".
-        stage: "defaults", "grid" (a setting of the grid, measured on the tenth that chooses), "best" (of these),
-            "tuned" (by `gpu.training.tune`), or the name of another measurement.
-        settings: parameters that replace defaults.
-        metrics: NaN after a failure, which `note` explains.
-        seconds: time of this fit, or of the whole search of `gpu.training.tune`.
-        where: hardware of the fit.
-        parameters: all parameters of one of our algorithms, so that changed defaults invalidate the row.
-        note: the failure, or "".
+    `kind` is trivial, ours or peer. `stage` is defaults, grid (a setting of the grid, measured on the tenth that
+    chooses), best (of these), tuned (by `gpu.training.tune`), or another measurement. `settings` replace defaults.
+    `parameters` has all of ours, so that changed defaults invalidate the row. `metrics` are NaN after a failure, which
+    `note` explains. `seconds` are those of this fit, or of the whole search. `where` is the hardware.
     """
 
     dataset: str
@@ -137,7 +130,9 @@ class Store:
                 if "machine" in record:
                     self.machines.append(record["machine"])
                 else:
-                    self.rows.append(_with_nan(Fit(**record)))
+                    numbers = {name: math.nan if value is None else value for name, value in record["metrics"].items()}
+                    seconds = math.nan if record["seconds"] is None else record["seconds"]  # JSON has no NaN
+                    self.rows.append(Fit(**{**record, "metrics": numbers, "seconds": seconds}))
         self._computed = {row.key: row for row in self.rows}
 
     def get(self, blank: Fit, compute: Callable[[], Fit]) -> Fit:
@@ -163,29 +158,13 @@ class Store:
         return list(dict.fromkeys(f"<!-- {line} -->" for line in lines))
 
     def put_metrics(self, stage: str) -> None:
-        """Print a line for each fit of `stage`, with a column for each of its metrics."""
+        """Print a line for each fit of `stage`, with a column for each of its metrics; failed ones have none."""
         rows: Sequence[Fit] = list({(row.dataset, row.method): row for row in self.rows if row.stage == stage}.values())
         names = list(dict.fromkeys(name for row in rows for name in row.metrics))
-        cells = [(row.dataset, row.method, *(_metric(row, name) for name in names)) for row in rows]
+        cells = [(row.dataset, row.method, *(row.metrics.get(name) for name in names)) for row in rows]
         put("\n".join([*self.conditions(), *markdown(["set", "algorithm", *names], cells)]))
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-
-
-def number(value: float) -> str:
-    """The value with one digit from 100 up, else with four; NaN becomes `NONE`."""
-    return NONE if math.isnan(value) else f"{value:.1f}" if abs(value) >= 100 else f"{value:.4f}"
-
-
-def _metric(row: Fit, name: str) -> str:
-    value = row.metrics.get(name, math.nan)
-    return "failed" if row.note and math.isnan(value) else number(value)
-
-
-def _with_nan(row: Fit) -> Fit:
-    """NaN instead of None, because JSON has no NaN."""
-    metrics = {name: math.nan if value is None else value for name, value in row.metrics.items()}
-    return row._replace(metrics=metrics, seconds=math.nan if row.seconds is None else row.seconds)

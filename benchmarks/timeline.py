@@ -86,7 +86,15 @@ def prequential(ratings: File, algorithm: Algorithm = "culsh") -> Iterator[Row]:
 
     static = rmse(_retrained(timeline, n, algorithm, len(timeline.values)))
     retrained = rmse(_retrained(timeline, n, algorithm, RETRAIN_EVERY))
-    online = rmse(_online(timeline, n, algorithm))
+    users, items, values, estimates = timeline.user_ids, timeline.item_ids, timeline.values, list[float]()
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):
+        post(client, users[:n], items[:n], values[:n])
+        retrain(client, algorithm)
+        last_id = None  # each request waits until all earlier ratings are learned
+        for user, item, value in zip(users[n:], items[n:], values[n:].tolist(), strict=True):
+            estimates.append(client.estimate(user, item, wait_for=last_id)["estimate"])
+            last_id = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
+    online = rmse(estimates)
     won_back = (static - online) / (static - retrained) if static != retrained else math.nan
     yield {"model": f"{algorithm}, no online learning", "prequential_rmse": static, "won_back": 0.0}
     yield {"model": f"{algorithm}, online", "prequential_rmse": online, "won_back": won_back}
@@ -106,19 +114,6 @@ def _retrained(timeline: Timeline, n: int, algorithm: str, every: int) -> NDArra
         pairs = (timeline.user_rows[begin : begin + every], timeline.item_rows[begin : begin + every])
         estimates.append(gpu.evaluate.predict(model, earlier.by_user, *pairs))
     return np.concatenate(estimates)
-
-
-def _online(timeline: Timeline, n: int, algorithm: str) -> list[float]:
-    """Estimates by a running service; each request waits until all earlier ratings are learned."""
-    users, items, values, estimates = timeline.user_ids, timeline.item_ids, timeline.values, list[float]()
-    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):
-        post(client, users[:n], items[:n], values[:n])
-        retrain(client, algorithm)
-        last_id = None
-        for user, item, value in zip(users[n:], items[n:], values[n:].tolist(), strict=True):
-            estimates.append(client.estimate(user, item, wait_for=last_id)["estimate"])
-            last_id = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
-    return estimates
 
 
 def half_life(

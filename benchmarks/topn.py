@@ -57,17 +57,10 @@ def topn(
     n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
     factors: Factors = "64",
     neighbors: Annotated[str, typer.Option(help="Comma-separated numbers of neighbors K; 0 for none.")] = "0",
-    rated: Annotated[
-        str, typer.Option(help="Comma-separated numbers of rated items per user; lists exclude them.")
-    ] = "50",
-    eligible: Annotated[
-        str, typer.Option(help="Comma-separated shares of the items that pass a filter; 1 for no filter.")
-    ] = "1",
+    rated: Annotated[str, typer.Option(help="Comma-separated numbers of rated items per user.")] = "50",
+    eligible: Annotated[str, typer.Option(help="Comma-separated shares of items that pass a filter; 1: none.")] = "1",
     backend: Where = "auto",
-    devices: Annotated[
-        str,
-        typer.Option(help="Comma-separated devices that share the items, measured beside one; 0,0: two parts on one."),
-    ] = "",
+    devices: Annotated[str, typer.Option(help="Devices that share the items, beside one; 0,0: two parts on one.")] = "",
 ) -> Iterator[Row]:
     """Milliseconds of a batch of exact lists from random factors; on the host also of `implicit`.
 

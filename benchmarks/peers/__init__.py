@@ -19,13 +19,7 @@ SEED = 0  # seed of every library
 
 
 class Facts(NamedTuple):
-    """Facts about the training part on which the settings of a grid depend.
-
-    Attributes:
-        mean, std: mean and standard deviation of the training values.
-        density: training pairs divided by all pairs.
-        n_factors: number of factors of a non-negative factorization, for peers and for ours.
-    """
+    """Facts about the training part on which the settings of a grid depend; `n_factors` is that of NMF."""
 
     mean: float
     std: float
@@ -34,14 +28,7 @@ class Facts(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One fit: U users, I items, N training ratings, B pairs to estimate (none for lists and factors).
-
-    Attributes:
-        users, items: int32 (N,), rows.
-        values: float32 (N,).
-        shape: (U, I).
-        test_users, test_items: int32 (B,), rows; rows without a training rating are possible.
-    """
+    """One fit: N training ratings, (U, I), and B pairs to estimate (none for lists and factors), of any rows."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]

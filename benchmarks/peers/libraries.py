@@ -14,19 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import (  # fmt: skip
-    ESTIMATES,
-    FACTORS,
-    LISTS,
-    SEED,
-    Facts,
-    Fitted,
-    Peer,
-    Problem,
-    Settings,
-    product,
-    rounded,
-)
+from benchmarks.peers import ESTIMATES, FACTORS, LISTS, SEED, Facts, Fitted, Peer, Problem, Settings, product, rounded
 
 LENSKIT_EPOCHS = 10  # the library's default; `_train` calls its trainer once per epoch
 NMF_ITERATIONS = 100

@@ -42,7 +42,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "accuracy": ("--factors 4 --neighbors 4 --seeds 0,1", {}),
     "noise": ("--seeds 0", {}),
     "time-to-error": ("--factors 4 --epochs 3", {"sgd.SHARES": (0.5, 1.0)}),
-    "als-lists": ("", {"als_lists.SEEDS": (0,)}),
+    "als-lists": ("", {"als_peer.SEEDS": (0,)}),
     "newcomers": ("--factors 4 --seeds 0,1", {"learned_online.SHARE": 0.1}),
     "prequential": ("--algorithm als", {"timeline.TRAINED": 0.97}),
     "half-life": ("--days 7", {}),
@@ -62,13 +62,13 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "events": ("--n-users 50 --n-items 20 --n-ratings 1000", {"engine_thread.N_TURNS": 2}),
     "place": (
         "--users 400 --items 300 --ratings 1000 --new-items 20 --changes 50 --set n_factors=4 --set n_bits=64",
-        {"place.ROUNDS": 2},
+        {"plant.ROUNDS": 2},
     ),
     "http": ("--algorithms als --seconds 0.2 --rounds 1", {}),
     "console": ("--algorithm als --seconds 0.2 --rounds 1", {"http.IDLE_S": 0.2}),
     "start": ("--algorithms als", {"http.READS": 3, "http.EMPTIES_CACHE": False}),
     "export": ("--n-ratings 5000 --rate 100 --seconds 1 --formats ndjson", {}),
-    "lists": ("--n 5", {"place.USERS_A_BATCH": 10}),
+    "lists": ("--n 5", {"plant.USERS_A_BATCH": 10}),
     "plant": ("--users 700 --items 900 --ratings 5000 --set n_factors=4", {}),
 }
 

@@ -1,8 +1,12 @@
-"""Several ranks, processes of this machine with a device each: `python -m benchmarks distributed` and `reductions`."""
+"""Large trainings: `python -m benchmarks out-of-core`, `distributed` and `reductions`.
+
+Ranks are processes of this machine with a device each. Ratings that do not fit are loaded in batches.
+"""
 
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import math
 import multiprocessing
@@ -11,10 +15,13 @@ import secrets
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -22,14 +29,13 @@ import typer
 from numpy.typing import NDArray
 
 import gpu
-from benchmarks import datasets, options
+from benchmarks import datasets, make_ratings, options
 from benchmarks.options import Algorithm, Factors, Parameters, Where
-from benchmarks.out_of_core import GB, copied, digest_of
 from benchmarks.results import Row, say
-from benchmarks.timing import NAN
+from benchmarks.timing import NAN, timed
 from gpu.algorithms import trainer_of
 from gpu.calibration import calibrate, in_units
-from gpu.errors import InvalidInput
+from gpu.errors import InvalidInput, NotEnoughMemory
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as host
 from gpu.param_kinds import FactorParams
@@ -38,8 +44,13 @@ from gpu.signals import Calibration
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes
+from service.extras.ranks import partition_store
 from service.extras.ranks.rank_process import trusts_links
 
+GB = 1e9  # bytes
+RATING_BYTES = 8
+CALIBRATED = 0.1  # share of the users
+ITEM_BYTES = 32  # of a work item: one for each row, or part of a row
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error
 N_TIMED, N_GROUPS, LOOPBACK = 10, 2, "127.0.0.1"  # of `reductions`: times that each way is timed; groups of two phases
@@ -47,25 +58,107 @@ Work = Callable[[Exchange, gpu.Backend], Any]  # what each rank does; must be pi
 Reduce = Callable[[Any], Any]  # adds up sums in place
 
 
-class Task(NamedTuple):
-    """What a rank runs.
+def out_of_core(
+    memories: Annotated[str, typer.Option("--memory", help="Comma-separated GB; 0: no bound.")] = "0,8",
+    copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 10,
+    ratings: Annotated[Path | None, typer.Option(help="Folder of raw arrays; default: Netflix's shape.")] = None,
+    algorithm: Algorithm = "als",
+    factors: Factors = "100",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 6,
+    set_: Parameters = None,
+    backend: Where = "auto",
+) -> Iterator[Row]:
+    """Milliseconds of an epoch of ALS with ratings in memory, and in batches that are loaded within a bound.
 
-    Attributes:
-        folder: of the matrix.
-        calibration: of all trainings with `params`; copies of users do not change it.
-        modes: of ALS.
-        copies: of each user.
-        memory_gb: bound of what it may take of each device; 0: none.
-        target: test RMSE to reach; 0: none.
+    `batches` are those of the items and of the users, 1 and 1 if all ratings stay in memory. `epoch_ms` is the median
+    without the first epoch. `moved_gb` is what an epoch loads, and `floor_ms` the time that this takes at the rate of a
+    pinned copy, `link_gb_s`, measured before. `times` is the epoch in times of the larger of the floor and of the epoch
+    of the training without bound, if there was one. `peak_gb` is what all processes take of the device at the end, CUDA
+    included. Equal `digest` mean equal tables. `ready_s` is what comes before the first epoch.
     """
+    where, params = options.chosen(backend), params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
+    assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - what the command offers
+    with TemporaryDirectory(prefix="nearfield-") as home:
+        _, seconds = timed(lambda: _store(ratings, copies, params, Path(home)))
+        say(f"stored after {seconds:.0f} s")
+        data, link = partition_store.read(Path(home)), 0.0
+        if where.name == "device":
+            link = importlib.import_module("gpu.device.cuda.feed").link_rate() / GB
+        for n_factors in options.whole(factors):
+            unbounded_ms = 0.0
+            for memory in options.numbers(memories):
+                say(f"{algorithm}, F = {n_factors}, {memory:g} GB")
+                bounded = where.within(int(memory * GB)) if memory else where
+                try:
+                    row = _measured(data, replace(params, n_factors=n_factors), bounded, link)
+                except NotEnoughMemory as error:
+                    say(str(error))
+                    continue
+                unbounded_ms = unbounded_ms if memory else row["epoch_ms"]
+                floor = max(row["floor_ms"], unbounded_ms)
+                yield row | {"memory_gb": memory, "times": row["epoch_ms"] / floor if floor else math.nan}
+                where.release()
 
-    folder: Path
-    params: FactorParams
-    calibration: Calibration
-    modes: Modes
-    copies: int
-    memory_gb: float
-    target: float
+
+def _store(folder: Path | None, copies: int, params: AlsParams | AlsImplicitParams, home: Path) -> None:
+    """Write the store of the copied matrix into the work folder `home`; calibrated on the first users alone."""
+    if folder is None:
+        folder = home / "drawn"
+        make_ratings.make_ratings("netflix", folder)
+    one = datasets.ratings_of(folder)
+    calibration = calibrate(datasets.first_users(one, CALIBRATED), params)
+    one = one if params.is_implicit else in_units(one, calibration.unit)
+    partition_store.write(home, copied(one, copies), None, params, calibration)
+
+
+def copied(ratings: gpu.Ratings, copies: int) -> gpu.Ratings:
+    """The ratings with so many copies of each user."""
+    rows, n = ratings.by_user, len(ratings)
+    starts = np.concatenate([rows.starts + copy * n for copy in range(copies)])
+    by_user = gpu.Rows(starts, np.tile(rows.lengths, copies), np.tile(rows.items, copies), np.tile(rows.values, copies))
+    rows, offsets = ratings.by_item, ratings.n_users * np.arange(copies, dtype=np.int32)[:, None]
+    users, values = np.empty(copies * n, dtype=np.int32), np.empty(copies * n, dtype=np.float32)
+    for start, length in zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True):
+        own, to = slice(start, start + length), slice(copies * start, copies * (start + length))
+        users[to].reshape(copies, length)[:] = rows.items[own] + offsets
+        values[to].reshape(copies, length)[:] = rows.values[own]
+    return gpu.Ratings(by_user, gpu.Rows(copies * rows.starts, copies * rows.lengths, users, values))
+
+
+def digest_of(state: Mapping[str, NDArray[Any]]) -> str:
+    """A checksum of all arrays."""
+    digest = 0
+    for _, table in sorted(state.items()):
+        digest = zlib.crc32(table.tobytes(), digest)
+    return f"{digest:08x}"
+
+
+def _measured(
+    data: partition_store.Partitions, params: AlsParams | AlsImplicitParams, backend: gpu.Backend, link: float
+) -> Row:
+    began = time.perf_counter()
+    trainer = AlsTrainer(data.ratings, params, backend, None, data.calibration)
+    loop.begin(trainer)
+    ready_s = time.perf_counter() - began
+    ms: list[float] = []
+    for epoch in range(params.n_epochs):
+        began = time.perf_counter()
+        trainer.learn(epoch)
+        ms.append(1e3 * (time.perf_counter() - began))
+    say(" ".join(f"{one:.1f}" for one in ms))
+    moved, batches, n_ratings = 0.0, (1, 1), len(data.ratings)
+    if trainer.batches is not None:
+        batches = len(trainer.batches.items) - 1, len(trainer.batches.users) - 1
+        moved = 2 * RATING_BYTES * n_ratings + ITEM_BYTES * (data.ratings.n_users + data.ratings.n_items)
+    row = {
+        "algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": n_ratings, "batches": batches,
+        "epoch_ms": statistics.median(ms[1:]), "moved_gb": moved / GB, "link_gb_s": link,
+        "floor_ms": moved / link / 1e6 if link else 0.0, "peak_gb": backend.device_bytes().get("taken", 0) / GB,
+        "loss": float(trainer.metrics()["train_loss"]), "digest": digest_of(trainer.state()), "ready_s": ready_s,
+    }  # fmt: skip
+    del trainer
+    gc.collect()
+    return row
 
 
 def distributed(
@@ -87,7 +180,7 @@ def distributed(
     All start from the same parameters. The ranks wait for each other before each epoch that is timed. With `--copies`
     each user is there several times, as in `out-of-core`: so a small matrix gives a large one.
 
-    `epoch_ms` is the median without the first epoch; an epoch is `times` as fast as with the first number of ranks.
+    `epoch_ms` leaves the first epoch out; an epoch is `times` as fast as with the first number of ranks.
     Equal `digest` mean equal bits. `error` is the test RMSE; of copies the training RMSE, of implicit models the
     training loss, of `nmf` the relative error. `target_ms` is the time of the epochs until the wanted test RMSE is
     reached; NaN if it was not, or none is wanted. `ready_s` is what a rank takes before its first epoch.
@@ -103,26 +196,28 @@ def distributed(
         for size in options.whole(ranks):
             say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
             both = Modes(*names) if size > 1 else GATHER  # type: ignore[arg-type] # checked above
-            task = Task(ratings, params, calibration, both, copies, memory, target)
-            row: Row = run_ranks(size, backend, functools.partial(_trained, task))[0]
+            work = functools.partial(_trained, ratings, params, calibration, both, copies, memory, target)
+            row: Row = run_ranks(size, backend, work)[0]
             base_ms = base_ms or row["epoch_ms"]
             yield row | {"times": base_ms / row["epoch_ms"]}
 
 
-def _trained(task: Task, exchange: Exchange, backend: gpu.Backend) -> Row:
-    """Train on one rank; all ranks call it."""
-    began, params = time.perf_counter(), task.params
-    train, held_out = datasets.train_and_test(task.folder)
+def _trained(
+    folder: Path, params: FactorParams, calibration: Calibration, modes: Modes, copies: int, memory_gb: float,
+    target: float, exchange: Exchange, backend: gpu.Backend,
+) -> Row:  # fmt: skip
+    """Train on one rank; all ranks call it. Copies of users do not change the calibration."""
+    began, (train, held_out) = time.perf_counter(), datasets.train_and_test(folder)
     if not params.is_implicit:
-        train, held_out = in_units(train, task.calibration.unit), in_units(held_out, task.calibration.unit)
-    train = copied(train, task.copies) if task.copies > 1 else train
-    test = None if params.is_implicit or task.copies > 1 else held_out
-    backend = backend.within(int(task.memory_gb * GB)) if task.memory_gb else backend
+        train, held_out = in_units(train, calibration.unit), in_units(held_out, calibration.unit)
+    train = copied(train, copies) if copies > 1 else train
+    test = None if params.is_implicit or copies > 1 else held_out
+    backend = backend.within(int(memory_gb * GB)) if memory_gb else backend
     trainer: loop.Trainer[gpu.Model]
     if isinstance(params, AlsParams | AlsImplicitParams):
-        trainer = AlsTrainer(train, params, backend, test, task.calibration, exchange, task.modes)
+        trainer = AlsTrainer(train, params, backend, test, calibration, exchange, modes)
     else:
-        trainer = trainer_of(train, params, backend, test, task.calibration, exchange)
+        trainer = trainer_of(train, params, backend, test, calibration, exchange)
     loop.begin(trainer)
     exchange.barrier()
     ready_s, ms, n_to_target = time.perf_counter() - began, list[float](), NAN
@@ -130,14 +225,14 @@ def _trained(task: Task, exchange: Exchange, backend: gpu.Backend) -> Row:
     def error() -> float:
         metrics = trainer.metrics()
         name = next(name for name in ERRORS if name in metrics)
-        return float(metrics[name] * (task.calibration.unit if name.endswith("rmse") else 1.0))
+        return float(metrics[name] * (calibration.unit if name.endswith("rmse") else 1.0))
 
     for epoch in range(params.n_epochs):
         exchange.barrier()
         began = time.perf_counter()
         trainer.learn(epoch)
         ms.append(1e3 * (time.perf_counter() - began))
-        if task.target and error() <= task.target and math.isnan(n_to_target):
+        if target and error() <= target and math.isnan(n_to_target):
             n_to_target = len(ms)
     epoch_ms = statistics.median(ms[1:])
     size = {"algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": len(train)}
@@ -199,14 +294,9 @@ def reductions(
 ) -> Iterator[Row]:
     """Milliseconds to add up partial sums of ALS on several ranks in one phase, in two, and by an all-reduce.
 
-    * one phase: each rank gets the sums of its own rows from all ranks (reduce-scatter). Trainings do this in mode
-      reduce ([001] Alg. 3).
-    * two phases: first within groups of ranks that are close to each other, then between groups. It pays where a link
-      between groups is slower than one within a group.
-    * all-reduce: each rank gets the sums of all rows, and uses its own.
-
-    All links between processes of a machine are alike, so two phases can only show their cost here. Milliseconds are
-    the median of the slowest rank; each rank sends so many megabytes on average.
+    In one phase each rank gets the sums of its own rows from all ranks, as in trainings ([001] Alg. 3). Two phases add
+    within groups of ranks, then between them, which pays where a link between groups is slower than one within; here
+    all links are alike. Milliseconds are the median of the slowest rank; a rank sends so many megabytes on average.
     """
     n_rows, n = options.whole(shape)
     for size in options.whole(ranks):

@@ -195,15 +195,10 @@ class ClientWork:
         heapq.heappush(self._heap, (line.due, next(self._numbers), line))
 
 
-def n_lists_of(query: Query) -> int:
-    """The requests that `query` counts as: one for each list, 1 for all others."""
-    return len(query.users or (None,)) if isinstance(query, Recommend) else 1
-
-
 def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
-        return cost_of_list(query) * n_lists_of(query)
+        return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Ranked):
         return _width(query)
     if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):

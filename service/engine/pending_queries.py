@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client, ClientWork, cost_of, n_lists_of
+from service.engine.fairness import Client, ClientWork, cost_of
 from service.engine.queries import Query
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
@@ -28,8 +28,8 @@ class Limits(NamedTuple):
     """Limits of the queue; the settings of the same names have the defaults.
 
     Attributes:
-        max_batch: most lists and other queries in one batch.
-        max_waiting: most lists and other queries that wait, see `ClientWork`; more are refused.
+        max_batch: most requests that one batch answers.
+        max_waiting: most requests that wait, see `ClientWork`; more are refused.
         max_wait_s: seconds; a query that waits longer is refused.
     """
 
@@ -57,7 +57,7 @@ class Promise(Protocol):
 class PendingQuery(Struct, frozen=True):
     """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived.
 
-    `n`: the requests that it counts as, see `ClientWork`.
+    `n`: the requests that it answers, see `ClientWork`.
     """
 
     query: Query
@@ -100,13 +100,14 @@ class PendingQueries:
         self.add(query, fairness.current.get(), future)
         return future
 
-    def add(self, query: Query, client: Client, promise: Promise) -> None:
+    def add(self, query: Query, client: Client, promise: Promise, n: int = 1) -> None:
         """Queue a query of `client`; `promise` gets its answer or its exception on the event loop.
+
+        `n`: the requests that it answers; they count one by one.
 
         Raises:
             Overloaded: too many are waiting.
         """
-        n = n_lists_of(query)
         self._work.admit(client, n)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.hand_over)

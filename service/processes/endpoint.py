@@ -213,7 +213,7 @@ class _Front:
             return
         self.open.add(request.id)
         try:
-            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id))
+            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id), request.n)
         except Exception as error:
             self.refuse(request.id, error)
 

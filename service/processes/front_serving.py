@@ -64,9 +64,11 @@ class FrontServing:
         """The JSON of one answer."""
         return (await self._ask(query, wait_for))[0]
 
-    def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+    def answer_each(
+        self, query: Recommend, wait_for: StreamId | None = None, n: int = 1
+    ) -> asyncio.Future[list[bytes]]:
         """The JSON of each recommendation."""
-        return self._ask(query, wait_for)
+        return self._ask(query, wait_for, n)
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
@@ -87,13 +89,13 @@ class FrontServing:
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
 
-    def _ask(self, content: Query | Struct, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
-        """A future of the answer to a query or an operation."""
+    def _ask(self, content: Query | Struct, wait_for: StreamId | None, n: int = 1) -> asyncio.Future[list[bytes]]:
+        """A future of the answer to a query or an operation, for `n` requests."""
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
         if client.trace is None:
-            return self._link.ask(Request, content, client.address, client.key, position)
-        return self._link.ask(TracedRequest, content, client.address, client.key, position, client.trace.encoded)
+            return self._link.ask(Request, content, client.address, client.key, position, n)
+        return self._link.ask(TracedRequest, content, client.address, client.key, position, n, client.trace.encoded)
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))

@@ -48,6 +48,7 @@ class Request(Struct, tag=1, array_like=True, frozen=True):
         content: the query or the operation.
         address, key: the client, as `service.engine.fairness.Client` has it.
         wait_for: a stream id to learn first; empty: none.
+        n: requests of the client that it answers: several if their lists are asked for together.
     """
 
     id: int
@@ -55,6 +56,7 @@ class Request(Struct, tag=1, array_like=True, frozen=True):
     address: str
     key: bytes | None
     wait_for: str
+    n: int
 
 
 class Drop(Struct, tag=2, array_like=True, frozen=True):

@@ -41,7 +41,8 @@ _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.en
 _OF_THE_USUAL_WAY = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 
 Page = Callable[[bytes], Recommend | None]  # what a query string asks for, without the user; None if it is not plain
-Ask = Callable[[Recommend], "asyncio.Future[list[bytes]]"]  # the JSON of each list; may raise what the future raises
+# The JSON of each list, of so many requests; may raise what the future raises.
+Ask = Callable[[Recommend, None, int], "asyncio.Future[list[bytes]]"]
 
 
 class _Header(NamedTuple):
@@ -139,7 +140,7 @@ class PlainLists:
     def _ask_for(self, batch: _Batch) -> None:
         fairness.current.set(batch.client)
         try:
-            answers = self._ask(structs.replace(batch.page, users=batch.users))
+            answers = self._ask(structs.replace(batch.page, users=batch.users), None, len(batch.users))
         except Exception as error:
             for read in batch.reads:
                 self._refuse(read, error)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
+from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fairness import LIGHT, MAX_COST, Client, ClientWork, cost_of
 from service.engine.queries import Estimate, Neighbors, Popular, Recommend, UserRatings
@@ -119,3 +122,20 @@ def test_costs_follow_the_work() -> None:
     assert cost_of(Neighbors(kind="user", id="u")) > LIGHT
     assert cost_of(Estimate(user="u", item="i")) == 1
     assert cost_of(UserRatings(user="u")) == 100
+
+
+def test_requests_that_are_asked_for_together_count_one_by_one() -> None:
+    lines = ClientWork(MOST)
+    together = [PendingQuery(ANN, 10 * n, n=n) for n in (600, 300, 60)]
+    for pending in together:
+        lines.admit(ANN, pending.n)
+        lines.add(pending)
+    assert len(lines) == 960
+    with pytest.raises(Overloaded):
+        lines.admit(ANN, 50)
+    lines.admit(BOB, 50)  # another client still may
+    lines.add(PendingQuery(BOB, 10, n=50))
+    assert [pending.n for pending in lines.take(400)] == [600]  # at least one piece
+    assert sum(pending.n for pending in lines.take(400)) <= 400
+    lines.done(ANN, 600)
+    lines.admit(ANN, 50)

@@ -78,7 +78,7 @@ class Front:
 
 
 def request(number: int, content: Any, wait_for: str = "") -> Request:
-    return Request(number, content, "127.0.0.1", None, wait_for)
+    return Request(number, content, "127.0.0.1", None, wait_for, 1)
 
 
 def test_queries_and_operations_of_one_turn_are_answered_each(local: Local) -> None:

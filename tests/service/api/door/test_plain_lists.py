@@ -52,10 +52,11 @@ class Server:
         self.lists = PlainLists(self.gateway, plain_page(serving), self.ask)
         self.table = ConnectionTable(LIMITS, lambda address: address)
 
-    def ask(self, query: Recommend) -> asyncio.Future[list[bytes]]:
+    def ask(self, query: Recommend, wait_for: None, n: int) -> asyncio.Future[list[bytes]]:
         if isinstance(self.outcome, RuntimeError):
             raise self.outcome
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        assert n == len(query.users or ())
         self.asked.append(query)
         self.held.append((future, query))
         if not self.holds:

@@ -110,7 +110,7 @@ def leveling(
     np.maximum.at(best, level, scores)
     sizes = np.bincount(level, minlength=len(best)).reshape(shape)
     best, has_items = best.reshape(shape), sizes > 0
-    added = bonus(np.arange(n_levels))
+    added, largest = bonus(np.arange(n_levels)), sizes.max(axis=1)
     width = added[has_items.argmax(axis=1)] - added[n_levels - 1 - has_items[:, ::-1].argmax(axis=1)]
     above = best.max(axis=1) - np.where(has_items, best, np.inf).min(axis=1)
-    return np.divide(above, width, out=np.zeros(n_lists), where=(width > 0) & has_items.any(axis=1)), sizes.max(axis=1)
+    return np.divide(above, width, out=np.zeros(n_lists), where=(width > 0) & (largest > 0)), largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -139,15 +140,18 @@ class ModelSource:
     def best(self, asks: Sequence[Ask], n: int, offset: int = 0) -> Best:
         """The `n` best items after the first `offset` of each set of each of `asks`, or fewer if there are no more."""
         sets = [(ask, one) for ask in asks for one in ask.sets]
-        # Lists that ask for the same set follow each other, because four users share each read of its items.
-        order = sorted(range(len(sets)), key=[id(one) for _, one in sets].__getitem__)
+        # Four users share each read of items that all of them may get: so lists that ask for the same set follow each
+        # other, and sets of many items come first.
+        distinct = sorted({one for _, one in sets}, key=lambda one: -math.inf if one is None else -one.count)
+        rank = {one: n_larger for n_larger, one in enumerate(distinct)}
+        order = sorted(range(len(sets)), key=[rank[one] for _, one in sets].__getitem__)
         at, own, candidates = [sets[one][0].at for one in order], self._exclude, self._candidates
         exclude: list[NDArray[np.integer]] | None = None
         if own is not None or any(len(ask.exclude) for ask in asks):
             out = {id(ask): ask.exclude if own is None else np.append(own[ask.at], ask.exclude) for ask in asks}
             exclude = [out[id(sets[one][0])] for one in order]
         some = np.array(at, dtype=np.int64)
-        rows, scores = self._rank(
+        ranked, best = self._rank(
             topn.Users(*(column[some] for column in self._users)),
             topn.rows_of(self._rated, some),
             n,
@@ -156,8 +160,9 @@ class ModelSource:
             candidates=None if candidates is None else [candidates[one] for one in at],
             eligible=[sets[one][1] for one in order],
         )
-        places = np.argsort(order)
-        return rows[places].astype(np.int64), scores[places].astype(np.float64)
+        rows, scores = np.empty(ranked.shape, dtype=np.int64), np.empty(ranked.shape)
+        rows[order], scores[order] = ranked, best
+        return rows, scores
 
     def levels(self, at: int) -> Levels:
         """The items that a list may explore; none without `explore`."""

@@ -326,6 +326,7 @@ def _ranked(
             columns = [np.append(*pair) for pair in zip(columns, more, strict=True)]
     items, of_walk, scores = Items(*columns[:4]), columns[4], columns[5]
     to_explore, are_all = items.marks != BY_SCORE, [True] * len(walks)
+    part = 2 * of_walk + to_explore
     if shown or len(owners) > len(walks):
         values, second = items.scores, np.where(to_explore, 0.0, -scores)
         if any(walk.levels.items for walk in walks):
@@ -334,9 +335,8 @@ def _ranked(
             are_all = (sizes < n).tolist()
             for walk, own_c in zip(walks, c.tolist(), strict=True):
                 walk.c = own_c if walk.c is None else walk.c
-            values = values.copy()
+            values = values.copy()  # with the bonus, which lists do not show
             values[few] += np.array([walk.c for walk in walks])[of_walk[few]] * bonus(items.marks[few])
-        order = np.lexsort((items.rows, second, -values, to_explore, of_walk))
-        items, of_walk, to_explore = items.part(order), of_walk[order], to_explore[order]
-    ends = np.bincount(2 * of_walk + to_explore, minlength=2 * len(walks)).cumsum()
+        items = items.part(np.lexsort((items.rows, second, -values, part)))
+    ends = np.bincount(part, minlength=2 * len(walks)).cumsum()
     return items, ends.reshape(-1, 2).tolist(), are_all

@@ -22,13 +22,10 @@ from service.base import tuning
 # Module -> its commands. Only the module of the command is imported: where kernels are measured, there may be no Redis.
 MODULES = {
     "defaults": ("defaults", "table", "scale"),
-    "dislikes": ("dislikes",),
-    "few_ratings": ("new-items", "explore"),
+    "quality": ("dislikes", "new-items", "explore"),
     "neighbors": ("accuracy", "noise", "neighbors"),
-    "learned_online": ("stream", "newcomers"),
-    "timeline": ("prequential", "half-life", "ab"),
-    "als": ("als",),
-    "als_peer": ("als-lists",),
+    "learning": ("stream", "newcomers", "prequential", "half-life", "ab"),
+    "als": ("als", "als-lists"),
     "sgd": ("sgd", "time-to-error"),
     "nmf": ("nmf",),
     "large": ("out-of-core", "distributed", "reductions"),

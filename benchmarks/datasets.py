@@ -166,13 +166,9 @@ def of_some_users(ratings: gpu.Ratings, n_users: int = VALIDATION_USERS) -> gpu.
 
 
 def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
-    """(training part, held-out items (B,), negatives (B, 99)), with B = min(U, `MOST_USERS`).
+    """(training part, held-out items (B,), random unrated items (B, 99)), with B = min(U, `MOST_USERS`).
 
-    One rating of every user is held out, also of the users beyond B. Negatives are random items that the user has not
-    rated.
-
-    Raises:
-        InvalidInput: a user has left fewer than 99 items unrated.
+    One rating of every user is held out, also of the users beyond B.
     """
     generator, rows = np.random.default_rng(seed), ratings.by_user
     chosen = rows.starts + generator.integers(0, rows.lengths)
@@ -191,11 +187,7 @@ def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray
 
 
 def sampled(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
-    """About `share` of the ratings; equal ratings and shares give equal pairs.
-
-    Raises:
-        InvalidInput: `share` is not one over a whole number.
-    """
+    """About `share` of the ratings, one over a whole number; equal ratings and shares give equal pairs."""
     modulus = round(1 / share) if share > 0 else 0
     if modulus < 1 or abs(modulus * share - 1) > 1e-6:
         raise InvalidInput(f"Invalid share: expected one over a whole number, such as 0.25, got {share:g}")
@@ -291,11 +283,7 @@ def copy_of(model: gpu.Model) -> gpu.Model:
 
 
 def raw_arrays(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
-    """(train, test) of a folder. It does not sort, so 10⁸ ratings take a few seconds.
-
-    Raises:
-        InvalidInput: a file's length differs from `meta.json`, or its columns are out of range or order.
-    """
+    """(train, test) of a folder. It checks columns and does not sort, so 10⁸ ratings take a few seconds."""
     meta = json.loads((folder / META).read_text("utf-8"))
     n_users, n_items, n_train, n_test = (int(meta[name]) for name in ("m_users", "n_items", "nnz_train", "nnz_test"))
     by_user = _rows(folder, "R_train_csc", n_users, n_items, n_train)

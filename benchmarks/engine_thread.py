@@ -153,9 +153,7 @@ def _trained(history: History, algorithm: str, n_factors: int) -> gpu.Model:
     return model.mapped(np.arange(sizes[0]), np.arange(sizes[1]), *sizes)
 
 
-def catalog(
-    items: Annotated[int, typer.Option(help="Items with attributes.", min=1)] = 1_000_000,
-) -> Iterator[Row]:
+def catalog(items: Annotated[int, typer.Option(help="Items with attributes.", min=1)] = 1_000_000) -> Iterator[Row]:
     """Milliseconds of the engine for changes of items, and to compile and use filters, without ranking.
 
     Items are synthetic, with two genres, a rare tag and two numbers each.

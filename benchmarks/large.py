@@ -70,11 +70,9 @@ def out_of_core(
 ) -> Iterator[Row]:
     """Milliseconds of an epoch of ALS with ratings in memory, and in batches that are loaded within a bound.
 
-    `batches` are those of the items and of the users, 1 and 1 if all ratings stay in memory. `epoch_ms` is the median
-    without the first epoch. `moved_gb` is what an epoch loads, and `floor_ms` the time that this takes at the rate of a
-    pinned copy, `link_gb_s`, measured before. `times` is the epoch in times of the larger of the floor and of the epoch
-    of the training without bound, if there was one. `peak_gb` is what all processes take of the device at the end, CUDA
-    included. Equal `digest` mean equal tables. `ready_s` is what comes before the first epoch.
+    `batches` are those of items and users. `moved_gb` is what an epoch loads, and `floor_ms` the time that this takes
+    at the rate of a pinned copy, `link_gb_s`. `times` is the epoch in times of the larger of the floor and of the epoch
+    without bound. `peak_gb` is what all processes take of the device at the end. Equal `digest` mean equal tables.
     """
     where, params = options.chosen(backend), params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
     assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - what the command offers
@@ -177,13 +175,10 @@ def distributed(
     """Milliseconds of an epoch on several ranks, one device each, its error, and a checksum of what it has learned.
 
     Each number of ranks is a training of its own, in fresh processes (on the host: with an equal share of the cores).
-    All start from the same parameters. The ranks wait for each other before each epoch that is timed. With `--copies`
-    each user is there several times, as in `out-of-core`: so a small matrix gives a large one.
-
-    `epoch_ms` leaves the first epoch out; an epoch is `times` as fast as with the first number of ranks.
-    Equal `digest` mean equal bits. `error` is the test RMSE; of copies the training RMSE, of implicit models the
-    training loss, of `nmf` the relative error. `target_ms` is the time of the epochs until the wanted test RMSE is
-    reached; NaN if it was not, or none is wanted. `ready_s` is what a rank takes before its first epoch.
+    The ranks wait for each other before each epoch that is timed. With `--copies` each user is there several times.
+    An epoch is `times` as fast as with the first number of ranks. Equal `digest` mean equal bits. `error` is the test
+    RMSE; of copies the training RMSE, of implicit models the training loss, of `nmf` the relative error. `target_ms` is
+    the time of the epochs until the wanted test RMSE is reached. `ready_s` is what comes before the first epoch.
     """
     names = modes.split(",")
     if len(names) != 2 or not {*names} <= {"gather", "reduce"}:

@@ -41,15 +41,10 @@ _USER_BIAS, _ITEM_BIAS, _USER_TASTE, _ITEM_TASTE, _NOISE = range(14, 24, 2)
 
 
 class Shape(NamedTuple):
-    """Sizes and laws of a matrix.
+    """Sizes, met exactly; lowest and highest rating, and their distance; global mean μ; and laws of a matrix.
 
-    Attributes:
-        n_users, n_items, n_train, n_test: U, I and numbers of ratings, met exactly.
-        low, high, step: lowest and highest rating, and the distance between ratings.
-        mean: global mean μ.
-        activity: deviation of the logarithm of a user's number of ratings.
-        least: fewest ratings of a user, test ratings included.
-        exponent, offset: the item of rank r, from 0, is drawn in proportion to (r + offset) ** −exponent.
+    `activity` is the deviation of the logarithm of a user's number of ratings, `least` the fewest ratings of a user.
+    The item of rank r, from 0, is drawn in proportion to (r + offset) ** −exponent.
     """
 
     n_users: int
@@ -140,11 +135,7 @@ class Matrix:
     def _to_total(
         self, counts: NDArray[np.int64], wanted: int, least: int, most: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Change `counts` (U,) by steps of one until their sum is `wanted`; they stay between `least` and `most`.
-
-        Raises:
-            InvalidInput: the limits exclude this sum.
-        """
+        """Change `counts` (U,) by steps of one until their sum is `wanted`; they stay between `least` and `most`."""
         order = np.argsort(self._words(_ROUNDING, np.arange(len(counts))))
         while missing := wanted - int(counts.sum()):
             open_ = order[counts[order] < most[order]] if missing > 0 else order[counts[order] > least]

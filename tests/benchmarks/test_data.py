@@ -11,9 +11,8 @@ import pytest
 import gpu
 from benchmarks import datasets, make_ratings
 from benchmarks.datasets import Dataset, Fold
-from benchmarks.defaults import fits_of
+from benchmarks.defaults import Method, fits_of
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
-from benchmarks.methods import Method
 from benchmarks.results import Fit, Store
 from gpu.errors import InvalidInput
 from tests.data import planted

@@ -1,7 +1,8 @@
-"""Items with few ratings or none: `python -m benchmarks new-items` and `explore`."""
+"""Lists of disliked, new and rare items: `python -m benchmarks dislikes`, `new-items` and `explore`."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks import datasets, options
-from benchmarks.datasets import SOURCES, items_of
+from benchmarks.datasets import SOURCES, Dataset, Fold, items_of
+from benchmarks.defaults import Ours
 from benchmarks.engine_thread import live
-from benchmarks.options import Data, Names, Seed, Sets
-from benchmarks.results import Row, say
+from benchmarks.options import Data, Fits, Names, Seed, Sets, Where
+from benchmarks.results import Fit, Row, Store, say
 from benchmarks.timing import NAN
+from gpu.online import OnlineModel, prepare_online
 from gpu.online.host_model import HostModel
 from gpu.params import params_for
 from gpu.ranking import topn
@@ -29,11 +32,16 @@ from service.jobs.content import Described, fitted
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots.content_map import ContentMap
 
+# Of `dislikes`:
+SET = "ml-1m-lists"
+N_FILMS = (1, 3, 10)  # values of k
+N_ANONYMOUS, N_NEAREST = 300, 10  # users for each k; films of a list, and neighbors
+WELL_RATED = 50  # ratings of a drawn film; with fewer its neighbors would be mostly noise
+RELEVANT_FROM = 4.0  # stars
 # Of `new-items`:
 SHARE = 0.05  # of the films, that are new
 N_KNOWN = 0, 1, 3, 10  # values of k
 FEWEST_RATINGS = 20  # of a new film, so that half of them are 10
-RELEVANT_FROM = 4.0
 N_LISTED = 20
 FIGURES = "hr_at_10", "recall_at_20", "hr_at_10_of_all", "recall_at_20_of_all", "rmse"
 _TITLE = re.compile(r"(?P<item>\d+)::.*\((?P<year>\d{4})\)::(?P<genres>.*)")
@@ -44,17 +52,71 @@ N_USERS, N_SHOWN, FEW = 400, 3, 2
 BATCH = 100_000
 
 
+def dislikes(
+    data: Data,
+    algorithms: Names = "als-implicit,culsh-implicit,culsh,als,sgd,esgd",
+    backend: Where = "auto",
+    json: Fits = None,
+) -> None:
+    """Share of a disliked item's nearest neighbors in the next list, and NDCG@10 of liked items, on ml-1m.
+
+    An anonymous user gives one star to k films. The result is the share of each film's ten nearest neighbors, as the
+    service lists them, that is in the user's next list of ten; and the same share after five stars. NDCG@10 counts only
+    held-out ratings of four stars and more as relevant.
+    """
+    store, where, names = Store(json), options.chosen(backend), options.algorithms(algorithms)
+    if datasets.available(data, [SET]):
+        dataset = Dataset.of(SET, datasets.lists_fold(data / datasets.SOURCES[SET][1]))
+        for algorithm in names:
+            say(f"training {algorithm}")
+            blank = Ours(algorithm, where).row(dataset, "dislikes", {})
+            store.get(blank, functools.partial(_measured, blank, dataset.whole, where))
+    store.put_metrics("dislikes")
+
+
+def _measured(blank: Fit, fold: Fold, backend: gpu.Backend) -> Fit:
+    """NDCG@10, and the share of neighbors in the next list for each k, after one star and after five."""
+    model = gpu.fit(fold.train, params_for(blank.method, {}), backend=backend)
+    keys = fold.train.user_keys, fold.train.item_keys
+    ranks = gpu.evaluate.ranking(model, fold.train.by_user, fold.test, RELEVANT_FROM)
+    metrics = {"NDCG@10, 4 and up": ranks["ndcg@10"]}
+    online_model = prepare_online(model, datasets.table_of(fold.train), *keys, backend).follow(*keys)
+    online_model.settle()
+    pool = np.flatnonzero(fold.train.by_item.lengths >= WELL_RATED)
+    for k in N_FILMS:
+        generator = np.random.default_rng(datasets.SEED)
+        drawn = [np.sort(generator.choice(pool, k, replace=False)) for _ in range(N_ANONYMOUS)]
+        for name, value in zip(("one star", "five stars"), fold.train.scale, strict=True):
+            each = [_share_of_neighbors(online_model, items, value) for items in drawn]
+            metrics[f"k = {k}, {name}"] = float(np.mean(each))
+    return blank._replace(metrics=metrics)
+
+
+def _share_of_neighbors(online_model: OnlineModel, items: NDArray[np.int64], value: float) -> float:
+    """Mean over `items` of the share of their neighbors in the next list, after `value` was given to all of them."""
+    values = np.full(len(items), value, dtype=np.float32)
+    row = gpu.Rows(np.zeros(1, dtype=np.int64), np.array([len(items)]), items.astype(np.int32), values)
+    shown, _ = topn.recommend(online_model.index, online_model.fold_in(row.items, values), row, N_NEAREST)
+    return float(np.mean([np.isin(_neighbors(online_model.model, item), shown[0]).mean() for item in items.tolist()]))
+
+
+def _neighbors(model: gpu.Model, item: int) -> NDArray[np.int32]:
+    """The first `N_NEAREST` neighbors of an item: from the model's list if it has one, else by cosines of factors."""
+    if model.neighbors.shape[1]:
+        of_item = model.neighbors[item, :N_NEAREST]
+        neighbors: NDArray[np.int32] = of_item[of_item != gpu.NO_NEIGHBOR]
+        return neighbors
+    return topn.similar(model.item_factors, item, N_NEAREST, model.item_trained)[0]
+
+
 def new_items(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 42) -> Iterator[Row]:
     """HR@10 and Recall@20 of films of ml-1m that the model was not trained on, with and without their tags.
 
     A random twentieth of the films is new, among those with enough ratings. A model is trained without their ratings.
     Half of the ratings of each new film is the test part; of the other half the film has the first k when lists are
-    made. Tags are the genres and years of `movies.dat`. Users keep the parameters of the training.
-
-    A list is of the new films alone that its user has not rated, as with a filter, or of all films. HR@10 is the share
-    of users with at least one relevant new film among the first 10, Recall@20 the mean share of a user's relevant new
-    films among the first 20. Relevant are ratings of the test part of 4 stars and more. `rmse` is that of the test
-    ratings, in the first row that of a model that knows nothing of a new film; NaN for implicit models.
+    made. Tags are the genres and years of `movies.dat`. Users keep the parameters of the training. A list is of the new
+    films alone that its user has not rated, as with a filter, or of all films. Relevant are test ratings of 4 stars and
+    more. `rmse` is that of the test ratings, in the first row of a model that knows nothing of a new film.
     """
     file = offline.Data.split(ratings_file.read(data / SOURCES["ml-1m"][1]), 0.0, seed)
     described = films(data / "ml-1m" / "movies.dat", file.ids()[1])
@@ -156,10 +218,7 @@ def _numbers(items: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def explore(
-    data: Data,
-    sets: Sets = None,
-    algorithms: Names = "als-implicit,als,culsh,culsh-implicit",
-    seed: Seed = 42,
+    data: Data, sets: Sets = None, algorithms: Names = "als-implicit,als,culsh,culsh-implicit", seed: Seed = 42
 ) -> Iterator[Row]:
     """Hits of the first explored items, by score, with the bonus, and by fewest ratings, on ml-100k and lastfm.
 

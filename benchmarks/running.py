@@ -20,7 +20,7 @@ from benchmarks.results import say
 from loadtest.client import Answer, Connection
 from service.base.errors import ServiceError
 from service.cli import importer
-from service.cli.client import Client, Rating
+from service.cli.client import Client, RatingBody
 from service.cli.files.ratings_file import RatingsFile
 from service.cli.service_process import ServiceProcess
 
@@ -55,7 +55,7 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 def post(client: Client, users: Sequence[str], items: Sequence[str], values: NDArray[np.float32]) -> None:
     """Post ratings in full requests and wait until the service has seen the last one."""
     triples = zip(users, items, values.tolist(), strict=True)
-    receipt = importer.send(client, (Rating(user=user, item=item, rating=rating) for user, item, rating in triples))
+    receipt = importer.send(client, (RatingBody(user=user, item=item, rating=rating) for user, item, rating in triples))
     if receipt.stream_id is not None:
         client.wait_for(receipt.stream_id)
 

@@ -17,8 +17,8 @@ BOUNDS = {
         "extra_arrows": 4.8,
         "in_circles": 0,
         "small": 13,
-        "private": 0.32,
-        "once": 62,
+        "private": 0.319,
+        "once": 59,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.295, "once": 92},
 }

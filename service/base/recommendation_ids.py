@@ -18,7 +18,7 @@ PURPOSE = "recommendation"
 _INVALID = "expected one that this service has given in an answer for this user, got another text"
 
 
-class Shown(NamedTuple):
+class ShownList(NamedTuple):
     """What was shown.
 
     Attributes:
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
     as_of: str
 
 
-_decoder = msgspec.json.Decoder(Shown)
+_decoder = msgspec.json.Decoder(ShownList)
 
 
 class RecommendationIds:
@@ -48,12 +48,12 @@ class RecommendationIds:
         """Check that ids can be made; raises `NotReady`."""
         self._signer.check()
 
-    def of(self, shown: Shown, user: str) -> str:
+    def of(self, shown: ShownList, user: str) -> str:
         """The id of a list that was shown to `user`."""
         content = msgspec.json.encode(shown)
         return f"{_text(content)}.{_text(self._signer.signature(PURPOSE, _signed(content, user)))}"
 
-    def verified(self, text: str, user: str) -> Shown:
+    def verified(self, text: str, user: str) -> ShownList:
         """The content of an id.
 
         Raises:
@@ -69,7 +69,7 @@ class RecommendationIds:
         return content_of(text)
 
 
-def content_of(text: str) -> Shown:
+def content_of(text: str) -> ShownList:
     """The content of an id, whose signature is not checked.
 
     Raises:

@@ -25,7 +25,7 @@ ENDS = ("succeeded", "failed", "cancelled")  # states of a job that has ended
 Job = dict[str, Any]
 
 
-class Rating(TypedDict, total=False):
+class RatingBody(TypedDict, total=False):
     """One element of the body of POST /ratings; `timestamp`, in Unix seconds, is optional."""
 
     user: str
@@ -156,7 +156,7 @@ class Client:
 
     # --- ratings
 
-    def rate(self, ratings: Rating | Sequence[Rating]) -> dict[str, Any]:
+    def rate(self, ratings: RatingBody | Sequence[RatingBody]) -> dict[str, Any]:
         """Post one rating or a batch in one request; the answer has `accepted`, `rejected` and `stream_id`.
 
         A bad rating alone is refused. Bad ratings of a batch are in `rejected`, and the others count.

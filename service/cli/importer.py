@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import httpx
 
 from service.base.errors import ServiceError
-from service.cli.client import Client, Rating, RequestFailed
+from service.cli.client import Client, RatingBody, RequestFailed
 from service.cli.files.items_file import Element
 from service.cli.files.ratings_file import RatingsFile
 
@@ -72,7 +72,7 @@ def check_answers(client: Client) -> None:
 
 def send(
     client: Client,
-    ratings: Iterable[Rating],
+    ratings: Iterable[RatingBody],
     on_batch: Callable[[int], None] = lambda _n: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Receipt:
@@ -127,7 +127,7 @@ def _send(
     return receipt
 
 
-def records(file: RatingsFile) -> Iterator[Rating]:
+def records(file: RatingsFile) -> Iterator[RatingBody]:
     """The ratings of a file as elements of a body, in order."""
     if file.timestamps is None:
         for user, item, value in zip(file.users, file.items, file.values, strict=True):

@@ -25,7 +25,8 @@ def values(environment: Mapping[str, str]) -> dict[str, str]:
         InvalidSetting: see `value`.
     """
     by_name = {name.upper(): text for name, text in environment.items()}
-    texts = {name: value(by_name, f"{PREFIX}{name.upper()}") for name in SETTINGS if _file(name) in by_name}
+    variables = {name: f"{PREFIX}{name.upper()}" for name in SETTINGS}
+    texts = {name: value(by_name, variable) for name, variable in variables.items() if f"{variable}{SUFFIX}" in by_name}
     return {name: text for name, text in texts.items() if text is not None}
 
 
@@ -72,7 +73,3 @@ def variable_of_others(name: str) -> str | None:
 def names() -> list[str]:
     """The settings that name files, as if they were settings."""
     return [f"{name}{SUFFIX.lower()}" for name in SETTINGS]
-
-
-def _file(name: str) -> str:
-    return f"{PREFIX}{name.upper()}{SUFFIX}"

@@ -16,7 +16,7 @@ import msgspec
 from service.api.answers import Written
 from service.api.operations import EndModel
 from service.base.errors import InvalidRequest, NotReady
-from service.base.recommendation_ids import RecommendationIds, Shown
+from service.base.recommendation_ids import RecommendationIds, ShownList
 from service.engine.errors import Gone
 from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
@@ -88,7 +88,7 @@ class Experiments:
         name = query.experiment or ""
         put, _ = self._experiment(name)
         answer.experiment, answer.arm = name, query.model
-        shown = Shown(name, put, query.model, answer.model_version or "", answer.as_of)
+        shown = ShownList(name, put, query.model, answer.model_version or "", answer.as_of)
         answer.recommendation_id = self._ids.of(shown, answer.user)
         self._answered[name, put, query.model] += 1
 

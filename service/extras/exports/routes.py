@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -65,13 +65,14 @@ class ListsBody(Strict):
 async def export(query: Annotated[ExportQuery, Query()], request: Call, serving: TheService) -> Response:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back."""
     concern(f"{query.what} as {query.format}")
-    done = msgspec.json.decode(await serving.operate(ArchiveAll(), query.position), type=Archived)
-    name = f"{query.what}-{done.as_of}.{query.format}"
-    headers = {AS_OF: done.as_of, "Content-Disposition": f'attachment; filename="{name}"'}
+    archived = msgspec.json.decode(await serving.operate(ArchiveAll(), query.position), type=Archived)
+    name = f"{query.what}-{archived.as_of}.{query.format}"
+    headers = {AS_OF: archived.as_of, "Content-Disposition": f'attachment; filename="{name}"'}
     media = MEDIA_TYPES[query.format]
     if request.scope.get("is_head"):
-        return StreamingResponse(iter(()), media_type=media, headers=headers)  # an export does not tell its length
-    return ExportResponse(ExportProcess(serving.settings.data, query.what, query.format, done.as_of), media, headers)
+        return StreamingResponse((), media_type=media, headers=headers)  # an export does not tell its length
+    process = ExportProcess(serving.settings.data, query.what, query.format, archived.as_of)
+    return ExportResponse(process, media, headers)
 
 
 @router.post(
@@ -82,8 +83,8 @@ async def make_lists(body: ListsBody, query: NoQuery, request: Call, serving: Th
     check_n(serving, body.n)
     if body.filter is not None:
         await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
-    given = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
-    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, given)))
+    sent_body = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
+    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, sent_body)))
 
 
 @router.get("/exports", responses=answers(ListFiles))
@@ -107,7 +108,7 @@ class ExportResponse(StreamingResponse):
     """
 
     def __init__(self, process: ExportProcess, media_type: str, headers: Mapping[str, str]) -> None:
-        super().__init__(_nothing(), media_type=media_type, headers=headers)
+        super().__init__((), media_type=media_type, headers=headers)
         self._export = process
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,8 +139,3 @@ async def _departure(receive: Receive) -> None:
     """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""

@@ -239,8 +239,8 @@ class Bridge:
     def _revoked(self, _: Consumer, partitions: list[Any]) -> None:
         for one in partitions:
             partition = Partition(one.topic, one.partition)
-            for kept in (self._planned, self._held, self._identities, self._next):
-                kept.pop(partition, None)
+            for of_partitions in (self._planned, self._held, self._identities, self._next):
+                of_partitions.pop(partition, None)
 
 
 def ascending(messages: list[Message]) -> Iterator[list[Message]]:

@@ -78,7 +78,7 @@ class Deliverer:
         while not self._stopping.is_set():
             try:
                 while (work := await asyncio.to_thread(self._next, list(self._attempts))) is not None:
-                    self._begin(work)
+                    self._attempts[work.webhook.id] = asyncio.create_task(self._attempt(work))
                 backoff.worked()
             except Exception as error:  # Redis is gone, or an unforeseen error: neither may end this thread
                 await asyncio.to_thread(backoff.failed, error)
@@ -113,11 +113,6 @@ class Deliverer:
 
     # --- one attempt
 
-    def _begin(self, work: _Work) -> None:
-        webhook = work.webhook.id
-        task = self._attempts[webhook] = asyncio.create_task(self._attempt(work))
-        task.add_done_callback(lambda _: self._attempts.pop(webhook))
-
     async def _attempt(self, work: _Work) -> None:
         claimed = work.claimed
         try:
@@ -130,6 +125,8 @@ class Deliverer:
             pass  # the lease ends, and another attempt begins
         except Exception as error:
             _log.error("a webhook cannot be told", webhook=claimed.webhook, job=claimed.job, exc_info=error)
+        finally:
+            del self._attempts[work.webhook.id]
 
     def _settle(self, claimed: Claimed, error: str | None) -> None:
         is_last = error is None or claimed.attempt >= MAX_ATTEMPTS

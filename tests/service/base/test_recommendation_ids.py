@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from service.base.errors import NotReady
-from service.base.recommendation_ids import MAX_LENGTH, RecommendationIds, Shown, content_of
+from service.base.recommendation_ids import MAX_LENGTH, RecommendationIds, ShownList, content_of
 from service.base.signing import Signer
 
-SHOWN = Shown("summer", "1700000000000-0", "als", "als-20260101T000000-0000", "1700000000001-3")
+SHOWN = ShownList("summer", "1700000000000-0", "als", "als-20260101T000000-0000", "1700000000001-3")
 
 
 def ids_with(key: bytes) -> RecommendationIds:

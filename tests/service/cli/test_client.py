@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.client import Client, Rating, RequestFailed, TrainingFailed
+from service.cli.client import Client, RatingBody, RequestFailed, TrainingFailed
 from service.cli.service_process import ServiceProcess
 from service.settings.errors import InvalidSetting
 from tests.service.planted import SMALL, events
@@ -54,7 +54,7 @@ def test_a_rated_item_is_gone_from_the_list_after_the_wait(client: Client) -> No
 
 
 def test_a_bad_rating_is_refused_alone_and_listed_in_a_batch(client: Client) -> None:
-    bad: Rating = {"user": "reader", "item": "", "rating": 5.0}
+    bad: RatingBody = {"user": "reader", "item": "", "rating": 5.0}
     with pytest.raises(RequestFailed) as refused:
         client.rate(bad)
     assert (refused.value.code, refused.value.document["status"], refused.value.retry_after_s) == (422, 422, None)

@@ -14,7 +14,7 @@ import pytest
 
 from service.__main__ import run
 from service.cli import importer
-from service.cli.client import Client, Rating
+from service.cli.client import Client, RatingBody
 
 
 class Service(ThreadingHTTPServer):
@@ -64,7 +64,7 @@ def answering(*script: tuple[int, dict[str, str]]) -> Iterator[tuple[Client, Ser
         thread.join()
 
 
-def ratings(n: int) -> list[Rating]:
+def ratings(n: int) -> list[RatingBody]:
     return [{"user": f"u{i}", "item": "x", "rating": float(i)} for i in range(n)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from service.base.recommendation_ids import RecommendationIds, Shown
+from service.base.recommendation_ids import RecommendationIds, ShownList
 from service.base.signing import Signer
 from service.engine.errors import UnknownDocument
 from service.engine.queries.document_queries import ListDocuments
@@ -23,7 +23,7 @@ from service.storage.log.rating_log import RatingLog
 from tests.service.extras.experiments.test_attributions import Counting
 from tests.service.logs import commit
 
-OURS = RecommendationIds(Signer(lambda: b"k" * 32)).of(Shown("e", "1-0", "als", "v", "1-0"), "u")
+OURS = RecommendationIds(Signer(lambda: b"k" * 32)).of(ShownList("e", "1-0", "als", "v", "1-0"), "u")
 FOREIGN_IDS = ["abc", "ä", ".", "a.b", "\ud800", base64.urlsafe_b64encode(b'["e"]').decode(), OURS[1:], OURS]
 texts = st.sampled_from(["u", "v", "", "ä" * 129, "\ud800", "x\x00y", "\u2028"]) | st.text(max_size=5)
 numbers = st.sampled_from([0, 1, -1, 1e6, 1e7, 1e300, -1e300, 2**63, 10**400, 1e-320]) | st.floats() | st.integers()

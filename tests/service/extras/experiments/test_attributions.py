@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.base.recommendation_ids import RecommendationIds, Shown
+from service.base.recommendation_ids import RecommendationIds, ShownList
 from service.base.signing import Signer
 from service.engine.state.history import History
 from service.extras.experiments.attributions import Attributions
@@ -58,7 +58,7 @@ def event(rng: np.random.Generator, put: list[tuple[str, str]]) -> TypedEvent:
     shown = None
     if rng.random() < 0.8:
         name, position = put[-1 - int(rng.integers(min(len(put), 3)))]
-        shown = IDS.of(Shown(name, position, ARMS[rng.integers(2)], "als-1", "1-0"), user)
+        shown = IDS.of(ShownList(name, position, ARMS[rng.integers(2)], "als-1", "1-0"), user)
     return TypedEvent(user, f"i{rng.integers(5)}", TYPES[rng.integers(3)], 1.0, 1.0, event_id, shown)
 
 

@@ -137,13 +137,16 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     """(the ratings that a training with `params` learns from, number of changed ratings).
 
     Ratings far beyond all others are clipped to the nearest plausible one (`gpu.training.outliers`). Counts of any size
-    stay: implicit models dampen or bound them. For NMF a few values below 0 become 0.
+    stay: implicit models dampen or bound them. For NMF a few values below 0 become 0. With `calibration=none` all
+    ratings stay.
     """
     if not len(ratings):
         return ratings, 0
     if not params.is_nonnegative:
-        return (ratings, 0) if params.is_implicit else winsorized(ratings)
+        return (ratings, 0) if params.is_implicit or not params.is_calibrated else winsorized(ratings)
     ratings = ratings.with_values(amounts(ratings.by_user.values), amounts(ratings.by_item.values))
+    if not params.is_calibrated:
+        return ratings, 0
     found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
     n_negative = int(np.count_nonzero(found.by_user.values < 0))
     if 0 < n_negative <= FEW * len(found):

@@ -1,6 +1,7 @@
 """Averages of ratings, shrunk so that a row with one rating stays near the mean of all.
 
 * `baselines`: the constants b_ij = μ + b̄_i + b̄_j of [004] eq. 1; each row's mean is computed separately.
+* `user_means_first`: those of [003], where the means of items are taken of what the means of users leave.
 * `shrunk_biases`: both sides are fitted together. It is the best estimate without factors, and the start of SGD.
 """
 
@@ -33,13 +34,21 @@ class Baselines(NamedTuple):
     middle: float = NO_MIDDLE
 
 
-def baselines(ratings: Ratings) -> Baselines:
+def baselines(ratings: Ratings, prior: float = PRIOR) -> Baselines:
     """The fixed baselines of neighbor residuals and of Ψ in simLSH; never trained.
 
-    Each is Σ (r − μ) / (n + `PRIOR`) over a row; μ is 0 without ratings.
+    Each is Σ (r − μ) / (n + `prior`) over a row; μ is 0 without ratings. With a prior of 0 they are the means of [004].
     """
     mean, (nobody, nothing) = mean_of(ratings), _zeros(ratings)
-    return Baselines(mean, deviations(ratings.by_user, mean, nothing), deviations(ratings.by_item, mean, nobody))
+    user, item = deviations(ratings.by_user, mean, nothing, prior), deviations(ratings.by_item, mean, nobody, prior)
+    return Baselines(mean, user, item)
+
+
+def user_means_first(ratings: Ratings) -> Baselines:
+    """The baseline predictor of [003]: b_i = mean of r − μ over a user, b̂_j = mean of r − μ − b_i over an item."""
+    mean, (_, nothing) = mean_of(ratings), _zeros(ratings)
+    user = deviations(ratings.by_user, mean, nothing, 0.0)
+    return Baselines(mean, user, deviations(ratings.by_item, mean, user, 0.0))
 
 
 def shrunk_biases(ratings: Ratings) -> Baselines:
@@ -59,10 +68,13 @@ def mean_of(ratings: Ratings) -> float:
     return float(ratings.by_user.values.mean(dtype=np.float64)) if len(ratings) else 0.0
 
 
-def deviations(rows: Rows, mean: float, others: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Σ (r − `mean` − b) / (n + `PRIOR`) of each row, float32 (rows,); `others` are b of the other side's rows."""
+def deviations(rows: Rows, mean: float, others: NDArray[np.float32], prior: float = PRIOR) -> NDArray[np.float32]:
+    """Σ (r − `mean` − b) / (n + `prior`) of each row, float32 (rows,); 0 for one without ratings.
+
+    `others` are b of the other side's rows.
+    """
     sums = HOST.primitives("averages").residual_sums(rows, mean, others)
-    shrunk: NDArray[np.float32] = (sums / (rows.lengths + PRIOR)).astype(np.float32)
+    shrunk: NDArray[np.float32] = (sums / np.maximum(rows.lengths + prior, 1)).astype(np.float32)
     return shrunk
 
 

@@ -4,6 +4,8 @@
   means the same on 1 to 5, 0 to 100 and −10 to 10.
 * Implicit models learn a preference and a confidence for each pair (`gpu.signals`).
 
+With `calibration=none` (`Params.is_calibrated`) nothing is computed: models learn ratings as they are.
+
 A model stores its calibration and uses it online until the next training.
 """
 
@@ -47,6 +49,8 @@ ALS_UNIT, ALS_PRIOR = 1.5, 4.0
 
 def calibrate(ratings: Ratings, params: Params) -> Calibration:
     """The calibration of a training with `params` on `ratings`, at least one."""
+    if not params.is_calibrated:
+        return _of_paper(ratings, params)
     if params.has_values:
         return _of_preferences(ratings, params)
     if params.is_nonnegative:
@@ -55,7 +59,7 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
     is_als = params.refits == "exact"
     return Calibration(
         unit=unit * ALS_UNIT if is_als else unit,
-        origin=origin_of(ratings.scale),
+        origin=origin_of(ratings.scale, params),
         values="ratings",
         prior=ALS_PRIOR if is_als else FACTOR_PRIOR,
         density=_density(ratings),
@@ -67,9 +71,30 @@ def _unit_of(ratings: Ratings) -> float:
     return residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
 
 
-def origin_of(scale: tuple[float, float]) -> float:
-    """The origin of Ψ = `power` for ratings of this scale: 0 for one to five stars."""
-    return scale[0] - BELOW_SCALE * (scale[1] - scale[0])
+def _of_paper(ratings: Ratings, params: Params) -> Calibration:
+    """That of `calibration=none`: ratings as they are, with the α and λ of `params`; every pair is a like.
+
+    Raises:
+        InvalidRatings: the algorithm is implicit, and a value is below 0.
+    """
+    if not params.is_implicit:
+        return Calibration(values="ratings", density=_density(ratings))
+    lowest = float(amounts(ratings.by_user.values).min())
+    if lowest < 0:
+        raise InvalidRatings(
+            f"Invalid ratings for {params.algorithm}: expected 0 or more beside calibration=none, got {lowest:g}; "
+            "use calibration=data, which takes them as dislikes"
+        )
+    if isinstance(params, AlsImplicitParams):  # both are given: `Params.together`
+        return Calibration(
+            alpha=params.alpha or 0.0, regularization=params.regularization or 0.0, density=_density(ratings)
+        )
+    return Calibration(density=_density(ratings))
+
+
+def origin_of(scale: tuple[float, float], params: Params) -> float:
+    """The origin of Ψ = `power` for ratings of this scale: 0 for one to five stars, and with `calibration=none`."""
+    return scale[0] - BELOW_SCALE * (scale[1] - scale[0]) if params.is_calibrated else 0.0
 
 
 def in_units(ratings: Ratings, unit: float) -> Ratings:

@@ -144,6 +144,11 @@ class Model:
         return self.calibration.lift
 
     @property
+    def error_scale(self) -> tuple[float, float]:
+        """(lowest, highest) estimate of a rating when an error is taken; without calibration none is clipped."""
+        return self.scale if self.params.is_calibrated else (-math.inf, math.inf)
+
+    @property
     def learned_scale(self) -> tuple[float, float]:
         """(lowest, highest) rating that the model learns online; ratings beyond are clipped.
 

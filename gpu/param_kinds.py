@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from gpu.param_ranges import check_ranges
+from gpu.param_ranges import Together, check_ranges, check_together
 
 RefitKind = Literal["sampled", "exact", "none"]
+Calibrated = Literal["data", "none"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,16 @@ class Params:
     refits: ClassVar[RefitKind] = "none"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
+    together: ClassVar[Together] = {}
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        check_together(self)
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether a training takes its scale from the data (`gpu.calibration`)."""
+        return True
 
     @property
     def width(self) -> int:
@@ -64,11 +72,21 @@ class FactorParams(Params):
         n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
         n_epochs: passes over the ratings; one solves or visits both sides.
         seed: start of every random stream; equal seeds give equal models on equal ratings.
+        calibration: `data` computes units, priors and confidences from the ratings, so that the defaults fit any data.
+            `none` trains the objective of the paper as printed: ratings as they are, means that are not shrunk, no λ0,
+            one λ in all epochs, and no clipping of outliers or of estimates in errors. Then values that would come
+            from the data must be given.
     """
 
     n_factors: int = 64
     n_epochs: int = 15
     seed: int = 0
+    calibration: Calibrated = "data"
+
+    @property
+    def is_calibrated(self) -> bool:
+        """See `Params.is_calibrated`."""
+        return self.calibration == "data"
 
     @property
     def width(self) -> int:
@@ -104,6 +122,11 @@ class GradientParams(RegularizedParams):
     refits: ClassVar[RefitKind] = "sampled"
 
     learning_rate: float = 0.02
+
+    @property
+    def ridge_of_items(self) -> float:
+        """λ of the factors of items."""
+        return self.regularization
 
     @property
     def ridge_of_biases(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 
@@ -12,6 +12,12 @@ from gpu.errors import InvalidParams
 
 MAX_SIZE = 1e30  # of any number that is looked at more closely; every range is narrower
 MAX_SHOWN = 80  # characters of a refused value
+# (parameter, its value) -> the values that other parameters may have beside it, or `DEFAULT` or `GIVEN`
+Together = Mapping[tuple[str, Any], Mapping[str, Any]]
+# Anything but None; nothing but the default, since the parameter has no effect. With calibration such a parameter is
+# accepted, as in snapshots of older versions.
+GIVEN, DEFAULT = "given", "default"
+
 RENAMED = {"n_neighbours": "n_neighbors"}  # parameters, by the name of older versions
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -29,6 +35,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "event_weight": (0, 1e3),
     "half_life_days": (1e-3, 1e6),
     "regularization": (0, 1e6),
+    "item_regularization": (0, 1e6),
     "regularization_exponent": (0, 2),
     "bias_regularization": (0, 1e6),
     "weight_regularization": (0, 1e6),
@@ -113,6 +120,36 @@ def check_ranges(params: Any) -> None:
             raise InvalidParams(f"Invalid {field.name}: expected one of {choices}, got {_shown(value)}")
 
 
+def check_together(params: Any) -> None:
+    """Check that no field of `params` has a value that another one rules out (`Params.together`).
+
+    Raises:
+        InvalidParams: one has; the message names both.
+    """
+    for (other, value), allowed in params.together.items():
+        if getattr(params, other) != value:
+            continue
+        beside = f"{other}={_written(value)}"
+        for field in dataclasses.fields(params):
+            rule, given = allowed.get(field.name), getattr(params, field.name)
+            expected = ""
+            if rule == GIVEN and given is None:
+                expected = f"a number beside {beside}, which computes none from the data"
+            elif rule == DEFAULT and given != field.default and not params.is_calibrated:
+                expected = f"{_written(field.default)} beside {beside}, which ignores it"
+            elif isinstance(rule, tuple) and given not in rule:
+                expected = f"{' or '.join(map(_written, rule))} beside {beside}"
+            if expected:
+                raise InvalidParams(f"Invalid {field.name}: expected {expected}, got {_written(given)}")
+
+
+def _written(value: Any) -> str:
+    """`value` as people give it."""
+    if value is None:
+        return "auto"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def range_of(params: Any, name: str) -> tuple[float, float] | None:
     """The range of a parameter of `params`, a class of `gpu.params` or an instance; None if it has choices."""
     limits: tuple[float, float] | None = params.ranges.get(name) or _RANGES.get(name)
@@ -136,4 +173,5 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "start": ("random", "nndsvd"),
     "values": ("auto", "ratings", "counts"),
     "confidence": ("auto", "linear", "log"),
+    "calibration": ("data", "none"),
 }

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 from gpu.errors import InvalidParams
 from gpu.param_kinds import FactorParams, GradientParams, Params, RefitKind, RegularizedParams
-from gpu.param_ranges import check_names, converted
+from gpu.param_ranges import DEFAULT, GIVEN, Together, check_names, converted
 
 Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
 Psi = Literal["residual", "power"]
@@ -44,13 +44,14 @@ class AlsParams(RegularizedParams):
         solver: `cg`, or `cholesky` for the exact solution, which takes several times as long.
         precision: number format of A on a device. `float16` uses tensor cores with sums in float32; solutions are
             within about 1 % of exact, and test errors agree to four digits. The host always uses float32.
-        biases: whether rows have biases and ratings are centered. False leaves both out, as [000] does. It is not yet
-            the objective of [000] eq. 1: the unit of ratings, λ0 and the double λ of all epochs but the last stay.
+        biases: whether rows have biases and ratings are centered. False leaves both out, as [000] does. The objective
+            of [000] eq. 1 needs calibration=none too.
     """
 
     algorithm: ClassVar[str] = "als"
     refits: ClassVar[RefitKind] = "exact"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 1024)}
+    together: ClassVar[Together] = {("solver", "cholesky"): {"n_cg_steps": DEFAULT, "cg_tolerance": DEFAULT}}
 
     n_factors: int = 128
     n_epochs: int = 8
@@ -70,7 +71,8 @@ class AlsImplicitParams(FactorParams):
     pair, and 0 for a dislike or an unrated pair. The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |u|², plus the
     same penalty for every v. n is the number of ratings of a row, and N the number of rows of the other side that have
     ratings. With ν = 0 all rows have the same ridge. With ν = 1 the ridge is proportional to the total confidence of
-    the row (iALS revisited, where an unrated pair has 1/α of the weight of a rated pair).
+    the row (iALS revisited, where an unrated pair has 1/α of the weight of a rated pair). With calibration=none x is
+    the value itself, every value above 0 has the preference 1, and the ridge is λ n^ν: λ n, or λ with ν = 0.
 
     Attributes (beyond `FactorParams`):
         regularization: λ of both factor matrices. None: computed from the number of rows, so that factors no stronger
@@ -94,6 +96,17 @@ class AlsImplicitParams(FactorParams):
     refits: ClassVar[RefitKind] = "exact"
     is_implicit: ClassVar[bool] = True
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = AlsParams.ranges
+    together: ClassVar[Together] = {
+        **AlsParams.together,
+        ("calibration", "none"): {
+            "alpha": GIVEN,
+            "regularization": GIVEN,
+            "values": ("auto", "counts"),
+            "confidence": ("auto", "linear"),
+            "event_weight": (None,),
+            "half_life_days": (None,),
+        },
+    }
 
     n_factors: int = 128
     n_epochs: int = 12
@@ -116,13 +129,22 @@ class EsgdParams(GradientParams):
 
     The training neither shuffles nor schedules. `Ratings` has sorted them by user before, as for every algorithm.
 
-    Attributes: as in `GradientParams`; `learning_rate` is γ of every epoch, and `regularization` is λ_p and λ_q.
+    `learning_rate` is γ of every epoch, and `regularization` is λ_p.
+
+    Attributes (beyond `GradientParams`):
+        item_regularization: λ_q of the factors of items. None: as `regularization`.
     """
 
     algorithm: ClassVar[str] = "esgd"
     n_factors: int = 64
     n_epochs: int = 15
     regularization: float = 0.04
+    item_regularization: float | None = None
+
+    @property
+    def ridge_of_items(self) -> float:
+        """See `GradientParams.ridge_of_items`."""
+        return self.regularization if self.item_regularization is None else self.item_regularization
 
 
 @dataclass(frozen=True)
@@ -139,9 +161,15 @@ class SgdParams(GradientParams):
         half_life_days: h; the weight of a rating in every step halves with each h of its age (`gpu.decay`). The
             regularization does not. None: age does not matter. It needs the times of ratings, and such a model is
             trained and learns on the host, since the kernels of a device have no weights.
+        biases: whether rows have biases and ratings are centered. False trains U and V alone, as [004] Alg. 2 prints
+            it. It needs calibration=none.
     """
 
     algorithm: ClassVar[str] = "sgd"
+    together: ClassVar[Together] = {
+        ("calibration", "none"): {"half_life_days": (None,)},
+        ("biases", False): {"calibration": ("none",), "bias_regularization": DEFAULT},
+    }
     n_factors: int = 128
     n_epochs: int = 40
     learning_rate_decay: float = 0.02
@@ -149,6 +177,7 @@ class SgdParams(GradientParams):
     precision: Precision = "float16"
     deterministic: bool = False
     half_life_days: float | None = None
+    biases: bool = True
 
     @property
     def ridge_of_biases(self) -> float:
@@ -168,9 +197,11 @@ class CulshParams(SgdParams):
         n_bits: H, length of the simLSH signature. A longer one ranks neighbors better, and takes more time and memory.
         psi: weight of a rating in the hash. `power` (r², as in the paper) finds items that the same users rate.
             `residual` (r − b_ij) finds items that users rate alike. Implicit models ignore it.
+        biases: always true, since [004] eq. 1 has them.
     """
 
     algorithm: ClassVar[str] = "culsh"
+    choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {"biases": (True,)}
     n_neighbors: int = 32
     weight_learning_rate: float = 0.001
     weight_regularization: float = 0.02
@@ -189,7 +220,7 @@ class CulshImplicitParams(CulshParams):
     """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy of likes against dislikes and sampled negatives.
 
     A rating below the middle of the model is a dislike; every other rating is a like. In the hash, a like has weight 1
-    and a dislike −1, so `psi` has no effect.
+    and a dislike −1, so `psi` has no effect. With calibration=none every rating is a like.
 
     Attributes (beyond `CulshParams`):
         values, event_weight: as in `AlsImplicitParams`.
@@ -201,6 +232,10 @@ class CulshImplicitParams(CulshParams):
     has_values: ClassVar[bool] = True
     is_implicit: ClassVar[bool] = True
     is_logit: ClassVar[bool] = True
+    together: ClassVar[Together] = {
+        ("calibration", "none"): {"half_life_days": (None,), "values": ("auto", "counts"), "event_weight": (None,)}
+    }
+
     n_factors: int = 64
     n_neighbors: int = 16
     learning_rate: float = 0.15
@@ -228,7 +263,7 @@ class NmfParams(FactorParams):
             but takes as long as several of them.
         solver: `extrapolated` (exact steps from extrapolated factors, Ang & Gillis 2019) has the lowest error after the
             same epochs. `tiled` (PL-NMF, [002] Alg. 2) needs less memory. `plain` ([002] Alg. 1) is equal to `tiled`
-            up to rounding, and slower.
+            up to rounding, and slower. The papers' ones are the last two.
         tile: T, columns of a tile. 0 takes √n_factors, the minimum of [002] eq. 9.
         precision: number format of all arrays during training. The model is stored in float32.
     """
@@ -241,6 +276,7 @@ class NmfParams(FactorParams):
         "solver": ("extrapolated", "tiled", "plain"),
         "precision": ("float32", "float64"),
     }
+    together: ClassVar[Together] = {("solver", "plain"): {"tile": DEFAULT}}
 
     n_factors: int = 32
     n_epochs: int = 100

@@ -33,6 +33,7 @@ SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 N_SWEEPS, TOLERANCE = 1000, 1e-9
 
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
+NO_BIAS = 1e12  # ratings; λ0 of a bias that stays 0, in a model without biases
 FACTOR_PRIOR, WEIGHT_PRIOR = 4.0, 20.0
 FACTOR_SHARE = 0.6
 # λ0 of trained items. They are solved against users whose vectors were fitted to them, so they need a stronger prior
@@ -174,7 +175,7 @@ def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
         factor=unit * FACTOR_SHARE * params.regularization,
         factor_prior=unit * FACTOR_PRIOR,
         bias=params.ridge_of_biases,
-        bias_prior=BIAS_PRIOR_OF_USERS,
+        bias_prior=BIAS_PRIOR_OF_USERS if getattr(params, "biases", True) else NO_BIAS,
         weight=params.ridge_of_weights,
         weight_prior=WEIGHT_PRIOR,
         weight_unit=unit**2,
@@ -208,7 +209,11 @@ def trained_item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
 
 def item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
     """Rules for items newer than a model trained with `params`; see `user_rules`."""
-    rules = user_rules(params, unit)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
+    rules = user_rules(params, unit)._replace(
+        factor=unit * FACTOR_SHARE * params.ridge_of_items,
+        bias_prior=BIAS_PRIOR_OF_ITEMS if getattr(params, "biases", True) else NO_BIAS,
+        max_ratings=MAX_RATERS,
+    )
     if not params.n_absences:
         return rules
     return rules._replace(

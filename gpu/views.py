@@ -57,9 +57,10 @@ class Samples(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Step lengths γ and regularization λ of one epoch (eq. 5)."""
+    """Step lengths γ and regularization λ of one epoch (eq. 5); `bias_step` is 0 where there are no biases."""
 
     step: np.float32
+    bias_step: np.float32
     weight_step: np.float32
     regularization: np.float32
     bias_regularization: np.float32
@@ -68,7 +69,7 @@ class Rates(NamedTuple):
     @classmethod
     def none(cls) -> Rates:
         """Rates of zero, which change no parameter."""
-        return cls(*[np.float32(0)] * 5)
+        return cls(*[np.float32(0)] * 6)
 
 
 class Shares(NamedTuple):

@@ -78,17 +78,17 @@ def list_score(matrix, model, user, item):
 def sgd_step(matrix, model, user, item, target, rates, weight=1.0):
     """Eq. 5 for one sample, in place, its error times `weight`.
 
-    `rates`: step, weight_step, and λ of factors, biases and weights.
+    `rates`: steps of factors, biases and weights, then λ of each.
     """
-    step, weight_step, decay, bias_decay, weight_decay = rates
+    step, bias_step, weight_step, decay, bias_decay, weight_decay = rates
     rated, unrated = neighbor_sets(matrix, model, user, item)
     estimate = score(matrix, model, user, item)
     error = weight * (target - (1 / (1 + np.exp(-estimate)) if model["implicit"] else estimate))
     u, v = model["user_factors"][user].copy(), model["item_factors"][item].copy()
     model["user_factors"][user] += step * (error * v - decay * u)
     model["item_factors"][item] += step * (error * u - decay * v)
-    model["user_bias"][user] += step * (error - bias_decay * model["user_bias"][user])
-    model["item_bias"][item] += step * (error - bias_decay * model["item_bias"][item])
+    model["user_bias"][user] += bias_step * (error - bias_decay * model["user_bias"][user])
+    model["item_bias"][item] += bias_step * (error - bias_decay * model["item_bias"][item])
     for k in rated:
         w = model["explicit_weights"][item][k]
         pull = len(rated) ** -0.5 * error * residual(matrix, model, user, model["neighbors"][item][k])
@@ -130,13 +130,13 @@ def esgd_visits(n_ratings, visits, stride, chunk):
     return found
 
 
-def esgd_epoch(samples, users, items, step, decay):
+def esgd_epoch(samples, users, items, step, decay, item_decay):
     """Rules (2) and (3) for each (user, item, target) of `samples`, in place."""
     for user, item, target in samples:
         p, q = users[user].copy(), items[item].copy()
         error = target - p @ q
         users[user] = p + step * (error * q - decay * p)
-        items[item] = q + step * (error * p - decay * q)
+        items[item] = q + step * (error * p - item_decay * q)
 
 
 # --- ALS -------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid, at most; and the target nu
 STATIC_SHARED = 1024  # bytes, at most; shared memory of `learn_tiles` without the tile
 N_SOME = 4096  # users whose factors stand for those of all
 RATES = np.dtype([(name, "<f4") for name in (
-    "mean", "step", "shrink", "bias_shrink", "weight_step", "weight_decay", "low", "high",
+    "mean", "step", "shrink", "bias_step", "bias_shrink", "weight_step", "weight_decay", "low", "high",
 )])  # fmt: skip
 SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
 
@@ -227,10 +227,10 @@ class Descent:
     def _struct(self, rates: Rates) -> Any:
         """`Rates` of the kernels, passed by value."""
         struct = np.zeros((), dtype=RATES)
-        struct["mean"], struct["low"], struct["high"] = self._model.mean, *self._model.scale
-        struct["step"], struct["weight_step"] = rates.step, rates.weight_step
+        struct["mean"], struct["low"], struct["high"] = self._model.mean, *self._model.error_scale
+        struct["step"], struct["bias_step"], struct["weight_step"] = rates.step, rates.bias_step, rates.weight_step
         struct["shrink"] = 1 - rates.step * rates.regularization
-        struct["bias_shrink"] = 1 - rates.step * rates.bias_regularization
+        struct["bias_shrink"] = 1 - rates.bias_step * rates.bias_regularization
         struct["weight_decay"] = rates.weight_step * rates.weight_regularization
         return struct
 

@@ -96,18 +96,25 @@ def prepare(n_factors: int) -> None:
     _kernel("learn", _n_pieces(n_factors))
 
 
-def learn_epoch(samples: Samples, users: Any, items: Any, step: np.float32, regularization: np.float32) -> None:
+def learn_epoch(
+    samples: Samples,
+    users: Any,
+    items: Any,
+    step: np.float32,
+    regularization: np.float32,
+    item_regularization: np.float32,
+) -> None:
     """One pass over `samples`, in place of `users` and `items`; returns before the work is done: see `finish`.
 
     Args:
-        step, regularization: γ and λ.
+        step, regularization, item_regularization: γ, λ_p and λ_q.
     """
     n_ratings = len(samples.targets)
     n_chunks = -(-n_ratings // CHUNK)
     blocks = -(-n_chunks * CHUNK // BLOCK)
     ratings = samples.users, samples.items, samples.targets, samples.visits
     walk = np.int64(n_ratings), np.uint32(n_chunks), np.uint32(samples.stride)
-    given = (*ratings, *walk, step, regularization, users, items)
+    given = (*ratings, *walk, step, regularization, item_regularization, users, items)
     _kernel("learn", users.shape[1] // PIECE)((blocks,), (THREADS,), given)
 
 

@@ -70,7 +70,7 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scal
     `scale`: as in the host's twin.
     """
     scale = scale or _scale_of(ratings)
-    kind, origin = simlsh.psi_of(params), origin_of(scale)
+    kind, origin = simlsh.psi_of(params), origin_of(scale, params)
     if kind == "power":  # the kernel's argument `mean` is the zero point of r
         known = Baselines(origin, *np.zeros((2, 1), np.float32))
     return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))

@@ -73,7 +73,7 @@ def prepare(n_factors: int) -> None:
     """Compile the kernels of an epoch, by one without samples."""
     nothing, table = np.zeros(0, dtype=np.int32), np.zeros((1, n_factors), dtype=np.float32)
     samples = Samples(nothing, nothing, nothing.astype(np.float32), np.arange(BLOCK, dtype=np.uint16), 1)
-    learn_epoch(samples, table, table.copy(), _ZERO, _ZERO)
+    learn_epoch(samples, table, table.copy(), _ZERO, _ZERO, _ZERO)
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
@@ -83,11 +83,12 @@ def learn_epoch(
     items: NDArray[np.float32],
     step: np.float32,
     regularization: np.float32,
+    item_regularization: np.float32,
 ) -> None:
     """Run one pass over `samples`, in place in `users` (U, F) and `items` (I, F).
 
     Args:
-        step, regularization: γ and λ.
+        step, regularization, item_regularization: γ, λ_p and λ_q.
     """
     n_ratings = len(samples.targets)
     n_chunks = (n_ratings + CHUNK - 1) // CHUNK
@@ -104,19 +105,21 @@ def learn_epoch(
                     samples.targets[position],
                     step,
                     regularization,
+                    item_regularization,
                 )
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")
 def _step(
-    p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32
-) -> None:
+    p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32,
+    item_regularization: np.float32,
+) -> None:  # fmt: skip
     """Move p and q (F,) toward `target`, both computed from the old values."""
     dot = _ZERO
     for f in range(len(p)):
         dot += p[f] * q[f]
-    push, shrink = step * (target - dot), _ONE - step * regularization
+    push, shrink, shrink_item = step * (target - dot), _ONE - step * regularization, _ONE - step * item_regularization
     for f in range(len(p)):
         old_p, old_q = p[f], q[f]
         p[f] = shrink * old_p + push * old_q
-        q[f] = shrink * old_q + push * old_p
+        q[f] = shrink_item * old_q + push * old_p

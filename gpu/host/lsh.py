@@ -62,7 +62,7 @@ def weights(
     columns, zeros = ratings.by_item, Baselines(0.0, *np.zeros((2, 1), np.float32))
     mean, users, items, middle = fixed or zeros
     scale = scale or _scale_of(ratings)
-    origin = origin_of(scale)
+    origin = origin_of(scale, params)
     if fixed is None:
         return simlsh.psi(params, scale, origin, columns.values, mean, users, items, middle)
     item = np.repeat(np.arange(ratings.n_items), columns.lengths)

@@ -103,9 +103,9 @@ def _step(user: int, item: int, error: np.float32, arrays: Arrays, rates: Rates)
         old_u, old_v = u[user, f], v[item, f]
         u[user, f] = shrink * old_u + push * old_v
         v[item, f] = shrink * old_v + push * old_u
-    shrink_bias = _ONE - rates.step * rates.bias_regularization
-    arrays.user_bias[user] = shrink_bias * arrays.user_bias[user] + push
-    arrays.item_bias[item] = shrink_bias * arrays.item_bias[item] + push
+    push_bias, shrink_bias = rates.bias_step * error, _ONE - rates.bias_step * rates.bias_regularization
+    arrays.user_bias[user] = shrink_bias * arrays.user_bias[user] + push_bias
+    arrays.item_bias[item] = shrink_bias * arrays.item_bias[item] + push_bias
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")

@@ -209,7 +209,8 @@ class ExactRefits:
         learned, n_entries = learned_values(self._model, values, weights)
         if (n_entries != 1).any():
             others, bounds = np.repeat(others, n_entries), _bounds_where(n_entries, bounds)
-        return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_others))
+        n_unrated = n_others * self._model.params.is_calibrated  # N of ρ; see `gpu.training.als`
+        return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_unrated))
 
 
 def solver_of(model: Model, backend: Backend) -> Solver | None:

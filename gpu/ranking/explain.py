@@ -159,7 +159,7 @@ def _exact_system(
     """The system of `gpu.online.exact`."""
     objective = objective_of(model)
     z = model.item_factors[items].astype(np.float64)
-    (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
+    (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()) * model.params.is_calibrated)
     if objective.is_implicit:
         weights = objective.alpha * np.abs(values)
         matrix, y = _whole(model, gram) + (z.T * weights) @ z, np.where(values > 0, 1 + weights, 0)

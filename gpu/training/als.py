@@ -8,17 +8,20 @@ A = Σ w z zᵀ and b = Σ y z over the row's ratings.
   to A; ρ = λ (n + N/α)^ν, where N counts the rows of the other side that have ratings. A pair whose rating and events
   disagree has two entries, of either sign (`gpu.signals.entries_of`).
 
-λ0 (`AlsObjective.prior`) is added to every ρ.
+λ0 (`AlsObjective.prior`) is added to every ρ. With `calibration=none` it is 0, N is 0, and values are those of the
+ratings: then this is [000] eq. 1, and its §5.6.
 
-In explicit problems all epochs but the last take `STRONG` times λ. A strong ridge ends noise: directions of factors
-that ratings support too little shrink to zero. But it also shortens all other directions. In the last epoch these grow
-to the length that λ gives them, and one epoch is too short for noise to come back (docs/decisions/0027).
+In explicit problems all epochs but the last take `STRONG` times λ, unless `calibration=none`. A strong ridge ends
+noise: directions of factors that ratings support too little shrink to zero. But it also shortens all other directions.
+In the last epoch these grow to the length that λ gives them, and one epoch is too short for noise to come back
+(docs/decisions/0027).
 
 A row without ratings gets zeros.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -129,7 +132,9 @@ class AlsTrainer(Trainer[Model]):
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
         self.batches = batches or batches_of(ratings, self.problem, backend, exchange, division)
         self.primitives = als = backend.primitives("als")
-        n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
+        n_users, n_items = (
+            int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
+        )
         users, items = start_tables(ratings, self.problem, params.seed)
         bounds = self.batches or (None, None)
         sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
@@ -162,7 +167,8 @@ class AlsTrainer(Trainer[Model]):
     def learn_part(self, epoch: int, part: int) -> None:
         """Solve all items (part 0) or all users (part 1)."""
         solved, fixed = (self._items, self._users) if part == 0 else (self._users, self._items)
-        solved.solve(fixed, self.problem if epoch == self.n_epochs - 1 else strong(self.problem))
+        is_last = epoch == self.n_epochs - 1
+        solved.solve(fixed, strong(self.problem) if self.params.is_calibrated and not is_last else self.problem)
         if part == self.n_parts - 1:
             self.primitives.finish()
 
@@ -214,7 +220,7 @@ class AlsTrainer(Trainer[Model]):
 
     def metrics(self) -> Mapping[str, float]:
         """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
-        problem, scale, n = self.problem, self.ratings.scale, len(self.ratings)
+        problem, scale, n = self.problem, self._error_scale(), len(self.ratings)
         self._complete()
         squares, loss = self._users.errors(self._items, scale)
         loss += self._users.penalty() + self._items.penalty()
@@ -231,8 +237,12 @@ class AlsTrainer(Trainer[Model]):
             ranks = evaluate.ranking(self._model(), self._rated, self.test)
             return {f"test_{name}": value for name, value in ranks.items()}
         tables = self._users.table, self._items.table
-        squares, _ = self.primitives.errors(self._held_out, *tables, self.problem, self.ratings.scale)
+        squares, _ = self.primitives.errors(self._held_out, *tables, self.problem, self._error_scale())
         return {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+
+    def _error_scale(self) -> tuple[float, float]:
+        """See `Model.error_scale`."""
+        return self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)
 
 
 def strong(problem: AlsObjective) -> AlsObjective:

@@ -63,10 +63,11 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
     """
     rate_of = {
         "regularization": "learning_rate",
+        "item_regularization": "learning_rate",
         "bias_regularization": "learning_rate",
         "weight_regularization": "weight_learning_rate",
     }
-    used = {name: (getattr(params, name, 0.0), getattr(params, rate, 0.0)) for name, rate in rate_of.items()}
+    used = {name: (getattr(params, name, None) or 0.0, getattr(params, rate, 0.0)) for name, rate in rate_of.items()}
     too_strong = [f"{name} ({ridge:g})" for name, (ridge, rate) in used.items() if ridge * rate >= 1]
     weight_rate = getattr(params, "weight_learning_rate", 0.0)
     advice = f"lower {' and '.join(too_strong)}"
@@ -74,6 +75,7 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
         advice = f"lower weight_learning_rate ({weight_rate:g})"
     elif not too_strong:
         advice = f"lower learning_rate ({params.learning_rate:g}) or raise regularization ({params.regularization:g})"
+        advice += "" if params.is_calibrated else ", or use calibration=data, which fits any scale of ratings"
     message = f"Training of {params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters"
     return TrainingDiverged(f"{message}; {advice}")
 

@@ -11,14 +11,14 @@ import math
 import numpy as np
 
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines, baselines, shrunk_biases
+from gpu.baselines import Baselines
 from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
 from gpu.signals import NEUTRAL, Calibration
 from gpu.training import similarity
-from gpu.training.sgd import DescentTrainer, bytes_needed, start_model
+from gpu.training.sgd import DescentTrainer, bytes_needed, start_model, start_of_biases
 
 
 def trainer(
@@ -40,12 +40,11 @@ def trainer(
     of_neighbors = backend.primitives("similarity").bytes_needed(ratings, params)
     needed = max(of_neighbors, bytes_needed(ratings, params, backend, exchange))
     check_training(needed, params.n_factors, ratings, backend)
-    known = baselines(ratings)._replace(middle=calibration.middle)
+    known, biases = start_of_biases(ratings, params)
+    known = known._replace(middle=calibration.middle)
     found = similarity.neighbors(ratings, params, backend, known, exchange)
     if params.is_implicit:
         known = biases = _implicit_baselines(known, params, ratings)
-    else:
-        biases = shrunk_biases(ratings)
     model = start_model(ratings, params, known, biases, found.projections.shape[1])
     if params.is_implicit:
         model.scale, model.calibration = (0.0, 1.0), calibration

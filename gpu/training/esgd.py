@@ -1,8 +1,9 @@
 """ESGD ([003]): stochastic gradient descent without shuffling, sorting or scheduling.
 
-Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ ([003] uses plain
-means; `gpu.baselines.shrunk_biases`). Factors learn the residual x = r − μ − b_i − b̂_j. With e = x − p·q, an
-update is p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from the old values, with a fixed γ.
+Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ
+(`gpu.baselines.shrunk_biases`); with `calibration=none` plain means, as in [003]. Factors learn the residual x = r − μ
+− b_i − b̂_j. With e = x − p·q, an update is p ← p + γ(e q − λ_p p) and q ← q + γ(e p − λ_q q), both from the old
+values, with a fixed γ.
 
 Order of visits. The ratings stay in one array in memory order: by user, since `Ratings` keeps the last rating of each
 pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` adjacent ratings that one warp reads at
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines, shrunk_biases
+from gpu.baselines import Baselines, shrunk_biases, user_means_first
 from gpu.calibration import FACTOR_PRIOR
 from gpu.errors import TrainingDiverged
 from gpu.exchange import ALONE, Exchange
@@ -113,11 +114,12 @@ class EsgdTrainer(Trainer[Model]):
     def learn(self, epoch: int) -> None:
         """Run one epoch; every epoch has the same step."""
         del epoch
-        step, regularization = np.float32(self._params.learning_rate), np.float32(self._params.regularization)
+        params, step = self._params, np.float32(self._params.learning_rate)
+        ridges = np.float32(params.regularization), np.float32(params.ridge_of_items)
         if not self._users_of.is_idle:
-            self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
+            self._esgd.learn_epoch(self._samples, self._users, self._items, step, *ridges)
         self._add_up(step)
-        for table in (self._users, self._items):
+        for table in (self._users, self._items) if params.is_calibrated else ():
             table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
         if self._changes is not None:
             self._changes.remember((self._items,))
@@ -195,7 +197,7 @@ def largest_quotient(stride: int, n: int) -> float:
 
 def start_model(ratings: Ratings, params: EsgdParams) -> Model:
     """The model before its first epoch; factors of rows without ratings are zero and stay so."""
-    biases = shrunk_biases(ratings)
+    biases = shrunk_biases(ratings) if params.is_calibrated else user_means_first(ratings)
     model = Model.zeros(params, biases.mean, ratings.scale, ratings.n_users, ratings.n_items)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_baseline[:], model.item_baseline[:] = biases.user, biases.item

@@ -33,10 +33,10 @@ def predict(
         users, items: rows, (B,). Fastest if the pairs of a user are consecutive.
 
     Returns:
-        float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
+        float32 (B,): estimates clipped to `model.error_scale`, or log-odds for implicit models.
     """
     scores = _scores(arrays_of(model), heard(model, rows), users, items, backend)
-    return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
+    return scores if model.is_implicit else np.clip(scores, *model.error_scale)
 
 
 def rmse(

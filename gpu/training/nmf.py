@@ -88,7 +88,8 @@ class Alternation:
         self, matrix: Ratings | Floats, params: NmfParams, backend: Backend, exchange: Exchange = ALONE
     ) -> None:
         """Load this rank's rows and columns of the matrix, and both factors, onto the backend."""
-        matrix, self._unit = near_one(checked(matrix))
+        matrix = checked(matrix)
+        matrix, self._unit = near_one(matrix) if params.is_calibrated else (matrix, 1.0)
         shape = shape_of(matrix)
         self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
         self._hals, self._exchange = backend.primitives("hals"), exchange

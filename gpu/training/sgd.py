@@ -28,6 +28,9 @@ from gpu.views import Rates, Shares
 
 # Deviation, times √F, of the normal draws that factors start from, so that u·v starts near zero for any F.
 INITIAL_DEVIATION = 0.1
+# Upper end, times √F, of the uniform draws from 0 on that factors start from without biases. Then u·v has to reach the
+# mean of the ratings, so all products start with its sign.
+POSITIVE_END = 1.0
 
 
 class Descent(Protocol):
@@ -87,7 +90,8 @@ def trainer(
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
     check_training(bytes_needed(ratings, params, backend, exchange), params.n_factors, ratings, backend)
-    model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
+    known, biases = start_of_biases(ratings, params)
+    model = start_model(ratings, params, known, biases)
     return DescentTrainer(model, params, ratings, backend, test, exchange=exchange)
 
 
@@ -97,6 +101,16 @@ def bytes_needed(ratings: Ratings, params: SgdParams, backend: Backend, exchange
     if not _adds_up_changes(params, backend, exchange):
         return of(ratings, params)
     return of(UserSplit.of(ratings, exchange).part(ratings), params) + bytes_of_changes(ratings, params)
+
+
+def start_of_biases(ratings: Ratings, params: SgdParams) -> tuple[Baselines, Baselines]:
+    """(the fixed baselines b̄, the start of the learned biases), shrunk unless `calibration=none`; 0 without biases."""
+    if params.is_calibrated:
+        return baselines(ratings), shrunk_biases(ratings)
+    means = baselines(ratings, prior=0.0)
+    if not params.biases:
+        means = Baselines(0.0, np.zeros_like(means.user), np.zeros_like(means.item))
+    return means, means
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
@@ -113,8 +127,11 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     generator = np.random.default_rng(params.seed)
     for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):
-        deviation = np.float32(INITIAL_DEVIATION / np.sqrt(params.n_factors))
-        factors[:] = generator.standard_normal(factors.shape, dtype=np.float32) * deviation * trained[:, None]
+        if params.biases:
+            draws = generator.standard_normal(factors.shape, dtype=np.float32) * np.float32(INITIAL_DEVIATION)
+        else:
+            draws = generator.random(factors.shape, dtype=np.float32) * np.float32(POSITIVE_END)
+        factors[:] = draws / np.sqrt(np.float32(params.n_factors)) * trained[:, None]
     return model
 
 
@@ -158,7 +175,7 @@ class DescentTrainer(Trainer[Model]):
         """Run one epoch of eq. 5."""
         rates = rates_at(self.params, epoch)
         self._descent.learn(epoch, rates)
-        if not self.params.is_implicit:
+        if self.params.is_calibrated and not self.params.is_implicit:
             self._descent.shrink(shares_at(rates))
         self._descent.finish()
 
@@ -221,7 +238,7 @@ def rates_at(params: SgdParams, epoch: int) -> Rates:
     weight_rate, weight_regularization = 0.0, 0.0
     if isinstance(params, CulshParams):
         weight_rate, weight_regularization = params.weight_learning_rate, params.weight_regularization
-    steps = (params.learning_rate * decay, weight_rate * decay)
+    steps = (params.learning_rate * decay, params.learning_rate * decay * params.biases, weight_rate * decay)
     decays = (params.regularization, params.bias_regularization, weight_regularization)
     return Rates(*(np.float32(x) for x in (*steps, *decays)))
 

@@ -139,7 +139,8 @@ def train(
     """
     requested = msgspec.json.decode(options.params)
     has_values = options.algorithm in gpu.ALGORITHMS and gpu.ALGORITHMS[options.algorithm].params.has_values
-    params = gpu.params_for(options.algorithm, ({"values": options.values} if has_values else {}) | requested)
+    has_kinds = has_values and requested.get("calibration") != "none"  # without calibration there is one kind
+    params = gpu.params_for(options.algorithm, ({"values": options.values} if has_kinds else {}) | requested)
     backend = gpu.weighing(params, gpu.choose(options.backend).load())
     team, remark = (None, "") if form is None else form(options, backend, lambda loss: send(TrainerMessage(loss=loss)))
     progress = Progress(send, f"{backend.name}: {backend.reason}{remark}", team, tunes=options.tune)
@@ -149,7 +150,7 @@ def train(
         options.data, StreamId.parse(options.watermark), options.events, is_implicit=params.is_implicit
     )
     corpus, n_far = usable(corpus, params)
-    are_given = getattr(params, "values", None) != "auto"
+    are_given = getattr(params, "values", None) != "auto" or not params.is_calibrated
 
     trials: list[dict[str, Any]] = []
     progress.begin("tune" if options.tune else "fit")

@@ -1,4 +1,4 @@
-// ESGD ([003] Alg. 2): e = x − p·q, p ← p + γ(e q − λp), q ← q + γ(e p − λq), ratings in no prepared order.
+// ESGD ([003] Alg. 2): e = x − p·q, p ← p + γ(e q − λ_p p), q ← q + γ(e p − λ_q q), ratings in no prepared order.
 //
 // Compiled for PIECES: 16-byte pieces of a row of factors, zeros beyond F; THREADS (th_size); VECTOR 1 where one
 // instruction adds a piece atomically (compute capability 9.0), else four do.
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) place(
 extern "C" __global__ void __launch_bounds__(THREADS) learn(
     const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ targets,
     const unsigned short* __restrict__ visits, long long n_ratings, unsigned n_chunks, unsigned stride, float step,
-    float regularization, float4* user_factors, float4* item_factors
+    float regularization, float item_regularization, float4* user_factors, float4* item_factors
 ) {
     __shared__ Rating ratings[BLOCK];
     __shared__ float wanted[BLOCK];
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) learn(
     __syncthreads();  // all ratings are loaded
 
     const int lane = threadIdx.x % LANES;
-    const float decay = step * regularization;
+    const float decay = step * regularization, item_decay = step * item_regularization;
     for (int visit = threadIdx.x / LANES; visit < BLOCK; visit += THREADS / LANES) {
         const int slot = order[visit];
         const Rating rating = ratings[slot];
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) learn(
         for (int h = 0; h < HELD; ++h) {
             if (lane + LANES * h >= PIECES) break;
             add(p_at + lane + LANES * h, change(push, q[h], decay, p[h]));
-            add(q_at + lane + LANES * h, change(push, p[h], decay, q[h]));
+            add(q_at + lane + LANES * h, change(push, p[h], item_decay, q[h]));
         }
     }
 }

@@ -35,7 +35,7 @@ constexpr int SWIZZLED = LANES == 4 && CHUNKS % 2 == 0;
 static_assert(F == LANES * VEC * CHUNKS && (K == 0 || K == 2 * LANES * (KL / 2)), "padded by the launcher");
 
 struct Segment { int item, begin, length, unused; };
-struct Rates { float mean, step, shrink, bias_shrink, weight_step, weight_decay, low, high; };
+struct Rates { float mean, step, shrink, bias_step, bias_shrink, weight_step, weight_decay, low, high; };
 struct Items {
     float *factors, *bias, *explicit_weights, *implicit_weights;
     const int* neighbors;
@@ -283,11 +283,12 @@ __device__ __forceinline__ float visit(
         u[f] = shrink * old_u + push * item.v[f];
         item.v[f] = shrink * item.v[f] + push * old_u;
     }
+    const float bias_push = is_active ? rates.bias_step * error : 0.0f;
     const float bias_shrink = is_active ? rates.bias_shrink : 1.0f;
-    item.bias = bias_shrink * item.bias + push;
+    item.bias = bias_shrink * item.bias + bias_push;
     if (is_active) {
         write_row(row, lane, group, u);
-        if (lane == 0) *user_bias = rates.bias_shrink * old_bias + push;
+        if (lane == 0) *user_bias = rates.bias_shrink * old_bias + bias_push;
     }
     if (K) {
         const float move = is_active ? rates.weight_step * error : 0.0f, decay = is_active ? rates.weight_decay : 0.0f;

@@ -26,7 +26,7 @@ from tests.gpu.strategies import as_reference, random_model
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
-RATES = Rates(*(np.float32(x) for x in (0.05, 0.03, 0.1, 0.2, 0.3)))
+RATES = Rates(*(np.float32(x) for x in (0.05, 0.04, 0.03, 0.1, 0.2, 0.3)))
 WORD = 1 << 32
 
 

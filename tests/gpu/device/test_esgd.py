@@ -27,7 +27,7 @@ from tests.gpu.training.test_esgd import rmse_by_epoch
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
 FACTORS = [1, 4, 5, 8, 16, 31, 32, 64, 96, 100, 128, 200, 256, 1024]
-STEP, DECAY = np.float32(0.05), np.float32(0.1)
+STEP, DECAY, ITEM_DECAY = np.float32(0.05), np.float32(0.1), np.float32(0.15)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def after_an_epoch(twin: ModuleType, ratings: Ratings, n_factors: int, step: np.
     samples = twin.load(ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 3))
     twin.prepare(n_factors)
     users, items = (twin.load_factors(table * np.float32(n_factors**-0.5)) for table in tables)
-    twin.learn_epoch(samples, users, items, step, DECAY)
+    twin.learn_epoch(samples, users, items, step, DECAY, ITEM_DECAY)
     twin.finish()
     found = tuple(twin.fetch(table) for table in (users, items))
     assert not any(table[:, n_factors:].any() for table in found)
@@ -107,7 +107,7 @@ def test_nothing_is_lost_where_all_add_to_one_row(n_factors, device):
         tables = [
             twin.load_factors(np.full((n, n_factors), 0.1, np.float32)) for n in (ratings.n_users, ratings.n_items)
         ]
-        twin.learn_epoch(samples, *tables, np.float32(1e-5), DECAY)
+        twin.learn_epoch(samples, *tables, np.float32(1e-5), DECAY, ITEM_DECAY)
         found.append([twin.fetch(table) for table in tables])
     for one, other in zip(*found, strict=True):
         change = np.abs(other - np.float32(0.1)).max()

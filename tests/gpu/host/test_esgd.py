@@ -12,7 +12,7 @@ from gpu.training import esgd
 from tests import reference
 from tests.gpu.models import random_matrix, ratings_of
 
-STEP, DECAY = np.float32(0.05), np.float32(0.1)
+STEP, DECAY, ITEM_DECAY = np.float32(0.05), np.float32(0.1), np.float32(0.15)
 
 
 @pytest.mark.parametrize("n_factors", [1, 3, 16, 33])
@@ -25,13 +25,14 @@ def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_fac
     order, known = esgd.order_of(len(ratings), 4), shrunk_biases(ratings)
     samples = host.load(ratings, known, order)
     users, items = host.load_factors(model.user_factors), host.load_factors(model.item_factors)
-    host.learn_epoch(samples, users, items, STEP, DECAY)
+    host.learn_epoch(samples, users, items, STEP, DECAY, ITEM_DECAY)
     mean, user_bias, item_bias = reference.shrunk_biases(matrix)
     left = matrix - mean - user_bias[:, None] - item_bias
     pairs = np.argwhere(~np.isnan(matrix))
     visits = reference.esgd_visits(len(pairs), order.visits.tolist(), order.stride, esgd.CHUNK)
     expected = model.user_factors.astype(np.float64), model.item_factors.astype(np.float64)
-    reference.esgd_epoch([(u, j, left[u, j]) for u, j in pairs[visits].tolist()], *expected, float(STEP), float(DECAY))
+    rates = float(STEP), float(DECAY), float(ITEM_DECAY)
+    reference.esgd_epoch([(u, j, left[u, j]) for u, j in pairs[visits].tolist()], *expected, *rates)
     np.testing.assert_allclose(users, expected[0], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(items, expected[1], rtol=1e-3, atol=1e-5)
 

@@ -49,7 +49,7 @@ def trial(service: FrontService, load: Load, victim: str) -> float:
     return time.monotonic() - begun_s
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(7200 if results.IS_LONG else 1200)
 def test_nothing_acknowledged_is_lost_whichever_process_is_killed(service: FrontService) -> None:
     chance = random.Random(results.TRIALS)
     with Load(service) as load:

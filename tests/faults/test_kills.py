@@ -23,7 +23,7 @@ VICTIMS = {
 POINTS = ("rename:{}", "fsync:{}")
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(7200 if results.IS_LONG else 1200)
 def test_nothing_acknowledged_is_lost_and_answers_are_those_of_an_undisturbed_run(tmp_path: Path) -> None:
     storm = Storm(tmp_path / "data", seed=results.TRIALS)
     try:

@@ -165,7 +165,7 @@ def _declaration(method: str, path: str, operation: Schema, models: Models) -> s
     answer = next(answer for status, answer in operation["responses"].items() if status.startswith("2"))
     content = answer.get("content", {}).get("application/json", {})
     sent = f", headers={json.dumps(headers)}" if headers else ""
-    text = docstring(operation.get("description", operation["summary"]), "Args", documented)
+    text = docstring(operation.get("description") or operation["summary"], "Args", documented)
     return (
         f'@operation("{method}", "{path}"{sent})\ndef {name}({", ".join(in_path + others)})'
         f" -> {models.type_of(content.get('schema', {}), owner, 'Answer')}:\n{text}\n    ...\n"

@@ -27,6 +27,7 @@ from service.api.parsers.elements import Body
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import read_ratings
 from service.base import tuning
+from service.engine.compilation import compile_reading
 from service.engine.lists.filters import Filters
 from service.engine.lists.popularity import Popularity
 from service.engine.lists.ranking import Ranking
@@ -34,7 +35,6 @@ from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
-from service.engine.rehearsal import rehearse_history
 from service.engine.state.history import History
 from service.engine.state.rating_runs import runs_of
 from service.settings.event_types import DEFAULT_TYPES
@@ -111,7 +111,7 @@ def growth(
         least = (N_WARM + 1) * N_ROWS * entries_.BATCH_RATINGS + 1
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity, rng = History(), Popularity(), np.random.default_rng(0)
-    rehearse_history()
+    compile_reading()
 
     def batch(number: int) -> list[Entry]:
         """Ratings drawn from a share of the users and items that grows to all of them."""

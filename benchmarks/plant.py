@@ -35,9 +35,9 @@ from gpu.param_kinds import Params
 from gpu.params import params_for
 from gpu.ranking import item_index, topn
 from service.base import tuning
+from service.engine import compilation
 from service.engine.queries import Recommend
 from service.engine.rebuilt import known_users, rebuild
-from service.engine.rehearsal import rehearse_model
 from service.jobs.lister import USERS_A_BATCH
 from service.jobs.lister import lists as listed
 from service.settings.event_types import DEFAULT_TYPES
@@ -207,7 +207,7 @@ def place(
     both = rng.integers(0, 2**63, max(users, items)).astype(np.uint64)
     keys = both[:users], both[:items]
     item_index.prepare(params.width, where)
-    rehearse_model(params.algorithm, where)
+    compilation.compile_model(params.algorithm, where)
     ready, place_s = timed(lambda: prepare_online(model, table, *keys, where))
     (online, slice_ms), settle_s = timed(lambda: _settled(ready.follow(*keys)))
     say(f"loaded in {place_s:.1f} s, settled in {settle_s:.1f} s")

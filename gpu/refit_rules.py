@@ -10,7 +10,7 @@ by folding in users and items unseen in training (docs/decisions/0011).
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class Rules(NamedTuple):
     max_negatives: int
     n_steps: int
     seed: np.uint64
-    spread: NDArray[np.float64]
+    spread: Annotated[NDArray[np.float64], 2]
 
 
 class Objective(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,17 @@ class Arrays(NamedTuple):
     low: np.float32
     high: np.float32
     is_implicit: bool
-    user_factors: NDArray[np.float32]
-    item_factors: NDArray[np.float32]
+    user_factors: Annotated[NDArray[np.float32], 2]
+    item_factors: Annotated[NDArray[np.float32], 2]
     user_bias: NDArray[np.float32]
     item_bias: NDArray[np.float32]
     user_baseline: NDArray[np.float32]
     item_baseline: NDArray[np.float32]
-    neighbors: NDArray[np.uint32]
-    explicit_weights: NDArray[np.float32]
-    implicit_weights: NDArray[np.float32]
+    neighbors: Annotated[NDArray[np.uint32], 2]
+    explicit_weights: Annotated[NDArray[np.float32], 2]
+    implicit_weights: Annotated[NDArray[np.float32], 2]
     item_slots: NDArray[np.int32]
-    item_weights: NDArray[np.float32]
+    item_weights: Annotated[NDArray[np.float32], 2]
 
 
 class Samples(NamedTuple):
@@ -52,7 +52,7 @@ class Samples(NamedTuple):
 
     items: NDArray[np.int32]
     targets: NDArray[np.float32]
-    cuts: NDArray[np.int64]
+    cuts: Annotated[NDArray[np.int64], 2]
     weights: NDArray[np.float32] = NO_WEIGHTS
 
 

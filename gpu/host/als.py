@@ -5,7 +5,7 @@ One thread solves a row from start to end, in a fixed order, so a result does no
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
@@ -15,6 +15,7 @@ from gpu.exchange import Exchange
 from gpu.free_memory import free_bytes
 from gpu.host import cg, columns, subspace
 from gpu.host.cg import Plan
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
@@ -243,8 +244,9 @@ def gram_of(table: Table) -> NDArray[np.float64]:
     return whole
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _add_grams(table: Table, parts: NDArray[np.float32]) -> None:
+def _add_grams(table: Annotated[Table, np.float32, 2], parts: Annotated[NDArray[np.float32], 3]) -> None:
     """Upper triangles of the sums over `N_RUNS` runs of rows."""
     n = len(table)
     for run in prange(N_RUNS):
@@ -279,10 +281,11 @@ def errors(
     return float(squares), float(loss)
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def _add_errors(
-    rows: Rows, table: Table, fixed: Table, kind: tuple[bool, bool], constants: tuple[np.float32, ...],
-    sums: NDArray[np.float64],
+    rows: Rows, table: Annotated[Table, np.float32, 2], fixed: Annotated[Table, np.float32, 2], kind: tuple[bool, bool],
+    constants: tuple[np.float32, np.float32, np.float32, np.float32], sums: Annotated[NDArray[np.float64], 2],
 ) -> None:  # fmt: skip
     n = len(rows.starts)
     for run in prange(N_RUNS):

@@ -7,15 +7,17 @@ entries, so that they fit into the int32 of that column.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
+from gpu.host.jit.declared import Use, called_for
 
 Int = int | np.integer[Any]
+NUMBERS = (np.int32, np.int64, np.float32, np.float64)  # dtypes of columns
 
 Directory = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # see `Arena.directory`
 
@@ -34,11 +36,12 @@ def sizes_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return sizes
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def move_rows(
-    target: NDArray[Any],
+    target: Annotated[NDArray[Any], NUMBERS],
     target_starts: NDArray[np.int64],
-    source: NDArray[Any],
+    source: Annotated[NDArray[Any], NUMBERS],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> None:
@@ -123,7 +126,7 @@ class Arena:
     @property
     def n_bytes(self) -> int:
         """Bytes in use, including freed blocks."""
-        used = int(self.ends[0]) * sum(column.itemsize for column in self.columns)
+        used: int = int(self.ends[0]) * sum(column.itemsize for column in self.columns)
         return used + sum(rows.n_bytes for rows in self._rows)
 
     def grow(self, n_rows: int) -> None:
@@ -166,4 +169,4 @@ class Arena:
 
     def _point(self) -> None:
         self.starts, self.lengths, self.capacities = (rows.values for rows in self._rows)
-        self.columns: tuple[NDArray[Any], ...] = tuple(column.values for column in self._columns)
+        self.columns: tuple[Any, ...] = tuple(column.values for column in self._columns)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.jit.declared import Use, called_for
 from gpu.ratings import Rows
 
 STRIDE = 256
@@ -31,6 +32,7 @@ def residual_squares(
     return sums
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True)
 def _add_residuals(
     sums: NDArray[np.float64],
@@ -49,6 +51,7 @@ def _add_residuals(
             sums[row] = total
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True)
 def _add_squares(
     sums: NDArray[np.float64],

@@ -7,13 +7,14 @@ the number of threads. Indices are unsigned, because signed ones prevent vector 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.exchange import ALONE, Exchange
+from gpu.host.jit.declared import Use, called_for
 from gpu.ratings import Rows
 
 Floats = NDArray[Any]  # float32 or float64
@@ -41,8 +42,9 @@ def runs_of(rows: Rows) -> NDArray[np.int64]:
     return np.concatenate([[0], inside, [n_groups]]).astype(np.int64)
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def to_blocks(rows: Floats, blocks: Floats) -> None:
+def to_blocks(rows: Annotated[Floats, np.float32, 2], blocks: Annotated[Floats, np.float32, 3]) -> None:
     """Write `rows` (n, K) to `blocks` (B, K, LANES), but not to lanes beyond n."""
     for b in prange(len(blocks)):
         first = np.uintp(b * LANES)
@@ -51,8 +53,9 @@ def to_blocks(rows: Floats, blocks: Floats) -> None:
                 blocks[b, k, v] = rows[first + v, k]
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def to_rows(blocks: Floats, rows: Floats) -> None:
+def to_rows(blocks: Annotated[Floats, np.float32, 3], rows: Annotated[Floats, np.float32, 2]) -> None:
     """Write `blocks` (B, K, LANES) to `rows` (n, K)."""
     for b in prange(len(blocks)):
         first = np.uintp(b * LANES)
@@ -98,8 +101,11 @@ def _add_entries(rows: Rows, row: int, table: Floats, total: Floats) -> None:
         p += _ONE
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def inner_products(blocks: Floats, others: Floats, parts: NDArray[np.float64]) -> None:
+def inner_products(
+    blocks: Annotated[Floats, np.float32, 3], others: Annotated[Floats, np.float32, 3], parts: NDArray[np.float64]
+) -> None:
     """Write the inner product of each block with the block of `others` at the same index to `parts` (B,)."""
     for b in prange(len(blocks)):
         parts[b] = dot(blocks[b].ravel(), others[b].ravel())
@@ -132,8 +138,11 @@ def gram_of(blocks: Floats, exchange: Exchange = ALONE) -> Floats:
     return whole
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _add_grams(blocks: Floats, parts: Floats, first: int, last: int) -> None:
+def _add_grams(
+    blocks: Annotated[Floats, np.float32, 3], parts: Annotated[Floats, np.float32, 4], first: int, last: int
+) -> None:
     """Write the upper triangle of XᵀX of runs `first` to `last` (excluded) to `parts`, in squares of 4 × 4.
 
     The last column fills up squares.

@@ -12,12 +12,13 @@ cycles for each rating and pass. The horizontal sums of the inner products come 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.jit.declared import Use, called_for
 from gpu.ratings import Rows
 
 LANES = 16  # all arrays here have a multiple of it as columns; the zeros beyond D change no sum
@@ -55,9 +56,9 @@ class System(NamedTuple):
         n_steps, tolerance: as in `gpu.params.AlsParams`.
     """
 
-    z: NDArray[np.float32]
+    z: Annotated[NDArray[np.float32], 2]
     offsets: NDArray[np.float32]
-    gram: NDArray[np.float32]
+    gram: Annotated[NDArray[np.float32], 2]
     slope: np.float32
     level: np.float32
     target_slope: np.float32
@@ -107,8 +108,9 @@ def batch_of(rows: NDArray[np.int64], padded: int) -> Batch:
     )  # fmt: skip
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve_rows(rows: Rows, plan: Plan, system: System, solved: NDArray[np.float32]) -> None:
+def solve_rows(rows: Rows, plan: Plan, system: System, solved: Annotated[NDArray[np.float32], 2]) -> None:
     """Solve the rows of `solved` that `plan.order` names, in place."""
     for share in prange(len(plan.bounds) - 1):
         _solve_share(rows, plan, share, system, solved)

@@ -7,10 +7,13 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.jit.declared import Use, called_for
 from gpu.training.als import BLOCK
 
 GROUP = 8  # rows whose products are added in one pass
@@ -50,8 +53,9 @@ def bytes_needed(n_rows: int, n_columns: int, has_gram: bool) -> int:
     return 4 * (n_rows + GROUP) * n_columns + (4 + 3 * 8) * n_columns**2 * has_gram
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _add_grams(blocks: NDArray[np.float32], gram: NDArray[np.float32]) -> None:
+def _add_grams(blocks: Annotated[NDArray[np.float32], 3], gram: Annotated[NDArray[np.float32], 3]) -> None:
     n = len(blocks)
     for pair in prange(n * n):
         one, other = pair // n, pair % n

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gpu.baselines import Baselines
+from gpu.host.jit.declared import Use, called_for
 from gpu.model import bytes_of
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
@@ -76,11 +77,12 @@ def prepare(n_factors: int) -> None:
     learn_epoch(samples, table, table.copy(), _ZERO, _ZERO, _ZERO)
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def learn_epoch(
     samples: Samples,
-    users: NDArray[np.float32],
-    items: NDArray[np.float32],
+    users: Annotated[NDArray[np.float32], 2],
+    items: Annotated[NDArray[np.float32], 2],
     step: np.float32,
     regularization: np.float32,
     item_regularization: np.float32,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
@@ -9,8 +11,10 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
 from gpu.host.evidence import merit
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.online.rating_table import find
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
+from gpu.ranking.requests import Users
 from gpu.ratings import Rows
 from gpu.views import Arrays
 
@@ -19,9 +23,8 @@ _N_RUNS = 64
 
 _MARKS = 4096  # marks of rated items: a power of two; a row of 100 ratings then has one in forty places marked
 
-UserSide = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]  # `gpu.ranking.topn.Users`
 
-
+@called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def predict(
     rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], arrays: Arrays, out: NDArray[np.float32]
@@ -44,9 +47,14 @@ def predict(
             out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
 
 
+@called_for(Use.ANSWERS)
 @njit(nogil=True, cache=True)
 def score_pairs(
-    users: UserSide, rows: Rows, items: NDArray[np.int64], arrays: Arrays, out: NDArray[np.float64]
+    users: Users,
+    rows: Rows,
+    items: Annotated[NDArray[np.int64], 2],
+    arrays: Arrays,
+    out: Annotated[NDArray[np.float64], 2],
 ) -> None:
     """Eq. 1 for `items` (B, n) of each of B users, into `out` (B, n); NaN where an item is below 0.
 

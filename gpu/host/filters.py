@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,8 +27,8 @@ class Filters(NamedTuple):
     """
 
     of_user: NDArray[np.int64]
-    words: NDArray[np.uint32]
-    has_any: NDArray[np.bool_]
+    words: Annotated[NDArray[np.uint32], 3]
+    has_any: Annotated[NDArray[np.bool_], 2]
 
 
 def filters_of(eligible: Sequence[Eligible | None], n_panels: int) -> Filters:

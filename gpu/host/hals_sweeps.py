@@ -5,13 +5,14 @@ Blocks have a constant length, and indices are unsigned. Both allow vector instr
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.blocks import LANES, Floats, dot
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 
 PARALLEL_FROM = 16  # blocks; with fewer, waking threads takes longer than updating a column
@@ -103,8 +104,16 @@ def _scale(column: Floats, change: Floats, factor: Any, epsilon: Any) -> None:
         change[v] += column[v]
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def sweep_blocks(blocks: Floats, products: Floats, changes: Floats, gram: Floats, n: int, epsilon: Any) -> None:
+def sweep_blocks(
+    blocks: Annotated[Floats, np.float32, 3],
+    products: Annotated[Floats, np.float32, 3],
+    changes: Annotated[Floats, np.float32, 3],
+    gram: Annotated[Floats, np.float32, 2],
+    n: int,
+    epsilon: Annotated[Any, np.float32],
+) -> None:
     """A sweep without norms: rows are independent, so each block goes through all columns alone."""
     for b in prange(len(blocks)):
         _sweep_block(blocks[b], products[b], changes[b], gram, min(LANES, n - b * LANES), epsilon)
@@ -180,8 +189,14 @@ def sweep_columns(part: Part, gram: Floats, epsilon: Any) -> None:
     scale_last(part, factor[0], epsilon)
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def scale_columns(blocks: Floats, factors: Floats, n: int, least: Any) -> None:
+def scale_columns(
+    blocks: Annotated[Floats, np.float32, 3],
+    factors: Annotated[Floats, np.float32],
+    n: int,
+    least: Annotated[Any, np.float32],
+) -> None:
     """x_k ← max(least, x_k f_k) for the first `n` rows of `blocks` (B, K, LANES) and `factors` f (K,)."""
     for b in prange(len(blocks)):
         n_lanes = np.uintp(min(LANES, n - b * LANES))
@@ -191,8 +206,15 @@ def scale_columns(blocks: Floats, factors: Floats, n: int, least: Any) -> None:
                 column[v] = max(least, column[v] * factor)
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def extrapolate_blocks(blocks: Floats, last: Floats, n: int, share: Any, epsilon: Any) -> None:
+def extrapolate_blocks(
+    blocks: Annotated[Floats, np.float32, 3],
+    last: Annotated[Floats, np.float32, 3],
+    n: int,
+    share: Annotated[Any, np.float32],
+    epsilon: Annotated[Any, np.float32],
+) -> None:
     """Move x to max(ε, x + share (x − last)), and last to x, in n rows of `blocks` and `last` (B, K, LANES)."""
     for b in prange(len(blocks)):
         n_lanes = np.uintp(min(LANES, n - b * LANES))

@@ -6,13 +6,14 @@ row.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numba import njit, prange, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
 
@@ -61,7 +62,10 @@ def insert(best: NDArray[np.int64], key: np.int64) -> None:
 
 
 def _rank_blocks(
-    best: NDArray[np.int64], signatures: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64]
+    best: Annotated[NDArray[np.int64], 2],
+    signatures: Annotated[NDArray[np.uint64], 2],
+    candidates: NDArray[np.int64],
+    queries: NDArray[np.int64],
 ) -> None:
     """Exact ranking: every candidate against every query; the queries of a block share each pass over the candidates.
 
@@ -81,6 +85,7 @@ def _rank_blocks(
 
 
 rank_blocks, rank_blocks_parallel = serial_and_parallel(_rank_blocks)
+called_for(Use.HASHED, Use.TRAINING)(rank_blocks)
 
 
 def rank_all(
@@ -153,8 +158,9 @@ def rank_second_hand(
                         insert(best[item], key)
 
 
+@called_for(Use.HASHED, Use.TRAINING)
 @njit(cache=True, nogil=True)
-def rows_of(best: NDArray[np.int64]) -> NDArray[np.int32]:
+def rows_of(best: Annotated[NDArray[np.int64], 2]) -> NDArray[np.int32]:
     """Item rows of rank keys (B, K), int32; −1 for an empty slot."""
     rows = np.empty(best.shape, dtype=np.int32)
     for q in range(best.shape[0]):
@@ -163,9 +169,10 @@ def rows_of(best: NDArray[np.int64]) -> NDArray[np.int32]:
     return rows
 
 
+@called_for(Use.HASHED, Use.TRAINING)
 @njit(cache=True, nogil=True)
 def fill_at_random(
-    neighbors: NDArray[np.int32],
+    neighbors: Annotated[NDArray[np.int32], 2],
     candidates: NDArray[np.int64],
     queries: NDArray[np.int64],
     item_keys: NDArray[np.uint64],
@@ -202,12 +209,13 @@ def fill_at_random(
     return n_filled
 
 
+@called_for(Use.HASHED)
 @njit(cache=True, nogil=True)
 def outdated(
-    neighbors: NDArray[np.int32],
+    neighbors: Annotated[NDArray[np.int32], 2],
     owners: NDArray[np.int64],
     changed: NDArray[np.int64],
-    signatures: NDArray[np.uint64],
+    signatures: Annotated[NDArray[np.uint64], 2],
     is_candidate: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Which lists could differ from a new ranking after the items `changed` got new signatures or counts; bool (B,).

@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.jit.declared import Use, called_for
 
 FREE, NEW = -1, -2  # a slot without an entry; and what `find` gives for an id without one
 
@@ -72,6 +73,7 @@ def slot_of(texts: Texts, n: Int, entries: Entries) -> Int:
     return slot
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def find(codes: NDArray[np.int32], texts: Texts, entries: Entries, found: NDArray[np.int32]) -> NDArray[np.int32]:
     """Write the row of each id that `codes` (B,) name into `found`, which has `FREE` for all ids; `NEW` if it has none.
@@ -92,6 +94,7 @@ def find(codes: NDArray[np.int32], texts: Texts, entries: Entries, found: NDArra
     return new[:n_new]
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def add(codes: NDArray[np.int32], texts: Texts, rows: NDArray[np.int32], n_entries: Int, entries: Entries) -> Int:
     """Set the row of each of the ids `codes` (B,); there must be room for B more entries. Returns their new number."""
@@ -110,6 +113,7 @@ def add(codes: NDArray[np.int32], texts: Texts, rows: NDArray[np.int32], n_entri
     return n
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def refill(n_entries: Int, entries: Entries) -> None:
     """Put the entries into `slots`, which is empty."""

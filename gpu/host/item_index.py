@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpu.growing import Growing
 from gpu.host.arena import FULL, Arena, Directory, Int, give_back, new_place
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.online.rating_table import find
 from gpu.model import Model
 from gpu.ranking.deduction import Deduction
@@ -18,7 +19,8 @@ PANEL = 256  # items of a panel; with 128 factors 128 KiB, a part of the second-
 LANE = 4  # users that share a read, and factors of one pass
 ENLIST_ROOM = 4  # positions per entry, at most, of lists that grow by doubling
 
-InverseColumns = tuple[NDArray[Any], ...]  # owners, explicit and implicit weights
+# Owners, explicit and implicit weights.
+InverseColumns = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
 
 
 class Tables(NamedTuple):
@@ -41,7 +43,7 @@ class Tables(NamedTuple):
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
 
-    panels: NDArray[np.float32]
+    panels: Annotated[NDArray[np.float32], 3]
     plain: NDArray[np.float32]
     fixed: NDArray[np.float32]
     baselines: NDArray[np.float32]
@@ -58,7 +60,7 @@ class Tables(NamedTuple):
     low: np.float32
     high: np.float32
     item_slots: NDArray[np.int32]
-    item_weights: NDArray[np.float32]
+    item_weights: Annotated[NDArray[np.float32], 2]
 
 
 class RankedItems:
@@ -186,6 +188,7 @@ def _enlist(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -
         inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
 
 
+@called_for(Use.RANKING, Use.TRAINING)
 @njit(cache=True, nogil=True)
 def begin(
     tables: Tables, hidden: NDArray[np.bool_], items: NDArray[np.int64], biases: NDArray[np.float32], mean: np.float32
@@ -198,14 +201,18 @@ def begin(
         tables.fixed[j], tables.plain[j] = fixed, fixed + tables.implicit_sums[j] / slots
 
 
+@called_for(Use.RANKING, Use.TRAINING)
 @njit(cache=True, nogil=True)
-def pack(panels: NDArray[np.float32], item_factors: NDArray[np.float32], items: NDArray[np.int64]) -> None:
+def pack(
+    panels: Annotated[NDArray[np.float32], 3], item_factors: Annotated[NDArray[np.float32], 2], items: NDArray[np.int64]
+) -> None:
     """Copy the factors of `items` to their positions in the panels."""
     for j in items:
         for f in range(item_factors.shape[1]):
             panels[j // PANEL, f, j % PANEL] = item_factors[j, f]
 
 
+@called_for(Use.HASHED)
 @njit(cache=True, nogil=True)
 def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: InverseColumns) -> None:
     """Remove `item` from the inverse lists of its former neighbors."""
@@ -223,11 +230,12 @@ def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: In
         lengths[x] -= 1
 
 
+@called_for(Use.RANKING, Use.TRAINING)
 @njit(cache=True, nogil=True)
 def enlist(
     items: NDArray[np.int64],
     first: Int,
-    slots: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]],
+    slots: tuple[Annotated[NDArray[np.int32], 2], Annotated[NDArray[np.float32], 2], Annotated[NDArray[np.float32], 2]],
     inverse: Directory,
     columns: InverseColumns,
 ) -> int:

@@ -5,11 +5,14 @@ While a list is filled, it is a heap with the worst entry first, ordered by scor
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.jit.declared import Use, called_for
 
 ROWS_AT_ONCE = 2048  # rows that a thread takes at a time
 STRIP = 64  # scores compared at a time; they are checked one by one only if one of them is above the worst entry
@@ -97,6 +100,7 @@ def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
     sort_best_first(best[0], rows[0])
 
 
+@called_for(Use.ANSWERS)
 @njit(cache=True, nogil=True)
 def best_of_all(
     scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
@@ -126,8 +130,9 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
     return np.float32(product / (np.sqrt(of_one) * np.sqrt(of_other))) if of_other > 0 else np.float32(-np.inf)
 
 
+@called_for(Use.FACTORS)
 @njit(cache=True, nogil=True, parallel=True)
-def cosines(factors: NDArray[np.float32], vector: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def cosines(factors: Annotated[NDArray[np.float32], 2], vector: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     """Write the cosine of `vector` (F,), which is not zero, and each row of `factors` (R, F) to `out` (R,)."""
     for part in prange((len(factors) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for other in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(factors))):

@@ -15,7 +15,7 @@ hash, and a device transposes 256 bits of a user instead of 2,432.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from gpu.baselines import Baselines, baselines
 from gpu.calibration import origin_of
+from gpu.host.jit.declared import Use, called_for
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
@@ -178,9 +179,10 @@ def add_signed(sums: NDArray[np.int32], bits: NDArray[np.uint32], weight: np.int
             row[s] += (twice & is_set) - weight
 
 
+@called_for(Use.HASHED)
 @njit(cache=True, nogil=True)
 def update(
-    projections: NDArray[np.int32],
+    projections: Annotated[NDArray[np.int32], 2],
     items: NDArray[np.int64],
     keys: NDArray[np.uint64],
     weights: NDArray[np.int32],
@@ -194,9 +196,10 @@ def update(
         add_signed(projections[items[n]], bits[:n_halves], weights[n])
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True)
 def add_columns(
-    projections: NDArray[np.int32],
+    projections: Annotated[NDArray[np.int32], 2],
     chunks: NDArray[np.int64],
     starts: NDArray[np.int64],
     users: NDArray[np.int32],
@@ -219,8 +222,11 @@ def add_columns(
                 add_signed(projections[j], bits[:n_halves], np.int32(weights[n]))
 
 
+@called_for(Use.HASHED, Use.TRAINING)
 @njit(cache=True, nogil=True)
-def sign(signatures: NDArray[np.uint32], projections: NDArray[np.int32], items: NDArray[np.int64]) -> None:
+def sign(
+    signatures: Annotated[NDArray[np.uint32], 2], projections: Annotated[NDArray[np.int32], 2], items: NDArray[np.int64]
+) -> None:
     """Write the signatures of `items` to `signatures`, half-words (I, S): a bit is 1 if its sum is ≥ 0."""
     n_words = signatures.shape[1]
     for j in items:

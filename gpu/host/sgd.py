@@ -8,12 +8,15 @@ rating are then K loads from this line.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.bounds import learned
 from gpu.host.evidence import merit
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.lsh import GOLDEN, mix
 from gpu.ratings import Rows
 from gpu.views import NO_WEIGHTS, Arrays, Rates, Samples
@@ -140,10 +143,11 @@ def _visit(
         _step_weights(item, push * norm_rated, push * norm_unrated, near, arrays, rates)
 
 
+@called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def learn_sub_step(
     rows: Rows, samples: Samples, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int,
-    lines: NDArray[np.float32], arrays: Arrays, rates: Rates,
+    lines: Annotated[NDArray[np.float32], 2], arrays: Arrays, rates: Rates,
 ) -> None:  # fmt: skip
     """Learn one item group with each user group: a D-th of an epoch of eq. 5, in place.
 
@@ -173,8 +177,9 @@ def learn_sub_step(
                 clear(lines[d], rows, user)
 
 
+@called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+def group_cuts(rows: Rows, bounds: NDArray[np.int32], out: Annotated[NDArray[np.int64], 2]) -> None:
     """Where each row enters item group g = [bounds[g], bounds[g + 1]): positions into `rows.items`, (U, D + 1)."""
     for user in prange(len(rows.starts)):
         start = rows.starts[user]
@@ -182,9 +187,16 @@ def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) ->
         out[user] = start + np.searchsorted(row, bounds)
 
 
+@called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True)
 def draw_negatives(
-    rows: Rows, n_items: int, seed: int, epoch: int, middle: np.float32, out: NDArray[np.int32], first: int = 0
+    rows: Rows,
+    n_items: int,
+    seed: int,
+    epoch: int,
+    middle: np.float32,
+    out: Annotated[NDArray[np.int32], 2],
+    first: int = 0,
 ) -> None:
     """Draw items that the user of each rating has not rated, uniformly, into `out` (N, s).
 
@@ -235,10 +247,11 @@ def _nth_unrated(row: NDArray[np.int32], n: np.int64) -> np.int64:
     return n + low
 
 
+@called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True)
 def mix_samples(
-    rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32, samples: Samples,
-    weights: NDArray[np.float32] = NO_WEIGHTS,
+    rows: Rows, negatives: Annotated[NDArray[np.int32], 2], item_group: NDArray[np.uint8], middle: np.float32,
+    samples: Samples, weights: NDArray[np.float32] = NO_WEIGHTS,
 ) -> None:  # fmt: skip
     """Fill `samples` with each rating (target 1; 0 below `middle`) and its negatives (0), by user, then by item group.
 

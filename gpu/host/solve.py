@@ -7,7 +7,7 @@ prevents vector instructions.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,7 +26,7 @@ class LinearSystem(NamedTuple):
         right: float64 (D,).
     """
 
-    matrix: NDArray[np.float64]
+    matrix: Annotated[NDArray[np.float64], 2]
     right: NDArray[np.float64]
 
 

@@ -13,13 +13,14 @@ One thread computes a row, in a fixed order. So a result depends on neither thre
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from gpu.host import cg, columns
+from gpu.host.jit.declared import Use, called_for
 from gpu.ratings import Rows
 from gpu.training.als import BLOCK, AlsObjective, n_blocks
 
@@ -41,9 +42,9 @@ class System(NamedTuple):
         biases: whether rows have biases.
     """
 
-    z: NDArray[np.float32]
+    z: Annotated[NDArray[np.float32], 3]
     offsets: NDArray[np.float32]
-    gram: NDArray[np.float32]
+    gram: Annotated[NDArray[np.float32], 3]
     slope: np.float32
     level: np.float32
     target_slope: np.float32
@@ -81,8 +82,9 @@ def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
     )  # fmt: skip
 
 
+@called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve_rows(rows: Rows, plan: cg.Plan, system: System, solved: NDArray[np.float32]) -> None:
+def solve_rows(rows: Rows, plan: cg.Plan, system: System, solved: Annotated[NDArray[np.float32], 2]) -> None:
     """Improve the rows of `solved` that `plan.order` names, in place."""
     for share in prange(len(plan.bounds) - 1):
         _solve_share(rows, plan, share, system, solved)

@@ -19,7 +19,7 @@ result does not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.filters import Filters, count_open, filters_of, is_open, mask_others
 from gpu.host.item_index import LANE, PANEL, RankedItems, Tables
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.neighbor_blocks import BLOCK, Touched, touched_blocks
@@ -246,14 +247,15 @@ def _scan(
 scan, scan_parallel = serial_and_parallel(_scan)
 
 
+@called_for(Use.RANKING, Use.TRAINING)
 @njit(cache=True, nogil=True)
 def fill(
     parts: NDArray[np.int64],
     requests: RankingRequests,
     filters: Filters,
     tables: Tables,
-    best: NDArray[np.float32],
-    rows: NDArray[np.int32],
+    best: Annotated[NDArray[np.float32], 3],
+    rows: Annotated[NDArray[np.int32], 3],
 ) -> None:
     """Write the lists of all users to `best[0]` and `rows[0]`; `best` and `rows` (P, B, m) start as −inf and −1.
 

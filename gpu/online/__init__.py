@@ -20,8 +20,8 @@ from gpu.online.priors import Priors
 from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.param_kinds import GradientParams, Params, descending
-from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.requests import Users
 from gpu.refit_rules import item_rules
 
 # Bytes; memory for a user, an item and a rating of a model that learns on the device, in addition to its parameters
@@ -90,9 +90,7 @@ class OnlineModel(Protocol):
         Budget and result are as in `settle`.
         """
 
-    def fold_in(
-        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
-    ) -> topn.Users:
+    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS) -> Users:
         """Parameters of a user with these ratings, who is not stored."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -26,7 +26,7 @@ from gpu.online.host_model import folded_in
 from gpu.online.late import LateRefits, taken
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.sampled import ITEMS_AT_ONCE
-from gpu.ranking import topn
+from gpu.ranking.requests import Users
 from gpu.refit_rules import MAX_RATERS
 
 # Counts, at most, in a batch, so that it takes some milliseconds: 10,000 changes of users with 800,000 ratings take
@@ -116,9 +116,7 @@ class DeviceModel:
         self._work(budget_s, lambda live: any(step(live) for step in steps))
         return self._is_settled and not self.n_waiting
 
-    def fold_in(
-        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
-    ) -> topn.Users:
+    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS) -> Users:
         """See `HostModel.fold_in`; computed on the host from the mirrored parameters."""
         return folded_in(self._refits, items, values, reading)
 

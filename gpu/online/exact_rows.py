@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class RatedRows(NamedTuple):
     values: NDArray[np.float32]
     bounds: NDArray[np.int64]
     ridges: NDArray[np.float64]
-    priors: NDArray[np.float64] = NO_PRIORS
+    priors: Annotated[NDArray[np.float64], 2] = NO_PRIORS
 
     @property
     def counts(self) -> NDArray[np.int64]:

@@ -40,8 +40,8 @@ from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.refits import Refits, refits_of
 from gpu.online.signatures import Signatures
 from gpu.params import AlsImplicitParams, CulshParams
-from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.requests import Users
 
 _END = object()
 
@@ -174,9 +174,7 @@ class HostModel:
         is_done = self._begun is None and not self._users and not self._items
         return is_done and not self.n_waiting
 
-    def fold_in(
-        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
-    ) -> topn.Users:
+    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS) -> Users:
         """Parameters of a user with these ratings, who is not stored.
 
         Args:
@@ -271,11 +269,11 @@ class HostModel:
         self.index.refresh(items)
 
 
-def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading) -> topn.Users:
+def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading) -> Users:
     """See `HostModel.fold_in`."""
     solution, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32), reading)
     user = solution.astype(np.float32)
-    return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
+    return Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
 
 
 def _signatures(

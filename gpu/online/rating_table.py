@@ -62,12 +62,14 @@ class RatingTable:
     @property
     def positions(self) -> NDArray[np.int64]:
         """Position of each entry of `rows`; a user's newest ratings have the highest ones."""
-        return self._by_user.columns[3]
+        positions: NDArray[np.int64] = self._by_user.columns[3]
+        return positions
 
     @property
     def timestamps(self) -> NDArray[np.float64]:
         """Timestamp of each entry of `rows`, Unix seconds."""
-        return self._by_user.columns[2]
+        timestamps: NDArray[np.float64] = self._by_user.columns[2]
+        return timestamps
 
     @property
     def ordered_rows(self) -> OrderedRows:

@@ -1,11 +1,25 @@
-"""`RankingRequests`: a batch of users to rank for, as plain arrays for the primitives of every backend."""
+"""`Users` and `RankingRequests`: users to rank for, as plain arrays for the primitives of every backend."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Users(NamedTuple):
+    """Parameters of B users, with or without rows in a model.
+
+    Attributes:
+        factors: float32 (B, F).
+        biases: float32 (B,).
+        baselines: float32 (B,), b̄_i of the neighbor residuals r − (μ + b̄_i + b̄_j).
+    """
+
+    factors: Annotated[NDArray[np.float32], 2]
+    biases: NDArray[np.float32]
+    baselines: NDArray[np.float32]
 
 
 class RankingRequests(NamedTuple):
@@ -20,7 +34,7 @@ class RankingRequests(NamedTuple):
         include_seen: whether rated items may appear.
     """
 
-    factors: NDArray[np.float32]
+    factors: Annotated[NDArray[np.float32], 2]
     biases: NDArray[np.float32]
     baselines: NDArray[np.float32]
     starts: NDArray[np.int64]

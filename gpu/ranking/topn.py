@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +13,12 @@ from gpu.errors import InvalidInput
 from gpu.model import Model
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.requests import RankingRequests
+from gpu.ranking.requests import RankingRequests, Users
 from gpu.ranking.weighted import heard
 from gpu.ratings import Rows, are_likes
 from gpu.views import arrays_of
 
 MAX_N = 1000  # items of a list
-
-
-class Users(NamedTuple):
-    """Parameters of B users, with or without rows in a model.
-
-    Attributes:
-        factors: float32 (B, F).
-        biases: float32 (B,).
-        baselines: float32 (B,), b̄_i of the neighbor residuals r − (μ + b̄_i + b̄_j).
-    """
-
-    factors: NDArray[np.float32]
-    biases: NDArray[np.float32]
-    baselines: NDArray[np.float32]
 
 
 def users_of(model: Model, users: NDArray[np.integer]) -> Users:

@@ -1,4 +1,6 @@
-"""Lists the Numba kernels that each model needs, and compiles them without delaying requests.
+"""Compiles the Numba kernels that each model needs, without delaying requests.
+
+Kernels declare what Python calls them for, and with which types (`gpu.host.jit.declared`).
 
 Numba compiles one kernel at a time and holds the GIL for most of it, so that requests would wait. Where the cache
 folder is writable, separate processes fill it (`service.cli.warm`), and this process loads the kernels from there.
@@ -12,18 +14,18 @@ import queue
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST, Backend
 from gpu.host.jit import compilation
+from gpu.host.jit.declared import Use
 from gpu.online import drift
-from gpu.param_kinds import GradientParams, Params
+from gpu.param_kinds import Params
 from gpu.params import CulshParams
 from service.base.threads import helper
-from service.engine.rehearsal import rehearse_model
 from service.settings.environment import without_secrets
 
 MAX_PROCESSES = 4  # processes; more would compile the same kernels, because most kernels depend on shared ones
@@ -31,81 +33,51 @@ SECONDS_PER_KERNEL = 0.4  # seconds of one core; measured: 91 kernels in 36 s
 NICENESS = 10  # of the processes that compile: requests go first
 POLL_S = 0.2
 
-# Kernels by purpose, as names of modules or of single kernels.
-_HISTORY = ("arena", "rating_table")
-_ANSWERS = ("bounds", "estimate", "evidence", "filters", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
-_BY_FACTORS, _BY_RATINGS = {"lists.cosine", "lists.cosines"}, {"weighted.cosines_of_rows"}  # neighbors
-_EXACT = ("exact", "gather_rows", "solve")
-_SAMPLED = ("refit_items", "refit_users", "solve.add_observations", "solve.factorize", "solve.solve")
-_HASHED = ("hamming", "lsh")
-_DRIFT = ("drift.count",)
-_SUMS = ("exact.add_gram",)
-_ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
-# What a device does instead of the host: it ranks, and it refits users and new items of models that draw samples.
-_RANKING = ("filters", "item_index", "lists.collect_some", "lists.join", "neighbor_blocks", "topn", "weighted")
-_LEARNING = (*_HASHED, *_ABSENCES, "rating_table.items_left_out", "refit_users.newest", "refit_users.refit_users")
-_OF_ITEMS = "refit_items", "rating_table.entries_of"
-
-# Kernels that are never called while a model answers, and why. A rehearsal has to call every other kernel, see
-# `tests/service/engine/test_rehearsal.py`.
-OFFLINE = {
-    "als": "half-iterations of a training",
-    "als_sums": "sums of several ranks in a training",
-    "averages": "biases at the start of a training",
-    "blocks": "NMF in tiles, a training",
-    "cg": "conjugate gradients of a training",
-    "columns": "sums of a training",
-    "esgd": "epochs of a training",
-    "hals_sweeps": "updates of a training",
-    "sgd": "epochs of a training",
-    "similarity": "comparators of simLSH, of a training",
-    "subspace": "blocks of factors in a training",
-    "estimate.predict": "errors on held-out pairs, after a training",
-    "exact.solve_rows_parallel": "refits without a budget: the engine always has one",
-    "hamming.rank_blocks_parallel": "lists of more items than the engine makes at a time",
-    "hamming.rank_buckets": "lists of all items of a training",
-    "hamming.rank_second_hand": "the same",
-    "lsh.add_columns": "signatures of a training",
-    "refit_items.refit_items_parallel": "refits without a budget",
-    "refit_users.refit_users_parallel": "refits without a budget",
-}
-
 _log = structlog.get_logger(__name__)
 OnProgress = Callable[[float, str], None]
 
 
-def needed(algorithm: str, backend: Backend = HOST) -> set[str]:
-    """Names of the host's kernels with which a model of `algorithm` answers and learns on that backend."""
-    params = ALGORITHMS[algorithm].params()
-    names = [*_HISTORY, *_ANSWERS]
-    lacking = {"arena.move_rows", "rating_table.looked_up"}  # only reading the log, and events, call them
-    lacking |= _BY_FACTORS if params.has_item_weights else _BY_RATINGS
-    lacking |= set() if isinstance(params, CulshParams) else {"item_index.unlist"}  # only they have lists of neighbors
-    if isinstance(params, GradientParams):
-        names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
-        names += _HASHED if isinstance(params, CulshParams) else ()
-        lacking |= set() if isinstance(params, CulshParams) else {"drift.readers"}
-        lacking |= set() if params.is_implicit else set(_ABSENCES)
-    elif params.has_item_weights:
-        lacking |= {"rating_table.entries_of"}
-    else:
-        names += [*_EXACT, *_drift(params, *_DRIFT)]
-        lacking |= set() if params.is_implicit else set(_SUMS)
-    return _of(names) - lacking - (_of(_replaced(params)) if backend.name != HOST.name else set())
+def needed(algorithm: str, backend: Backend = HOST) -> list[str]:
+    """Names of the host's kernels that Python calls while a model of `algorithm` answers and learns on that backend.
+
+    Those that read ratings, `Use.READING`, are left out: every service compiles them before that.
+    """
+    return compilation.called_for(_uses(ALGORITHMS[algorithm].params(), is_on_host=backend.name == HOST.name))
 
 
-def _replaced(params: Params) -> tuple[str, ...]:
-    """The kernels of such a model that a device has instead of the host."""
-    if params.has_item_weights:
-        return ()
+def compile_reading() -> None:
+    """Compile the kernels that read ratings and events, or load them from the cache."""
+    _compile(compilation.called_for({Use.READING}))
+
+
+def compile_model(algorithm: str, backend: Backend) -> None:
+    """Compile the kernels of a model, or load them from the cache, in this thread."""
+    _compile(needed(algorithm, backend))
+
+
+def _compile(kernels: Iterable[str], is_stopping: Callable[[], bool] = bool) -> None:
+    for kernel in kernels:
+        if not is_stopping():
+            compilation.compile_kernel(kernel)
+
+
+def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
+    """What kernels of the host such a model needs. A device ranks, and it refits rows that are learned by gradients."""
+    if params.has_item_weights:  # on the host, whatever the backend
+        return {Use.ANSWERS, Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS}
+    uses, learns = {Use.ANSWERS, Use.FACTORS}, drift.learns(params)
+    uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else set()
+    uses |= {Use.DRIFT} if learns else set()
     if params.refits != "sampled":
-        return _RANKING
-    return (*_RANKING, *_LEARNING, *(() if drift.learns(params) else _OF_ITEMS))
-
-
-def _drift(params: Params, *names: str) -> tuple[str, ...]:
-    """`names` if the trained items of such a model learn, else nothing."""
-    return names if drift.learns(params) else ()
+        return uses | {Use.EXACT, Use.NEW_ITEMS} | ({Use.EXACT_IMPLICIT, Use.GRAMS} if params.is_implicit else set())
+    uses |= {Use.SAMPLED} if params.is_implicit else {Use.SAMPLED, Use.GRAMS}
+    uses |= {Use.SAMPLED_DRIFT, Use.ITEMS} if learns else set()
+    uses |= {Use.USERS, Use.ITEMS} if is_on_host else set()
+    if isinstance(params, CulshParams):
+        uses |= {Use.HASHED_DRIFT} if learns else set()
+        uses |= {Use.HASHED} if is_on_host else set()
+        uses |= {Use.ABSENCES} if is_on_host and params.is_implicit else set()
+    return uses
 
 
 def check_cache() -> None:
@@ -127,21 +99,16 @@ def prepare(
         on_progress: called with the share that is done, 0 to 1, and a sentence for people.
         is_stopping: polled; when it returns true, `prepare` returns without finishing.
     """
-    missing = (
-        compilation.uncached(set().union(*(needed(algorithm, backend) for algorithm in algorithms)))
-        if algorithms
-        else set()
-    )
+    kernels = sorted({kernel for algorithm in algorithms for kernel in needed(algorithm, backend)})
+    missing = compilation.uncached(set(kernels))
     progress = _Progress(algorithms, missing, on_progress)
     if missing:
-        n_processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES, 2 * len(algorithms))
+        n_processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES)
         progress.announce(n_processes if compilation.can_save() else 1)
     if missing and compilation.can_save():
-        _in_processes(algorithms, backend, n_processes, progress.note, is_stopping)
+        _in_processes(kernels, n_processes, progress.note, is_stopping)
     with compilation.watched(progress.note):  # nothing is left to compile if the processes did it all
-        for algorithm in algorithms:
-            if not is_stopping():
-                rehearse_model(algorithm, backend)
+        _compile(kernels, is_stopping)
 
 
 class _Progress:
@@ -182,30 +149,20 @@ class _Progress:
         self._on_progress(n_done / self._n_missing, text)
 
 
-def _of(names: Sequence[str]) -> set[str]:
-    """The kernels of these modules, and those named one by one, without those of `OFFLINE`."""
-    every = compilation.kernels()
-    return {name for name in every if _is_in(name, names) and not _is_in(name, OFFLINE)}
-
-
-def _is_in(kernel: str, names: Sequence[str] | dict[str, str]) -> bool:
-    return kernel in names or kernel.partition(".")[0] in names
-
-
 def _in_processes(
-    algorithms: Sequence[str],
-    backend: Backend,
-    n_processes: int,
-    note: Callable[[str], None],
-    is_stopping: Callable[[], bool],
+    kernels: Sequence[str], n_processes: int, note: Callable[[str], None], is_stopping: Callable[[], bool]
 ) -> None:
-    """Fill the cache folder. Each process begins at another kernel, and skips those that the others have stored."""
-    kernels: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    started = [_start(algorithms, backend, turn, kernels) for turn in range(n_processes)]
+    """Fill the cache folder. Each process begins at another kernel, and loads those that the others have stored."""
+    compiled: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    started = []
+    for turn in range(n_processes):
+        first = turn // 2 * 2 * len(kernels) // n_processes  # two processes start there, in opposite directions
+        ordered = [*kernels[first:], *kernels[:first]]
+        started.append(_start(ordered[:: 1 if turn % 2 == 0 else -1], compiled))
     n_running = n_processes
     while n_running and not is_stopping():
         with contextlib.suppress(queue.Empty):
-            kernel = kernels.get(timeout=POLL_S)
+            kernel = compiled.get(timeout=POLL_S)
             if kernel is None:
                 n_running -= 1
             else:
@@ -215,10 +172,8 @@ def _in_processes(
         process.wait()
 
 
-def _start(
-    algorithms: Sequence[str], backend: Backend, turn: int, kernels: queue.SimpleQueue[str | None]
-) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service.cli.warm", str(turn), backend.name, *algorithms]
+def _start(kernels: Sequence[str], compiled: queue.SimpleQueue[str | None]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "service.cli.warm", *kernels]
     process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
         command,
         stdin=subprocess.DEVNULL,
@@ -234,8 +189,8 @@ def _start(
         assert process.stdout is not None  # noqa: S101 (tells the type checker)
         with process.stdout as lines:
             for line in lines:
-                kernels.put(line.strip())
-        kernels.put(None)
+                compiled.put(line.strip())
+        compiled.put(None)
 
     helper("compilation", read)
     return process

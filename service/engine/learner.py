@@ -10,8 +10,8 @@ import structlog
 from service.base.backoff import Backoff
 from service.base.errors import NotReady, Unavailable
 from service.base.threads import PartThread
+from service.engine import compilation
 from service.engine.engine import Engine
-from service.engine.rehearsal import rehearse_history
 from service.storage.errors import CorruptLog
 from service.storage.events import StreamId, portions
 from service.storage.log.rating_log import RatingLog
@@ -56,7 +56,7 @@ class Learner:
 
     def _run(self) -> None:
         try:
-            rehearse_history()  # compile here and not on the engine thread
+            compilation.compile_reading()  # here and not on the engine thread
             self._engine.stages.report("kernels")
             self._wait(self._stopping)
             self._engine.load(self._rating_log).result()

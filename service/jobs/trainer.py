@@ -31,7 +31,7 @@ from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from service.base import imports, threads, tuning
-from service.engine.rehearsal import rehearse_model
+from service.engine import compilation
 from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, read_corpus, usable
@@ -170,7 +170,7 @@ def train(
     metrics |= {FAR: n_far} if n_far else {}
     reason = None if are_given else change_of_kind(options.data, model, options.name or options.algorithm)
     reason = reason or objection(metrics, len(corpus.held_out))
-    rehearse_model(options.algorithm, backend)  # fill the cache: the service need not compile when it loads the model
+    compilation.compile_model(options.algorithm, backend)  # the service then loads the kernels from the cache
 
     progress.begin("write")
     manifest = snapshot.write(

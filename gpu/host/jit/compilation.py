@@ -1,11 +1,11 @@
-"""Lists the kernels of this package that Numba has compiled or cached, and reports each compilation as it ends."""
+"""Compiles the kernels of this package, and reports each compilation as it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from numba.core import event
@@ -13,6 +13,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 
 import gpu.host
+from gpu.host.jit import declared
+from gpu.host.jit.declared import Use
 from gpu.host.jit.kernel_cache import KernelCache
 
 PREFIX = gpu.host.__name__ + "."
@@ -45,23 +47,21 @@ def kernels() -> dict[str, Any]:
     return {name: kernel for name, kernel in found.items() if name}
 
 
+def called_for(uses: Collection[Use]) -> list[str]:
+    """Names of the kernels that Python calls for any of these uses, sorted."""
+    return sorted(name for name, kernel in kernels().items() if not declared.uses_of(kernel).isdisjoint(uses))
+
+
+def compile_kernel(name: str) -> None:
+    """Compile a kernel for all types with which Python calls it, or load it from the cache."""
+    kernel = kernels()[name]
+    for signature in declared.signatures(kernel):
+        kernel.compile(signature)
+
+
 def n_signatures() -> dict[str, int]:
     """Number of forms of each kernel that this process has compiled or loaded, by name."""
     return {name: len(kernel.signatures) for name, kernel in kernels().items()}
-
-
-def callees(name: str) -> set[str]:
-    """The kernels that kernel `name` calls, also through others: machine code of a caller contains theirs."""
-    every = kernels()
-    reached: set[str] = set()
-    waiting = [every[name]]
-    while waiting:
-        body = waiting.pop().py_func
-        for used in map(body.__globals__.get, body.__code__.co_names):
-            if isinstance(used, Dispatcher) and (called := _name_of(used)) not in reached:
-                reached.add(called)
-                waiting.append(used)
-    return reached & every.keys()
 
 
 def uncached(names: set[str]) -> set[str]:

@@ -38,5 +38,5 @@ def _named(body: Callable[..., None], name: str) -> Any:
     """
     assert isinstance(body, FunctionType)  # noqa: S101 - this narrows the type
     copy = FunctionType(body.__code__, body.__globals__, name, body.__defaults__, body.__closure__)
-    copy.__qualname__ = name
+    copy.__qualname__, copy.__annotations__ = name, body.__annotations__
     return copy

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.online.rating_table import OrderedRows, find
 from gpu.ratings import Rows
 
 
+@called_for(Use.DRIFT)
 @njit(cache=True, nogil=True)
 def count(
     first: Int,
@@ -37,13 +41,14 @@ def count(
                     n_old[item] += 1
 
 
+@called_for(Use.HASHED_DRIFT)
 @njit(cache=True, nogil=True)
 def readers(
     users: NDArray[np.int64],
     items: NDArray[np.int64],
     rows: OrderedRows,
     is_refitted: NDArray[np.bool_],
-    neighbors: NDArray[np.int32],
+    neighbors: Annotated[NDArray[np.int32], 2],
 ) -> NDArray[np.int32]:
     """Refitted items that read one of the ratings (users[b], items[b]): the user has rated them too, and they have the
     item among their `neighbors` (I, K). An item may occur several times. Items beyond `is_refitted` are not refitted.
@@ -63,6 +68,7 @@ def readers(
     return found[:n]
 
 
+@called_for(Use.SAMPLED_DRIFT)
 @njit(cache=True, nogil=True)
 def picked(items: NDArray[np.int64], users: NDArray[np.int32], rows: OrderedRows, upto: Int) -> Rows:
     """The ratings of `items` (ascending) by `users` (B,) up to position `upto`, as B new rows."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
+from gpu.host.jit.declared import Use, called_for
 
-Columns = tuple[NDArray[Any], ...]  # int32, the oldest first: both halves of keys; or items and seconds of showings
+# The oldest first: both halves of keys; or items and seconds of showings.
+Columns = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 @njit(cache=True, nogil=True)
@@ -28,11 +30,12 @@ def ensure_room(row: Int, rows: Directory, columns: Columns) -> bool:
     return position != FULL
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def take(
     first: Int,
     users: NDArray[np.int64],
-    keys: NDArray[np.int32],
+    keys: Annotated[NDArray[np.int32], 2],
     rows: Directory,
     columns: Columns,
     most: Int,
@@ -75,11 +78,12 @@ def take(
     return len(users)
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def append(
     first: Int,
     users: NDArray[np.int64],
-    entries: NDArray[np.int32],
+    entries: Annotated[NDArray[np.int32], 2],
     rows: Directory,
     columns: Columns,
     most: Int,
@@ -111,6 +115,7 @@ def append(
     return len(users)
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def drop_user(user: Int, rows: Directory, columns: Columns) -> None:
     """Overwrite the entries of a user and free their memory."""
@@ -119,6 +124,7 @@ def drop_user(user: Int, rows: Directory, columns: Columns) -> None:
     clear(user, rows, columns[0])
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def add_up(
     pairs: NDArray[np.int64],

@@ -7,12 +7,13 @@ any other rows in the call, and with any slices of the ratings whose size is a m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.solve import BATCH, LinearSystem, add_observations, solve, solve_nonnegative
 from gpu.model import Model
@@ -34,14 +35,17 @@ class Fixed(NamedTuple):
         usual: float64 (F,), the starting vector of implicit models for a row that has only dislikes; zeros for none.
     """
 
-    factors: NDArray[np.float32]
+    factors: Annotated[NDArray[np.float32], 2]
     biases: NDArray[np.float32]
-    gram: NDArray[np.float64]
+    gram: Annotated[NDArray[np.float64], 2]
     usual: NDArray[np.float64]
 
 
+@called_for(Use.GRAMS)
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: float, bound: float) -> None:
+def add_gram(
+    gram: Annotated[NDArray[np.float64], 2], factors: Annotated[NDArray[np.float32], 2], sign: float, bound: float
+) -> None:
     """Add sign · Σ v vᵀ over `factors` (R, F) to the upper triangle of `gram` (F, F).
 
     Products are rounded to multiples of 2⁻⁵² · `bound`, which is a power of 2. So sums below `bound` are exact in
@@ -57,6 +61,7 @@ def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: floa
                 line[c] += (factor * np.float64(one[c]) + grid) - grid
 
 
+@called_for(Use.EXACT)
 @njit(cache=True, nogil=True)
 def empty_system(fixed: Fixed, objective: Objective) -> LinearSystem:
     """The system of a row before the first rating; D = F, or F + 1 with biases."""
@@ -67,6 +72,7 @@ def empty_system(fixed: Fixed, objective: Objective) -> LinearSystem:
     return LinearSystem(matrix, np.zeros(n_terms))
 
 
+@called_for(Use.EXACT)
 @njit(cache=True, nogil=True)
 def add_ratings(
     system: LinearSystem, others: NDArray[np.int32], values: NDArray[np.float32], fixed: Fixed, objective: Objective
@@ -91,6 +97,7 @@ def add_ratings(
         add_observations(matrix, right, observed, weights, targets)
 
 
+@called_for(Use.EXACT_IMPLICIT)
 @njit(cache=True, nogil=True)
 def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
     """Set `right` of a row without likes to (VᵀV + ρ I) m, where m is `fixed.usual`.
@@ -106,9 +113,10 @@ def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
             right[a] += fixed.gram[min(a, c), max(a, c)] * fixed.usual[c]
 
 
+@called_for(Use.EXACT)
 @njit(cache=True, nogil=True)
 def solved(
-    matrix: NDArray[np.float64],
+    matrix: Annotated[NDArray[np.float64], 2],
     right: NDArray[np.float64],
     ridge: float,
     prior: NDArray[np.float64],
@@ -139,7 +147,9 @@ def solved(
     return solution
 
 
-def _solve_rows(rows: RatedRows, fixed: Fixed, objective: Objective, solutions: NDArray[np.float64]) -> None:
+def _solve_rows(
+    rows: RatedRows, fixed: Fixed, objective: Objective, solutions: Annotated[NDArray[np.float64], 2]
+) -> None:
     """Write [x; b] of all rows to `solutions` (B, F + 1), zeros for rows without ratings.
 
     Args:
@@ -158,6 +168,7 @@ def _solve_rows(rows: RatedRows, fixed: Fixed, objective: Objective, solutions: 
 
 
 solve_rows, solve_rows_parallel = serial_and_parallel(_solve_rows)
+called_for(Use.EXACT)(solve_rows)
 
 
 def per_slice(n_terms: int) -> int:

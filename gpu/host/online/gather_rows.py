@@ -7,11 +7,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.online.rating_table import OrderedRows
 
 BEFORE_ALL = np.int64(-(2**63))  # below every position
 
 
+@called_for(Use.EXACT)
 @njit(cache=True, nogil=True)
 def newest_of_users(
     users: NDArray[np.int64], rows: OrderedRows, most: Int, is_read: NDArray[np.bool_]

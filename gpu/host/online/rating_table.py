@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from gpu.changes import Changes
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
+from gpu.host.jit.declared import Use, called_for
 from gpu.ratings import Rows
 
 POSITIONS_A_MS = 2**21  # positions of a service: the Unix milliseconds of an entry and a count within it
 POSITIONS_A_S = 1000.0 * POSITIONS_A_MS
 LONG = 1024  # ratings of a row; from here on a batch merges its new ratings into the row in one pass
-UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
+# Items, values, timestamps, positions.
+UserColumns = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]
 
 
 class OrderedRows(NamedTuple):
@@ -161,6 +163,7 @@ def merge(first: Int, changes: Changes, table: TableColumns) -> Int:
     return end
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: TableColumns) -> int:
     """Apply changes `first`, `first` + 1, … in order; write what they replace to `changes.old` and `old_times`.
@@ -207,6 +210,7 @@ def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: 
     return len(users)
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
     """Overwrite the row of a user and free its memory."""
@@ -216,6 +220,7 @@ def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
     clear(user, rows, items)
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, raters: NDArray[np.int32]) -> None:
     """Remove `user` from the raters of all `items`."""
@@ -223,6 +228,7 @@ def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, rater
         remove_rater(item, user, by_item, raters)
 
 
+@called_for(Use.EXACT, Use.ITEMS)
 @njit(cache=True, nogil=True)
 def entries_of(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -> NDArray[np.int64]:
     """Index into `rows.items` of the rating of `items[n]` by `users[n]`, int64 (B,); every pair must have one."""
@@ -232,9 +238,13 @@ def entries_of(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -
     return entries
 
 
+@called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def looked_up(
-    users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]], rows: Directory, columns: UserColumns
+    users: Annotated[NDArray[np.integer[Any]], np.int32],
+    items: Annotated[NDArray[np.integer[Any]], np.int32],
+    rows: Directory,
+    columns: UserColumns,
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """(value, timestamp) of each pair of `users` and `items` (B,); NaN where there is none."""
     values, times = np.full(len(users), np.nan, dtype=np.float32), np.full(len(users), np.nan)
@@ -247,6 +257,7 @@ def looked_up(
     return values, times
 
 
+@called_for(Use.NEW_ITEMS)
 @njit(cache=True, nogil=True)
 def items_left_out(users: NDArray[np.int64], rows: Rows, is_in: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Items that `users` (B,) have rated and for which `is_in` (I,) is false; an item may occur several times."""

@@ -7,7 +7,7 @@ absences: for each rater who likes the item, users drawn from those who have not
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
 from gpu.host.evidence import merit
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.online.rating_table import find
 from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
@@ -79,6 +80,7 @@ class Observers(NamedTuple):
     weights: NDArray[np.float32]
 
 
+@called_for(Use.ITEMS)
 @njit(cache=True, nogil=True)
 def sampled(
     item_key: np.uint64, raters: NDArray[np.int32], user_keys: NDArray[np.uint64], rules: Rules
@@ -100,6 +102,7 @@ def rating_of(user: Int, item: Int, rows: Rows) -> np.float32:
     return value
 
 
+@called_for(Use.ABSENCES)
 @njit(cache=True, nogil=True)
 def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32, lift: np.float32) -> NDArray[np.int32]:
     """The raters in `read` who like the item, in the same order; `middle` and `lift` as in `gpu.views.Arrays`."""
@@ -164,6 +167,7 @@ def draw_absent(
     return -1
 
 
+@called_for(Use.ABSENCES)
 @njit(cache=True, nogil=True)
 def draw_absences(
     item_key: np.uint64,
@@ -273,7 +277,12 @@ def refit_item(
 
 
 def _refit_items(
-    items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
+    items: NDArray[np.int64],
+    raters: Annotated[UserGroups, {"users": np.int32}],
+    absent: Annotated[UserGroups, {"users": np.int64}],
+    rows: Rows,
+    arrays: Arrays,
+    rules: Rules,
 ) -> None:
     """`refit_item` for `items` (B,), each with its `raters` and its drawn `absent` users."""
     for b in prange(len(items)):
@@ -284,3 +293,4 @@ def _refit_items(
 
 
 refit_items, refit_items_parallel = serial_and_parallel(_refit_items)
+called_for(Use.ITEMS)(refit_items)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
 from gpu.host.evidence import merit
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
 from gpu.host.online.rating_table import OrderedRows, find
@@ -281,6 +282,7 @@ def fit_user(samples: Samples, arrays: Arrays, rules: Rules) -> NDArray[np.float
     return solution
 
 
+@called_for(Use.SAMPLED)
 @njit(cache=True, nogil=True)
 def fold_in(
     user: UserRow, line: NDArray[np.float32], arrays: Arrays, pool: ItemPool, rules: Rules
@@ -315,3 +317,4 @@ def _refit_users(
 
 
 refit_users, refit_users_parallel = serial_and_parallel(_refit_users)
+called_for(Use.USERS)(refit_users)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.evidence import merit
 from gpu.host.item_index import Tables
+from gpu.host.jit.declared import Use, called_for
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import ROWS_AT_ONCE
 from gpu.host.neighbor_blocks import BLOCK, Touched
@@ -73,6 +74,7 @@ def weighted(requests: RankingRequests, tables: Tables, is_parallel: bool | np.b
     return Touched(starts, np.full(n_users, n_blocks), blocks, scores.reshape(n_users * n_blocks, BLOCK))
 
 
+@called_for(Use.ITEM_WEIGHTS)
 @njit(cache=True, nogil=True, parallel=True)
 def cosines_of_rows(
     rows: Rows,

@@ -15,6 +15,7 @@ from gpu.ranking import topn
 from gpu.ranking.diversity import similarities
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.explain import Reasons
+from gpu.ranking.requests import Users
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.errors import UnknownUser
@@ -89,7 +90,7 @@ class ModelSource:
         self,
         group: Group,
         live_model: LiveModel,
-        users: topn.Users,
+        users: Users,
         rated: Rows,
         kept_out: Sequence[NDArray[np.int32]] | None,
         read: Callable[[int], Read],
@@ -152,7 +153,7 @@ class ModelSource:
             exclude = [out[id(sets[one][0])] for one in order]
         some = np.array(at, dtype=np.int64)
         ranked, best = self._rank(
-            topn.Users(*(column[some] for column in self._users)),
+            Users(*(column[some] for column in self._users)),
             topn.rows_of(self._rated, some),
             n,
             offset=offset,

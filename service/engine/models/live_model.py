@@ -15,6 +15,7 @@ from gpu.online.rating_table import times_of
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import explain, topn
 from gpu.ranking.eligible import Eligible
+from gpu.ranking.requests import Users
 from gpu.ranking.weighted import heard_by_age
 from gpu.ratings import Rows
 from service.engine.models.shelf import Hidden
@@ -179,7 +180,7 @@ class LiveModel:
 
     def recommend(
         self,
-        users: topn.Users,
+        users: Users,
         rows: Rows,
         n: int,
         hidden: Hidden,
@@ -222,12 +223,12 @@ class LiveModel:
 
     def fold_in(
         self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
-    ) -> tuple[topn.Users, Rows]:
+    ) -> tuple[Users, Rows]:
         """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values, reading), heard_by_age(self.model, rows, lambda _: reading.weights)
 
-    def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
+    def estimates(self, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
         return topn.estimate(self.model, users, rows, items)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpu.decay import weights_in
 from gpu.online.rating_table import times_of
 from gpu.online.reading import ANONYMOUS_KEY, Reading
-from gpu.ranking import topn
+from gpu.ranking.requests import Users
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.base.errors import InvalidRequest
@@ -74,7 +74,7 @@ class Imagined(NamedTuple):
         kept_out: further items to keep out of the list, as the only element; None if there are no events.
     """
 
-    users: topn.Users
+    users: Users
     rows: Rows
     read: UserRow
     weights: NDArray[np.float32] | None

@@ -14,7 +14,7 @@ import numpy
 from threadpoolctl import threadpool_info
 tuning.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
-from service.engine.rehearsal import rehearse_model
+from tests.service.rehearsal import rehearse_model
 rehearse_model("sgd")
 import numba
 print(numba.config.THREADING_LAYER)

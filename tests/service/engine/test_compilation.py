@@ -14,7 +14,8 @@ import httpx
 import pytest
 from numba.core.caching import _CacheLocator
 
-from gpu.host.jit.compilation import kernels
+from gpu.host.jit.compilation import called_for, kernels
+from gpu.host.jit.declared import Use
 from service.cli.client import Client
 from service.cli.service_process import ServiceProcess
 from service.engine import compilation
@@ -46,13 +47,13 @@ def port() -> int:
         return listener.getsockname()[1]
 
 
-MISSING = "exact", "item_index", "lists", "solve"  # modules: enough kernels to watch, and few to wait for
+MISSING = "exact", "item_index", "lists"  # modules: enough kernels to watch, and few to wait for
 
 
 def copy_cache(folder: Path, missing: Sequence[str]) -> int:
     """Copy the cached kernels to `folder`, a `NUMBA_CACHE_DIR`, but those of the modules `missing`: their number."""
     n_missing = 0
-    for name in compilation.needed("als"):
+    for name in [*compilation.needed("als"), *called_for({Use.READING})]:
         cache = kernels()[name]._cache
         if name.partition(".")[0] in missing:
             n_missing += 1
@@ -85,7 +86,7 @@ def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path,
     assert_progress(seen)
     lines = [json.loads(line) for line in errors.read_text().splitlines() if line.startswith("{")]
     (line,) = [line for line in lines if line["event"].startswith("compiling kernels for als")]
-    assert 20 < n_missing <= line["kernels"] <= len(compilation.needed("als"))
+    assert 8 < n_missing <= line["kernels"] <= len(compilation.needed("als"))
     assert line["about_seconds"] > 0
     warnings = {line["event"] for line in lines if line["level"] != "info"}
     assert {one for one in warnings if "signing key" not in one} <= {"request"}  # those that came too early
@@ -111,7 +112,7 @@ def watched(client: Client) -> list[tuple[str, dict]]:
 
 def assert_progress(seen: list[tuple[str, dict]]) -> None:
     reasons = [reason for reason, _ in seen if reason.startswith("compiling kernels for als: ")]
-    assert len(set(reasons)) > 10  # by kernel
+    assert len(set(reasons)) > 5  # by kernel
     during = [answer for reason, answer in seen if reason in reasons]
     first = next(n for n, answer in enumerate(during) if answer["status"] == 200)
     assert all(answer["status"] == 200 for answer in during[first:])

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpu.backend import HOST
 from gpu.host.jit import compilation
 from gpu.model import Model
 from gpu.online import prepare_online
+from service.engine.compilation import compile_model, compile_reading
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import ItemNeighbors, Neighbors
-from service.engine.rehearsal import rehearse_history, rehearse_model
 from service.engine.state.history import History
 from service.jobs.content import content_map_of
 from service.storage.events import Entry, RatingEvent, StreamId
@@ -151,8 +152,8 @@ def test_what_is_learned_depends_only_on_snapshot_and_history(
 
 
 def test_priors_need_no_further_kernels(snapshot: tuple[Model, ContentMap]) -> None:
-    rehearse_history()
-    rehearse_model(snapshot[0].params.algorithm)
+    compile_reading()
+    compile_model(snapshot[0].params.algorithm, HOST)
     before = compilation.n_signatures()
     history = history_of(BEFORE)
     told(history, live(history, snapshot), LATER, 0.0)

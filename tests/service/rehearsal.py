@@ -20,7 +20,6 @@ from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from gpu.params import params_for
 from service.base.errors import ServiceError
-from service.engine import stand_in
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
@@ -30,6 +29,7 @@ from service.engine.state.known_ids import KnownIds
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import FORMAT, Manifest
+from tests.service import stand_in
 
 SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
 N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time

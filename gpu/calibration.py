@@ -75,10 +75,10 @@ def _of_paper(ratings: Ratings, params: Params) -> Calibration:
     """That of `calibration=none`: ratings as they are, with the α and λ of `params`; every pair is a like.
 
     Raises:
-        InvalidRatings: the algorithm is implicit, and a value is below 0.
+        InvalidRatings: the algorithm learns likes, and a value is below 0.
     """
-    if not params.is_implicit:
-        return Calibration(values="ratings", density=_density(ratings))
+    if not params.has_values:
+        return Calibration(values="counts" if params.is_implicit else "ratings", density=_density(ratings))
     lowest = float(amounts(ratings.by_user.values).min())
     if lowest < 0:
         raise InvalidRatings(

@@ -263,7 +263,7 @@ class NmfParams(FactorParams):
             but takes as long as several of them.
         solver: `extrapolated` (exact steps from extrapolated factors, Ang & Gillis 2019) has the lowest error after the
             same epochs. `tiled` (PL-NMF, [002] Alg. 2) needs less memory. `plain` ([002] Alg. 1) is equal to `tiled`
-            up to rounding, and slower. The papers' ones are the last two.
+            up to rounding, and slower.
         tile: T, columns of a tile. 0 takes √n_factors, the minimum of [002] eq. 9.
         precision: number format of all arrays during training. The model is stored in float32.
     """

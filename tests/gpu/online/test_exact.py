@@ -41,6 +41,10 @@ PROBLEMS = [
     AlsImplicitParams(**SMALL, regularization_exponent=0.7),
 ]
 TRAINED = pytest.mark.parametrize("params", PROBLEMS, ids=["biases", "plain", "implicit"])
+PAPERS = [
+    AlsParams(**SMALL, biases=False, calibration="none"),
+    AlsImplicitParams(**SMALL, alpha=1.5, regularization=0.3, calibration="none"),
+]
 NEW = np.array([3, 50, 119])
 
 
@@ -69,7 +73,7 @@ def columns_of(matrix: np.ndarray, model: gpu.Model) -> list[tuple[np.ndarray, n
     return [(rows, signals(values, model.calibration)) for rows, values in columns]
 
 
-@TRAINED
+@pytest.mark.parametrize("params", [*PROBLEMS, *PAPERS], ids=["biases", "plain", "implicit", "paper", "paper of likes"])
 def test_refitting_a_trained_user_gives_what_training_gave(params: Params) -> None:
     ratings = data.planted()
     model = gpu.fit(ratings, params)  # whose last half solved the users

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import gpu
 from gpu.errors import InvalidParams, InvalidRatings, TrainingDiverged
 from gpu.model import Model
+from gpu.online.host_model import HostModel
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -29,6 +30,7 @@ from gpu.training.nmf import random_start
 from gpu.views import balanced_bounds
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.fitted import last_metrics
+from tests.gpu.models import table_of
 
 RATINGS = planted(n_users=40, n_items=25, per_user=12)
 PAPER: dict[str, Any] = {"calibration": "none"}
@@ -251,6 +253,24 @@ def test_sgd_is_cusgd_as_printed(biases: bool) -> None:
     assert biases or not (model.user_bias.any() or model.item_bias.any())
 
 
+def test_without_biases_users_and_items_learn_online_without_them() -> None:
+    """The estimates of users that are refitted beside the same items stay as good as the trained ones."""
+    params = SgdParams(n_factors=6, n_epochs=40, learning_rate=0.03, regularization=0.02, biases=False, **PAPER)
+    model, (users, items, values) = gpu.fit(RATINGS, params), RATINGS.coo()
+    trained = gpu.evaluate.rmse(model, RATINGS.by_user, users, items, values)
+    matrix = np.full((40, 25), np.nan)
+    matrix[users, items] = values
+    model.item_trained[3] = False
+    model.item_factors[3] = 0
+    online = HostModel(model, table_of(matrix), RATINGS.user_keys, RATINGS.item_keys)
+    online.touch(np.arange(40))
+    assert online.settle()
+    assert np.abs(model.user_bias).max() < 1e-6
+    assert np.abs(model.item_bias).max() < 1e-6
+    assert model.item_factors[3].any()
+    assert gpu.evaluate.rmse(model, RATINGS.by_user, users, items, values) < 1.3 * trained
+
+
 def test_culsh_learns_by_eq_1_5_and_7() -> None:
     params = CulshParams(
         n_factors=6, n_epochs=5, learning_rate=0.03, learning_rate_decay=0.3, n_neighbors=5, weight_learning_rate=0.02,
@@ -449,6 +469,14 @@ def test_implicit_algorithms_refuse_values_below_zero(params: gpu.Params) -> Non
         InvalidRatings, match="expected 0 or more beside calibration=none, got -2; use calibration=data"
     ):
         gpu.fit(ratings, params)
+
+
+def test_nmf_refuses_values_below_zero_rather_than_raising_them() -> None:
+    values = np.where(np.arange(2000) == 7, -1.0, 3.0)
+    ratings = gpu.Ratings.from_coo(np.arange(2000) // 50, np.arange(2000) % 50, values)
+    with pytest.raises(InvalidRatings, match="Invalid ratings for nmf: expected 0 or more, got -1"):
+        gpu.fit(ratings, NmfParams(n_factors=4, n_epochs=1, solver="plain", **PAPER))
+    assert gpu.fit(ratings, NmfParams(n_factors=4, n_epochs=1, solver="plain")).item_factors.any()
 
 
 def test_steps_too_long_for_a_scale_name_the_calibration() -> None:

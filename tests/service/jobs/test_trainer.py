@@ -468,6 +468,25 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
     assert trained({"values": "ratings"}, "counts").calibration.values == "ratings"
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "given"), [("als-implicit", {"alpha": 1, "regularization": 0.5}), ("culsh-implicit", {})]
+)
+def test_a_request_without_calibration_does_not_ask_the_setting_of_values(
+    data: Path, algorithm: str, given: dict[str, object]
+) -> None:
+    """Its likes replace those of a live model of the other kind: that is what was asked for."""
+    plain, asked = {"n_factors": 4, "n_epochs": 3}, {"calibration": "none", **given}
+    first, _ = run(data, algorithm, plain, values="ratings")
+    live_versions.set_version(data, algorithm, str(first.version))
+    last, _ = run(data, algorithm, plain | asked, values="ratings")
+    assert last.outcome == "succeeded"
+    assert "live snapshot: train with" not in str(last.reason)
+    manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
+    assert manifest.given == plain | asked
+    assert manifest.calibration.values == "counts"
+    assert snapshot.load(data / "snapshots", str(last.version)).model.params.is_calibrated is False
+
+
 def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
     assert run(data, "als", ALS, values="counts")[0].outcome == "succeeded"
 

@@ -103,8 +103,7 @@ class HotSwap:
             CorruptSnapshot: it is torn or altered; nothing has changed.
             CorruptLiveFile, LockTimeout: `live.json` cannot be changed.
         """
-        version = snapshot.latest_revision(self._folder, version)
-        snapshot.verify(self._folder, version)
+        version = snapshot.verify_latest(self._folder, version)
         live_versions.activate(self._data, version_names.name_of(version), version)
         self.failures.try_again(version)
         self.poke()

@@ -62,9 +62,9 @@ def _activate(runtime: Runtime, version: str) -> ModelInfo:
     if runtime.settings.store is None:
         return runtime.hotswap.activate(version)
     folder = runtime.settings.data / "snapshots"
-    snapshot.verify(folder, snapshot.latest_revision(folder, version))
+    last = snapshot.verify_latest(folder, version)
     runtime.jobs.order(ACTIVATE, version)
-    runtime.hotswap.failures.try_again(snapshot.latest_revision(folder, version))
+    runtime.hotswap.failures.try_again(last)
     runtime.hotswap.poke()
     return next(one for one in runtime.hotswap.models() if one.version == version_names.shown(version))
 

@@ -172,6 +172,22 @@ def verify(folder: Path, version: str) -> Manifest:
     return manifest
 
 
+def verify_latest(folder: Path, version: str) -> str:
+    """The last revision of `version`, after `verify`, whose errors it raises.
+
+    A forgetting may remove it at any time, after it has written the next one, which is taken then.
+    """
+    while True:
+        last = latest_revision(folder, version)
+        try:
+            verify(folder, last)
+        except (CorruptSnapshot, UnknownVersion):
+            if latest_revision(folder, version) == last:
+                raise
+        else:
+            return last
+
+
 def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapshot:
     """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also for an unknown algorithm.
 

@@ -297,6 +297,34 @@ def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path)
             snapshot.latest_revision(tmp_path, unknown)
 
 
+def test_a_revision_that_is_removed_while_it_is_verified_gives_way_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version, sha256_of = written(tmp_path), files.sha256_of
+    revisions: list[str] = []
+
+    def forgets_meanwhile(path: Path) -> str:
+        monkeypatch.setattr(files, "sha256_of", sha256_of)
+        revisions.append(snapshot.rewrite_without(tmp_path, version, "ann").version)
+        snapshot.remove(tmp_path, version)
+        return sha256_of(path)
+
+    monkeypatch.setattr(files, "sha256_of", forgets_meanwhile)
+    assert [snapshot.verify_latest(tmp_path, version)] == revisions == [f"{version}.1"]
+
+
+def test_the_last_revision_is_refused_if_it_is_corrupt_or_gone(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    copy = snapshot.rewrite_without(tmp_path, version, "ann").version
+    (tmp_path / copy / "arrays.safetensors").unlink()
+    with pytest.raises(CorruptSnapshot, match=copy):
+        snapshot.verify_latest(tmp_path, version)
+    for one in (version, copy):
+        snapshot.remove(tmp_path, one)
+    with pytest.raises(UnknownVersion):
+        snapshot.verify_latest(tmp_path, version)
+
+
 def test_the_time_and_name_of_a_version() -> None:
     assert version_names.time_of("culsh-implicit-19700101T000102-beef") == 62
     assert version_names.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"

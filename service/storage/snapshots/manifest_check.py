@@ -36,7 +36,7 @@ def check(manifest: Manifest) -> None:
     _check("mean", manifest.mean, -MAX_PARAMETER, MAX_PARAMETER)
     _check_scale("scale", manifest.scale)
     stored = manifest.calibration
-    for name in ("unit", "typical", "usual_weight", "alpha"):  # divisors
+    for name in ("unit", "typical", "usual_weight", "alpha", "event_typical"):  # divisors
         _check(f"calibration.{name}", getattr(stored, name), LEAST_DIVISOR, LARGEST)
     for name in ("regularization", "prior"):
         _check(f"calibration.{name}", getattr(stored, name), 0, LARGEST)
@@ -53,6 +53,10 @@ def check(manifest: Manifest) -> None:
         )
     if stored.is_damped:
         _check("calibration.scale[0]", low, LEAST_DIVISOR)
+    _check_scale("calibration.event_scale", stored.event_scale)
+    if stored.event_damped:
+        _check("calibration.event_scale[0]", stored.event_scale[0], LEAST_DIVISOR)
+    _check("calibration.event_weight", stored.event_weight, -LARGEST, LARGEST)
 
 
 def _check_scale(name: str, scale: tuple[float, float | None]) -> None:

@@ -142,7 +142,7 @@ async def _is_ready(path: Path) -> bool:
         async with asyncio.timeout(FURTHER_READY_S):
             while not link.has_failed:
                 try:
-                    await link.ask(Request, GetReadiness(), "", None, "")
+                    await link.ask(Request, GetReadiness(), "", None, "", 1)
                 except ServiceError:
                     await asyncio.sleep(POLL_S)
                 else:

@@ -132,10 +132,11 @@ class Link:
         assert frames is not None  # noqa: S101 (else there is an obstacle)
         if len(self._open) >= self._max_open or frames.is_full:
             raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        message = make(number, *content)
         future = self._open[number] = _Answer()
         future.link, future.number = self, number
         try:
-            frames.send(make(number, *content))
+            frames.send(message)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             del self._open[number]
             raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import json
 import signal
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ import loadtest.client
 from service.__main__ import run
 from service.cli.client import Client
 from service.jobs.turns import WAITS
+from service.processes.engine_process import FURTHER_READY_S
 from service.settings import data_sets
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
@@ -25,7 +27,9 @@ PATHS = {"": "", "shop": "/d/shop", "music": "/d/music"}
 def service(tmp_path_factory):
     of_shop = {"shop__max_n": 150, "shop__max_waiting": 2, "shop__max_ratings": 3}
     of_music = {"music__rate_limit_per_s": 40, "music__max_body_bytes": 2000}
+    began_s = time.monotonic()
     service = Service(tmp_path_factory.mktemp("sets") / "data", data_sets="shop,music", **of_shop, **of_music)
+    assert time.monotonic() - began_s < FURTHER_READY_S  # else it did not hear that the others are ready
     yield service
     service.kill()
 

@@ -174,6 +174,19 @@ def test_a_cancelled_request_is_dropped_and_its_answer_ignored(linked: Linked) -
     linked(check)
 
 
+def test_a_message_that_is_made_wrong_is_an_error_of_the_program(linked: Linked) -> None:
+    """And no `InvalidRequest`, which callers take for a fault of the client, or try again."""
+
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        for _ in range(2 * MAX_OPEN):  # none of them stays open
+            with pytest.raises(TypeError):
+                link.ask(VerifyRedis)
+        assert engine.asked() == []
+
+    linked(check)
+
+
 @pytest.mark.parametrize("content", [10**30, "\ud800"])
 def test_what_cannot_be_sent_is_an_invalid_request(linked: Linked, content: Any) -> None:
     async def check(link: Link, engine: Engine) -> None:

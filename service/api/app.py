@@ -87,7 +87,7 @@ class Application(FastAPI):
         most = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(most, ClientAddresses(settings.trusted_proxies).group)
         serving.metrics.connections.set_function(lambda: self.n_connections)
-        lists = PlainLists(self.gateway, recommend.plain_page(serving), serving.answer_each)
+        lists = PlainLists(self.gateway, recommend.plain_page(serving), serving)
         self._begin = None if self.gateway.tracer is not None or self.gateway.cors.is_on else lists.begin
 
     def add(self, router: APIRouter) -> None:

@@ -24,6 +24,7 @@ from service.api.door.connection_guard import ConnectionGuard
 from service.api.door.gateway import CLIENT_GONE, Gateway, RequestRecord
 from service.api.parsers.bodies import JSON, RequestHeaders
 from service.api.problems import CLOSE, Headers
+from service.api.serving import Serving
 from service.base.errors import ServiceError
 from service.engine import fairness
 from service.engine.fairness import MAX_COST, Client, cost_of_list
@@ -41,8 +42,6 @@ _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.en
 _OF_THE_USUAL_WAY = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 
 Page = Callable[[bytes], Recommend | None]  # what a query string asks for, without the user; None if it is not plain
-# The JSON of each list, of so many requests; may raise what the future raises.
-Ask = Callable[[Recommend, None, int], "asyncio.Future[list[bytes]]"]
 
 
 class _Header(NamedTuple):
@@ -86,11 +85,12 @@ class PlainLists:
 
     Args:
         gateway: gives each request its id, checks key, rate and site, counts and logs, as for all other requests.
-        page, ask: see their types.
+        page: see its type.
+        serving: answers the queries.
     """
 
-    def __init__(self, gateway: Gateway, page: Page, ask: Ask) -> None:
-        self._gateway, self._page, self._ask = gateway, page, ask
+    def __init__(self, gateway: Gateway, page: Page, serving: Serving) -> None:
+        self._gateway, self._page, self._serving = gateway, page, serving
         self._batches: dict[tuple[int, Client], _Batch] = {}  # of this turn, by page and client
         self._header = functools.lru_cache(MAX_KEPT)(self._parsed)
         self._date_s, self._date = 0, b""
@@ -140,7 +140,8 @@ class PlainLists:
     def _ask_for(self, batch: _Batch) -> None:
         fairness.current.set(batch.client)
         try:
-            answers = self._ask(structs.replace(batch.page, users=batch.users), None, len(batch.users))
+            query = structs.replace(batch.page, users=batch.users)
+            answers = self._serving.answer_each(query, n=len(batch.users))
         except Exception as error:
             for read in batch.reads:
                 self._refuse(read, error)

@@ -49,10 +49,10 @@ class Server:
         self.outcome: Exception | None = None
         self.poison = ""  # the user whose list fails
         serving: Any = self
-        self.lists = PlainLists(self.gateway, plain_page(serving), self.ask)
+        self.lists = PlainLists(self.gateway, plain_page(serving), serving)
         self.table = ConnectionTable(LIMITS, lambda address: address)
 
-    def ask(self, query: Recommend, wait_for: None, n: int) -> asyncio.Future[list[bytes]]:
+    def answer_each(self, query: Recommend, wait_for: None = None, n: int = 1) -> asyncio.Future[list[bytes]]:
         if isinstance(self.outcome, RuntimeError):
             raise self.outcome
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
@@ -346,7 +346,7 @@ def test_a_read_does_not_overtake_a_request_before_it() -> None:
 @pytest.mark.parametrize("path", [b"/recommend/", b"/cold/"])
 def test_an_idle_connection_is_closed(path: bytes) -> None:
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
-        for _ in range(3):  # each request starts the time anew
+        for _ in range(3):  # each request starts the time again
             writer.write(PLAIN.replace(b"/recommend/", path))
             await response(reader)
             await asyncio.sleep(0.6 * IDLE_S)

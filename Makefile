@@ -58,7 +58,7 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then buil
 	$(BIN)/python -m deploy.generate
 	$(BIN)/zensical build --strict --clean
 
-clients: $(VENV)/dev ## write the generated parts of clients/ anew
+clients: $(VENV)/dev ## rewrite the generated parts of clients/
 	$(BIN)/python -m clients.generate
 
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/

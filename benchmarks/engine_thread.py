@@ -56,7 +56,7 @@ FILTERS: dict[str, Node] = {
 # Of `rules`:
 N_USERS, N_RATED, N_LISTED, N_LISTS, N_WARM_LISTS = 300, 100, 10, 50, 10
 N_TAGS = 5  # of which each item has each second one
-GENRE_CHANCE = 0.15  # of the geometric distribution of genres: the most frequent one has so many of the items
+GENRE_CHANCE = 0.15  # of the geometric distribution of genres: the share of items that have the most frequent one
 BOOSTS = [(text_of(HasTag("half", (str(tag),))), 0.1 * (tag + 1)) for tag in range(N_TAGS)]
 OTHERS: dict[str, Any] = {"pins": [("item-5", 1)], "max_per": ("genre", 3), "diversity": 0.3}
 RULES: dict[str, dict[str, Any]] = {

@@ -70,7 +70,7 @@ def http(
 
 
 def _rounds(url: str, requests: Sequence[bytes], seconds: float) -> Callable[[], Throughput]:
-    """A round of so many seconds, after one that is not measured."""
+    """A round of `seconds`, after one that is not measured."""
     drive(url, requests, min(WARM_UP_S, seconds))
     return lambda: drive(url, requests, seconds)
 

@@ -110,7 +110,7 @@ def _store(folder: Path | None, copies: int, params: AlsParams | AlsImplicitPara
 
 
 def copied(ratings: gpu.Ratings, copies: int) -> gpu.Ratings:
-    """The ratings with so many copies of each user."""
+    """The ratings with `copies` copies of each user."""
     rows, n = ratings.by_user, len(ratings)
     starts = np.concatenate([rows.starts + copy * n for copy in range(copies)])
     by_user = gpu.Rows(starts, np.tile(rows.lengths, copies), np.tile(rows.items, copies), np.tile(rows.values, copies))
@@ -291,7 +291,7 @@ def reductions(
 
     In one phase each rank gets the sums of its own rows from all ranks, as in trainings ([001] Alg. 3). Two phases add
     within groups of ranks, then between them, which pays where a link between groups is slower than one within; here
-    all links are alike. Milliseconds are the median of the slowest rank; a rank sends so many megabytes on average.
+    all links are alike. Milliseconds are the median of the slowest rank; megabytes are what a rank sends on average.
     """
     n_rows, n = options.whole(shape)
     for size in options.whole(ranks):

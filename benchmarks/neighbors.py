@@ -47,7 +47,7 @@ def accuracy(
     factors: Factors = "32,128",
     neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
     seeds: Seeds = "0,1,2",
-    folds: Annotated[int, typer.Option(help="Measures the defaults on so many disjoint test sets of a file.")] = 0,
+    folds: Annotated[int, typer.Option(help="Number of disjoint test sets on which to measure the defaults.")] = 0,
     backend: Where = "auto",
 ) -> Iterator[Row]:
     """Test RMSE of CULSH-MF with each similarity ([004] table 7), its time and memory, of SGD alone, and of ALS."""

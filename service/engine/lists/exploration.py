@@ -89,7 +89,7 @@ class Exploration:
 
 
 def bonus(n_ratings: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What items with so many ratings get added to their scores when they are compared with others, divided by c."""
+    """What is added to the scores of items with `n_ratings` when they are compared with others, divided by c."""
     added: NDArray[np.float64] = 1 / np.sqrt(1 + n_ratings)
     return added
 

@@ -36,10 +36,7 @@ BYTES_OF_A_RATING = 8  # a column (int32) and a value (float32)
 HALVES_OF_A_CHUNK = 8  # rows of the FP16 table are whole 16-byte chunks
 HALVES_OF_A_BIAS = 3  # a one, and a bias in two FP16 numbers
 # Measured on one H100 80GB HBM3: 256-byte rows at random out of 17,770 and of 480,189, and square matrix products.
-CACHED, CACHED_BYTES = (
-    6.2e12,
-    25e6,
-)  # bytes per second of gathered rows; of the largest table in L2
+CACHED, CACHED_BYTES = 6.2e12, 25e6  # bytes per second of gathered rows; bytes of the largest table in L2
 GATHERED = 3.5e12  # the same from larger tables
 FLOPS = {"float16": 738e12, "float32": 50.8e12}  # of matrix products with sums in float32
 

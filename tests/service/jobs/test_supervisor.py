@@ -244,7 +244,7 @@ def test_a_supervisor_that_dies_leaves_a_failed_job(
 
 
 STALLING = """
-import os, signal, sys, time
+import signal, sys, threading, time
 from pathlib import Path
 from service.jobs import supervisor
 from service.jobs.table import JobTable
@@ -256,7 +256,7 @@ from service.telemetry.metrics import Metrics
 without_forgotten = supervisor.without_forgotten
 
 def stalling(*arguments):
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # one to the process lets this thread run on for a while
     return without_forgotten(*arguments)
 
 supervisor.without_forgotten = stalling

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic_core import PydanticUndefined
 
 from deploy import alerts, chart
+from docs import api_reference
 from service.settings.data_sets import SHARED
 from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
@@ -20,6 +21,7 @@ DOCS = Path(__file__).parent
 OPERATIONS = DOCS / "operations.md"
 MONITORING = DOCS / "monitoring.md"
 NOTES = DOCS / "decisions" / "README.md"
+REFERENCE = DOCS / "reference" / "api.md"
 GENERATED = (OPERATIONS, MONITORING, DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
 
 
@@ -82,3 +84,4 @@ def _exposed(name: str, kind: str) -> str:
 if __name__ == "__main__":
     for page in GENERATED:
         page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    REFERENCE.write_text(api_reference.page(), "utf-8")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.__main__ import COMMANDS
 from clients.generate import document
-from docs.generate import GENERATED, filled
+from docs import api_reference
+from docs.generate import GENERATED, REFERENCE, filled
 from service.telemetry.metrics import Metrics
 from tests.conftest import LONGEST
 
@@ -184,6 +185,10 @@ def test_generated_parts_match_what_they_are_made_from():
         text = page.read_text("utf-8")
         assert "<!-- begin " in text, page.name
         assert text == filled(text), f"{page.name}: run `make docs`"
+
+
+def test_the_reference_of_the_api_matches_the_service():
+    assert REFERENCE.read_text("utf-8") == api_reference.page(), "run `make docs`"
 
 
 def test_the_table_of_routes_has_every_route_once():

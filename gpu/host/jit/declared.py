@@ -80,6 +80,8 @@ def _type(
 ) -> Any:
     """The type of the compiler for an annotation; `form` is one of its dtypes if there are several."""
     arguments, origin = typing.get_args(hint), typing.get_origin(hint) or hint
+    if hasattr(origin, "__value__"):  # an alias by `type`, as `NDArray` is from NumPy 2.5 on
+        return _type(origin.__value__[arguments], n_axes, dtype, fields, form)
     if hasattr(hint, "__metadata__"):
         extra = {type(one): one for one in hint.__metadata__}
         dtype = form if tuple in extra else extra.get(type)

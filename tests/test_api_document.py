@@ -1,4 +1,7 @@
-"""Every example of docs/api.md, run in its order against a real service on the synthetic catalog."""
+"""Every example of the pages about the API, run in their order against a real service on the synthetic catalog.
+
+An answer in a page has all names of the real one, or some of them and `"…": "…"`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from service.__main__ import run
 from service.cli import synthetic
 from tests.service.process import Service
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"
+DOCS = Path(__file__).parents[1] / "docs"
+DOCUMENTS = [DOCS / f"{name}.md" for name in ("api", "ratings-and-items", "lists", "models", "administration")]
 EXAMPLE = re.compile(r"```sh\n(?P<command>curl (?:(?!```).)*?)\n```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
 HOST = "localhost:8000"
+LEFT_OUT = "…"
 ADMIN_KEY = "key-of-the-admins"  # goes with all requests, because from the first made key on none is answered without
 
 
@@ -47,7 +52,8 @@ class Example(NamedTuple):
 
 
 def examples() -> list[Example]:
-    return [Example(**found.groupdict()) for found in EXAMPLE.finditer(DOCUMENT.read_text("utf-8"))]
+    texts = [page.read_text("utf-8") for page in DOCUMENTS]
+    return [Example(**found.groupdict()) for text in texts for found in EXAMPLE.finditer(text)]
 
 
 def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
@@ -85,19 +91,30 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def test_every_example_answers_as_documented(service):
     for example, response in run_all(service):
-        documented, answer = json.loads(example.answer.replace("…", "")), response.json()
+        documented, answer = json.loads(example.answer), response.json()
         expected = documented.get("status", 200) if isinstance(documented, dict) else 200
         if isinstance(expected, int) and expected >= 400:
             assert response.status_code == expected, example.command
         else:
             assert response.is_success, f"{example.command}: {response.text}"
-        assert shape_of(answer) == shape_of(documented), example.command
+        assert shape_of(answer, documented) == shape_of(documented, documented), example.command
 
 
-def shape_of(document: object) -> object:
-    """The names in a document; of a list, those of its first element."""
+def shape_of(document: object, documented: object) -> object:
+    """The names in a document, of a list those of its first element; without those that `documented` leaves out."""
     if isinstance(document, dict):
-        return {name: shape_of(value) for name, value in document.items()}
+        known = documented if isinstance(documented, dict) else {}
+        names = [name for name in document if name != LEFT_OUT and (name in known or LEFT_OUT not in known)]
+        return {name: shape_of(document[name], known.get(name)) for name in names}
     if isinstance(document, list):
-        return [shape_of(document[0])] if document else []
+        first = documented[0] if isinstance(documented, list) and documented else None
+        return [shape_of(document[0], first)] if document else []
     return None
+
+
+def test_what_an_example_leaves_out_is_marked():
+    whole = {"a": 1, "b": [{"c": 2, "d": 3}]}
+    for documented in ({"a": 1, "…": "…"}, {"b": [{"c": 2, "…": "…"}, "…"], "…": "…"}, whole):
+        assert shape_of(whole, documented) == shape_of(documented, documented)
+    for documented in ({"a": 1}, {"a": 1, "b": [{"c": 2}]}, {"e": 1, "…": "…"}, {"b": [], "…": "…"}):
+        assert shape_of(whole, documented) != shape_of(documented, documented)

@@ -30,7 +30,7 @@ from service.extras.kafka import bridge
 from service.settings.settings import Settings, unknown_variables
 from tests.code_blocks import ROOT, SHELL, Block, blocks, commands
 from tests.service.process import Service
-from tests.test_api_document import DOCUMENT, EXAMPLE, Example
+from tests.test_api_document import DOCUMENTS, EXAMPLE, Example
 
 TIMEOUT_S = 60  # of one command of a shell
 PARSED = ("json", "yaml", "toml", "ini")
@@ -224,8 +224,8 @@ def folder(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) ->
 
 def home_of(block: Block) -> str | None:
     """The test elsewhere that runs a block."""
-    if ROOT / block.page == DOCUMENT:
-        text = DOCUMENT.read_text("utf-8")
+    if ROOT / block.page in DOCUMENTS:
+        text = (ROOT / block.page).read_text("utf-8")
         if any(one.start() <= block.start < one.end() for one in EXAMPLE.finditer(text)):
             return EXAMPLES_OF_THE_API
     for (page, language, part), test in ELSEWHERE.items():

@@ -196,7 +196,7 @@ def test_the_file_is_for_its_owner_alone_and_shows_damage(tmp_path):
 
 
 def test_the_documented_check_knows_our_requests(tmp_path):
-    text = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")
+    text = (Path(__file__).parents[4] / "docs" / "administration.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?def is_genuine.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)

@@ -4,8 +4,9 @@ A data folder has a folder for each set (`ml-1m/ratings.csv`, …); missing sets
 for training nor to choose settings: settings are chosen on a tenth of the training part.
 
 Ratings also come as a folder of raw arrays in the layout of cuMF: little-endian arrays without headers, int32 or
-float32. `R_train_csc.*` (by user) and `R_train_csr.*` (by item) have `indptr`, `indices` and `data`, `R_test_coo.*` has
-`row` (an item), `col` (a user) and `data`, and `meta.json` the sizes.
+float32, and bounds of 2³¹ ratings and more int64. `R_train_csc.*` (by user) and `R_train_csr.*` (by item) have
+`indptr`, `indices` and `data`, `R_test_coo.*` has `row` (an item), `col` (a user) and `data`, and `meta.json` the
+sizes.
 """
 
 # ruff: noqa: PLC0415 - files of ratings need Parquet, which may be missing where kernels are measured
@@ -32,6 +33,7 @@ TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
 VALIDATION_USERS = 2000  # users whose lists choose the settings; all of them would take longer than the fits
 N_NEGATIVES, MOST_USERS = 99, 10_000  # of leave-one-out: items beside the held-out one, and users that are ranked
 META = "meta.json"
+MOST_INT32 = np.iinfo(np.int32).max
 CHUNK = 1 << 22  # ratings per step: the keys of 10⁸ pairs at once would take gigabytes
 
 
@@ -295,7 +297,7 @@ def raw_arrays(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
 
 
 def _rows(folder: Path, name: str, n_rows: int, n_columns: int, n: int) -> gpu.Rows:
-    bounds = _array(folder / f"{name}.indptr.bin", np.int32, n_rows + 1).astype(np.int64)
+    bounds = _array(folder / f"{name}.indptr.bin", bounds_of(n), n_rows + 1).astype(np.int64)
     columns = _array(folder / f"{name}.indices.bin", np.int32, n)
     values = _array(folder / f"{name}.data.bin", np.float32, n)
     lengths = np.diff(bounds)
@@ -309,6 +311,11 @@ def _rows(folder: Path, name: str, n_rows: int, n_columns: int, n: int) -> gpu.R
     if not np.isfinite(values).all():
         raise InvalidInput(f"Invalid {name}.data.bin of {folder}: expected finite ratings")
     return gpu.Rows(bounds[:-1], lengths, columns, values)
+
+
+def bounds_of(n: int) -> type[np.generic]:
+    """The dtype of the bounds of rows with `n` ratings."""
+    return np.int32 if n <= MOST_INT32 else np.int64
 
 
 def _array(path: Path, dtype: type[np.generic], n: int) -> NDArray[Any]:

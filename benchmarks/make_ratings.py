@@ -2,8 +2,10 @@
 
 The activity of users is log-normal, the popularity of items a shifted power law. A rating is the estimate of a planted
 model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known.
-Every user and every item has a training rating. `hugewiki-100th` has all items and a hundredth of the users of
-Hugewiki; ratings of `yahoo` are a twentieth of the published ones, as [004] trains.
+Every user has a training rating, and so has every item if there are enough. `hugewiki-100th` has all items and a
+hundredth of the users of Hugewiki. Ratings of `yahoo` and `yahoomusic` are a twentieth of the published ones, as [004]
+trains. `netflix-50000x2000` is the part of [003] fig. 5, with the density of the whole, since [003] does not tell it.
+`amazon` is what [001] §5.5 copies 100 times (SparkALS: each user), and 160 by 20 times (Facebook).
 
 Every random number is a hash of the seed and of its keys: a user, an item, a pair, the number of a draw. It does not
 depend on earlier draws. So each user's ratings can be drawn alone, and blocks and threads do not change them.
@@ -23,9 +25,10 @@ import scipy.sparse
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.datasets import META
+from benchmarks.datasets import META, bounds_of
 from benchmarks.results import say
-from gpu.errors import InvalidInput
+from gpu import free_memory
+from gpu.errors import InvalidInput, NotEnoughMemory
 
 RANK = 16
 USER_BIAS, ITEM_BIAS, NOISE = 0.42, 0.38, 0.78  # deviations, in units of the scale; NOISE is the least possible RMSE
@@ -33,6 +36,7 @@ TASTE = 0.5  # variance of u·v over the square root of RANK
 MAX_SHARE = 0.93  # largest share of all items that one user rates
 HEAVY = 6  # items of users who rate more than a sixth of all are drawn by sorting, others by rejection
 BLOCK = 1 << 20  # ratings drawn by one task
+RATING_BYTES, ROW_BYTES = 48, 640  # of memory, at most, while a matrix is drawn: a rating, a user or item
 
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 # Streams of random numbers by purpose; a normal number needs two streams.
@@ -66,7 +70,11 @@ SHAPES = {
     "ml10m": Shape(69_878, 10_677, 9_900_054, 100_000, 0.5, 5.0, 0.5, 3.51, 1.15, 20, 2.00, 170.0),
     "ml1m": Shape(6_040, 3_706, 900_188, 100_021, 1.0, 5.0, 1.0, 3.58, 1.10, 20, 1.35, 120.0),
     "yahoo": Shape(586_250, 12_658, 91_970_212, 1_000_000, 0.025, 5.0, 0.025, 2.50, 1.10, 10, 1.60, 100.0),
+    "yahoomusic": Shape(1_000_990, 624_961, 252_800_275, 4_003_960, 0.05, 5.0, 0.05, 2.50, 1.10, 10, 1.15, 200.0),
+    "hugewiki": Shape(50_082_603, 39_780, 3_099_900_000, 10_000_000, 1.0, 5.0, 1.0, 3.50, 1.20, 4, 1.30, 100.0),
     "hugewiki-100th": Shape(500_826, 39_780, 30_999_000, 100_000, 1.0, 5.0, 1.0, 3.50, 1.20, 4, 1.30, 100.0),
+    "netflix-50000x2000": Shape(50_000, 2_000, 1_045_000, 116_000, 1.0, 5.0, 1.0, 3.60, 1.20, 4, 1.90, 200.0),
+    "amazon": Shape(6_600_000, 2_400_000, 35_000_000, 100_000, 1.0, 5.0, 1.0, 4.20, 1.00, 1, 1.00, 500.0),
 }
 
 
@@ -209,13 +217,20 @@ class Matrix:
 
 
 def make_ratings(
-    shape: Annotated[str, typer.Argument(help="Published shape: netflix, ml10m, ml1m, yahoo or hugewiki-100th.")],
+    shape: Annotated[str, typer.Argument(help=f"Published shape: {', '.join(SHAPES)}.")],
     folder: Annotated[Path, typer.Argument(help="Folder to write.", metavar="DIR")],
 ) -> None:
     """Draw a synthetic matrix of a published shape, as a folder of raw arrays that `--ratings` takes."""
     if shape not in SHAPES:
         raise InvalidInput(f"Invalid shape: expected one of {', '.join(SHAPES)}, got {shape!r}")
-    write_matrix(Matrix(SHAPES[shape]), shape, folder)
+    of = SHAPES[shape]
+    needed, free = (
+        RATING_BYTES * (of.n_train + of.n_test) + ROW_BYTES * (of.n_users + of.n_items),
+        free_memory.free_bytes(),
+    )
+    if needed > free:
+        raise NotEnoughMemory(f"Drawing {shape} ({of.n_train:,} ratings)", needed, free)
+    write_matrix(Matrix(of), shape, folder)
 
 
 def write_matrix(matrix: Matrix, name: str, folder: Path) -> None:
@@ -232,10 +247,9 @@ def write_matrix(matrix: Matrix, name: str, folder: Path) -> None:
     by_user = scipy.sparse.csr_matrix((whole.values[kept], whole.items[kept], bounds), (shape.n_users, shape.n_items))
     by_item = by_user.tocsc()
     n_raters = np.diff(by_item.indptr)
-    if n_raters.min() == 0:
-        raise InvalidInput(f"Invalid shape: expected ratings of every item, got {np.sum(n_raters == 0):,} without one")
+    say(f"{np.sum(n_raters == 0):,} items without a training rating")
     for part, rows in (("csc", by_user), ("csr", by_item)):
-        rows.indptr.astype(np.int32).tofile(folder / f"R_train_{part}.indptr.bin")
+        rows.indptr.astype(bounds_of(by_user.nnz)).tofile(folder / f"R_train_{part}.indptr.bin")
         rows.indices.astype(np.int32).tofile(folder / f"R_train_{part}.indices.bin")
         rows.data.tofile(folder / f"R_train_{part}.data.bin")
     np.repeat(np.arange(shape.n_items, dtype=np.int32), n_raters).tofile(folder / "R_train_coo.row.bin")

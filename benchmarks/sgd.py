@@ -25,7 +25,7 @@ from benchmarks import datasets, options
 from benchmarks.als import where
 from benchmarks.options import Factors, Names, Parameters, Source, Where
 from benchmarks.results import Row, say
-from benchmarks.timing import NAN, timed
+from benchmarks.timing import NAN, median_ms, timed
 from gpu.algorithms import ALGORITHMS, trainer_of
 from gpu.calibration import calibrate, in_units
 from gpu.params import EsgdParams, SgdParams, params_for
@@ -57,27 +57,30 @@ def sgd(
 
     A tenth of a file is held out; implicit models learn all but one rating of each user. `epoch_ms` is a median without
     the first epoch. `prepare_s` is the additional time of the first epoch, which lays out the ratings and computes
-    residuals of neighbors. `at_stops` has RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20. Times to the target include
-    neighbors and preparation; NaN if it was not reached.
+    residuals of neighbors. `sort_s` is the time to sort shuffled ratings by user and by item, which precedes every
+    training. `at_stops` has RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20, `best` the lowest RMSE or highest HR@10
+    and `best_epoch` its epoch. Times to the target include neighbors and preparation; NaN if it was not reached.
     """
     chosen, settings = options.chosen(backend), {**options.parameters(set_), "n_epochs": epochs}
     for algorithm in options.algorithms(algorithms):
         is_implicit = ALGORITHMS[algorithm].params.is_implicit
-        data, test, judged = (_lists if is_implicit else _estimates)(ratings)
         for n_factors in options.whole(factors):
             params = params_for(algorithm, {**settings, "n_factors": n_factors})
+            data, test, judged = _lists(ratings) if is_implicit else _estimates(ratings, params)
             assert isinstance(params, SgdParams | EsgdParams)  # noqa: S101 - narrows the type
             values, seconds, neighbors_s = _trained(data, test, params, chosen, judged)
             epoch_s = float(statistics.median(np.diff(seconds)))
             is_reached = [value >= target if is_implicit else value <= target for value in values]
             n = is_reached.index(True) if any(is_reached) else None
+            best = (max if is_implicit else min)(values)
             row = {"algorithm": algorithm, "n_factors": n_factors, "n_neighbors": getattr(params, "n_neighbors", 0)}
-            row |= {"n_users": data.n_users, "n_ratings": len(data)}
+            row |= {"n_users": data.n_users, "n_ratings": len(data), "sort_s": _sorting_s(data)}
             stops = tuple(values[stop - 1] for stop in STOPS if stop <= len(values))
             say(f"  F = {n_factors}: {epoch_s * 1e3:.2f} ms, {' '.join(f'{value:.4f}' for value in stops)}")
             yield {
                 "code": f"nearfield, {where(chosen)}", **row, "epoch_ms": epoch_s * 1e3, "neighbors_s": neighbors_s,
                 "prepare_s": seconds[0] - neighbors_s - epoch_s, "at_stops": stops,
+                "best": best, "best_epoch": values.index(best) + 1,
                 "epochs_to_target": NAN if n is None else n + 1,
                 "seconds_to_target": NAN if n is None else seconds[n],
             }  # fmt: skip
@@ -85,10 +88,18 @@ def sgd(
                 yield {"code": "LIBMF", **row, "epoch_ms": _ms_of_libmf(libmf, data, n_factors)}
 
 
-def _estimates(path: Path) -> tuple[gpu.Ratings, gpu.Ratings, Judge]:
+def _sorting_s(ratings: gpu.Ratings) -> float:
+    """Seconds to sort the ratings from a random order."""
+    order = np.random.default_rng(0).permutation(len(ratings))
+    users, items, values = (column[order] for column in ratings.coo())
+    shape = ratings.n_users, ratings.n_items
+    return median_ms(lambda: gpu.Ratings.from_coo(users, items, values, shape), FITS) / 1e3
+
+
+def _estimates(path: Path, params: gpu.Params) -> tuple[gpu.Ratings, gpu.Ratings, Judge]:
     """Training and test ratings in multiples of the unit, as in `gpu.fit`, and their RMSE in units of the ratings."""
     train, test = datasets.train_and_test(path)
-    unit = calibrate(train, SgdParams()).unit
+    unit = calibrate(train, params).unit
     return in_units(train, unit), in_units(test, unit), lambda report, _: report.metrics["test_rmse"] * unit
 
 

@@ -107,8 +107,8 @@ def worker(
 
 @app.command(short_help="Train a model on a file.")
 def train(
-    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
+    ratings: Annotated[Path | None, typer.Option(help="File of ratings to learn from.", metavar="FILE")] = None,
     test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
@@ -126,6 +126,9 @@ def train(
     tls_key: TlsKey = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
+    shape: Annotated[
+        str | None, typer.Option(help="Numbers to plan for without a file.", metavar=arguments.SHAPE)
+    ] = None,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
     memory: Memory = None,
     key: Key = None,
@@ -137,10 +140,16 @@ def train(
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
     if test is not None and test_fraction is not None:
         raise typer.BadParameter("expected --test or --test-fraction, got both")
-    if not plan and gpus:
-        raise typer.BadParameter("expected --plan with --gpus, got none")
-    params = arguments.params(algorithm, [*(set_ or []), *(more or [])])
+    files = {"--ratings": ratings, "--test": test, "--test-fraction": test_fraction}
+    arguments.check_plan(plan, {"--gpus": gpus, "--shape": shape}, files)
+    pairs = [*(set_ or []), *(more or [])]
+    if shape is not None:
+        return Printer(json).report(*arguments.plan_of_shape(algorithm, pairs, shape, gpus, memory))
+    if ratings is None:
+        raise typer.BadParameter("expected --ratings, or --plan with --shape, got neither")
+    params = arguments.params(algorithm, pairs)
     from gpu.algorithms import check_ranks
+    from gpu.training.als_plan import size_of
     from service.cli import closing_line, offline
     from service.cli.plan import shown
 
@@ -158,7 +167,7 @@ def train(
     data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed)
     printer = Printer(json)
     if plan:
-        return printer.report(*shown(data.train, params, gpus, memory))
+        return printer.report(*shown(size_of(data.train), params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
     with progress(f"Training {algorithm}", n_epochs) as bar, forming as team:
 

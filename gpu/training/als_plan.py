@@ -29,11 +29,15 @@ def obstacle(params: Params) -> str | None:
     return None
 
 
-def shape_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Shape:
-    """The size of a training with `params`."""
+def shape_of(size: tuple[int, int, int], params: AlsParams | AlsImplicitParams) -> Shape:
+    """The shape of a training with `params`; `size` is (U, I, N)."""
     has_biases = isinstance(params, AlsParams) and params.biases
-    size = ratings.n_users, ratings.n_items, len(ratings), params.n_factors
-    return Shape(*size, params.is_implicit, has_biases, params.n_cg_steps)
+    return Shape(*size, params.n_factors, params.is_implicit, has_biases, params.n_cg_steps)
+
+
+def size_of(ratings: Ratings) -> tuple[int, int, int]:
+    """(U, I, N)."""
+    return ratings.n_users, ratings.n_items, len(ratings)
 
 
 def division_of(
@@ -58,7 +62,7 @@ def division_of(
         return without_plan
     weights = zip(memory.tolist(), exchange.weights, strict=True)
     gpus = [Gpu(n, weight, backend.kept_bytes) for n, weight in weights]
-    found = planner.plan_for_all(shape_of(ratings, params), gpus)
+    found = planner.plan_for_all(shape_of(size_of(ratings), params), gpus)
     if found is None or found.placement != "resident":
         return without_plan
     return Division(Modes(found.items.mode, found.users.mode), found.shares)

@@ -1,4 +1,6 @@
-"""ESGD ([003]): stochastic gradient descent without shuffling, sorting or scheduling.
+"""ESGD ([003]): stochastic gradient descent whose training neither shuffles, nor sorts, nor schedules.
+
+The paper sorts nothing at all. Here `Ratings` are sorted by user and by item before every training.
 
 Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ
 (`gpu.baselines.shrunk_biases`); with `calibration=none` plain means, as in [003]. Factors learn the residual x = r − μ

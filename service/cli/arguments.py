@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from service.cli.files.ratings_file import RatingsFile
     from service.settings.settings import Settings
 
+SHAPE = "users,items,ratings,factors"
+
 
 def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
     """Settings from the options that are given and the environment; complains of variables that name no setting.
@@ -55,6 +57,41 @@ def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
         if "=" not in pair:
             raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
     return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
+
+
+def check_plan(is_plan: bool, of_plan: dict[str, Any], files: dict[str, Any]) -> None:
+    """Refuse options `of_plan` without `--plan`, and any of `files` beside `--shape`; None: not given."""
+    for option, value in of_plan.items():
+        if not is_plan and value is not None:
+            raise typer.BadParameter(f"expected --plan with {option}, got none")
+    for option, value in files.items():
+        if value is not None and of_plan["--shape"] is not None:
+            raise typer.BadParameter(f"expected --shape or {option}, got both")
+
+
+def plan_of_shape(
+    algorithm: str, pairs: Sequence[str], text: str, n_gpus: int | None, memory_gb: float | None
+) -> tuple[dict[str, Any], str]:
+    """The plan of a training of the numbers in `text`, such as 480189,17770,99e6,100: see `service.cli.plan.shown`."""
+    from gpu.param_ranges import converted
+    from gpu.params import with_changes
+    from gpu.ratings import MAX_ROWS
+    from service.cli.plan import shown
+
+    if text.count(",") != SHAPE.count(","):
+        raise typer.BadParameter(f"expected four numbers, {SHAPE}, got {text!r}")
+    if any(pair.startswith("n_factors=") for pair in pairs):
+        raise typer.BadParameter("expected the number of factors by --shape or by --set, got both")
+    numbers = zip(SHAPE.split(","), text.split(","), strict=True)
+    n_users, n_items, n_ratings, n_factors = (converted(f"{name} of --shape", part, int) for name, part in numbers)
+    most = {"users": (n_users, MAX_ROWS), "items": (n_items, MAX_ROWS), "ratings": (n_ratings, n_users * n_items)}
+    for name, (number, end) in most.items():
+        if not 1 <= number <= end:
+            raise typer.BadParameter(f"expected 1 to {end:,} {name} in --shape, got {number:,}")
+    chosen = params(algorithm, pairs)
+    if hasattr(chosen, "n_factors"):
+        chosen = with_changes(chosen, n_factors=n_factors)
+    return shown((n_users, n_items, n_ratings), chosen, n_gpus, memory_gb)
 
 
 def backend(name: str, memory_gb: float | None = None) -> gpu.Backend:

@@ -23,11 +23,13 @@ PLACES = {
 NAME_COLUMNS, CELL_COLUMNS = 28, 14
 
 
-def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: float | None) -> tuple[dict[str, Any], str]:
+def shown(
+    size: tuple[int, int, int], params: gpu.Params, n_gpus: int | None, gb: float | None
+) -> tuple[dict[str, Any], str]:
     """(the plan of a training as a record, the same as text).
 
     Args:
-        ratings: what the training would learn from.
+        size: numbers of users, items and ratings that the training would learn from.
         params: its algorithm and hyperparameters.
         n_gpus: number of GPUs. Default: those of this machine, or one.
         gb: memory of each. Default: that of this machine's GPUs, or `MEMORY_GB`.
@@ -38,7 +40,7 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
     if reason := obstacle(params):
         return {"algorithm": params.algorithm, "reason": reason, "plan": None}, reason
     assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
-    shape, gpus = shape_of(ratings, params), gpus_of(n_gpus, gb)
+    shape, gpus = shape_of(size, params), gpus_of(n_gpus, gb)
     best = plan(shape, gpus, n_epochs=params.n_epochs)
     smallest = min(one.usable_bytes for one in gpus)
     by_paper: dict[str, Partitions | None] = {
@@ -57,10 +59,10 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
     halves = (best.items, best.users)
     fullest = max(range(len(best.gpus)), key=lambda at: best.gpu_bytes[at])
     by_eq_8 = [by_paper[half.side] for half in halves]
-    size = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
+    first = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
     shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(best.gpus, best.shares, strict=True))
     lines = [
-        size,
+        first,
         f"rows and ratings: {shares}; {PLACES[best.placement]}",
         _row("", [f"{half.side} half" for half in halves]),
         _row("mode", [half.mode for half in halves]),

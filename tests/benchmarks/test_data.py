@@ -14,7 +14,7 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.defaults import Method, fits_of
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from benchmarks.results import Fit, Store
-from gpu.errors import InvalidInput
+from gpu.errors import InvalidInput, NotEnoughMemory
 from tests.data import planted
 
 # Users of a few ratings and of most items, so that both ways of drawing pairs are met.
@@ -76,7 +76,34 @@ def test_a_part_of_a_matrix_is_drawn_alone_and_a_folder_has_all(
     half = datasets.sampled(train, 0.5)
     assert triples(gpu.Ratings(half.by_item, half.by_user)) == sorted((i, u, v) for u, i, v in triples(half))
     assert triples(datasets.first_users(train, 0.5)) == [one for one in triples(train) if one[0] < SHAPE.n_users / 2]
+    monkeypatch.setattr(datasets, "MOST_INT32", SHAPE.n_train - 1)  # longer ones have bounds in int64
+    write_matrix(matrix, "long", tmp_path / "long")
+    assert triples(*datasets.raw_arrays(tmp_path / "long")) == triples(train, test)
+    monkeypatch.undo()
     indices = tmp_path / "R_train_csr.indices.bin"
     np.fromfile(indices, dtype=np.int32)[::-1].tofile(indices)
     with pytest.raises(InvalidInput, match=r"R_train_csr\.indices.*that ascend in each row"):
         datasets.raw_arrays(tmp_path)
+
+
+def test_a_matrix_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gpu.free_memory.free_bytes", lambda: 10**9)
+    with pytest.raises(
+        NotEnoughMemory, match=r"Drawing hugewiki \(3,099,900,000 ratings\) needs about \d{3}(,\d{3}){3}"
+    ):
+        make_ratings.make_ratings("hugewiki", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", make_ratings.SHAPES)
+def test_every_shape_has_room_for_its_ratings(name: str) -> None:
+    """A hundredth of its users or more, as many ratings each: their numbers add up."""
+    shape = make_ratings.SHAPES[name]
+    share = 3_000 / shape.n_users
+    small = shape._replace(
+        n_users=3_000, n_train=round(share * shape.n_train), n_test=round(share * shape.n_test), n_items=shape.n_items
+    )
+    matrix = Matrix(small)
+    assert matrix.n_ratings.sum() == small.n_train + small.n_test
+    assert matrix.n_test.sum() == small.n_test
+    assert (matrix.n_ratings - matrix.n_test).min() >= 1

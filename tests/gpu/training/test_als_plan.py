@@ -20,7 +20,7 @@ from gpu.ratings import Ratings
 from gpu.training import als_plan
 from gpu.training.als import AlsTrainer
 from gpu.training.als_halves import GATHER, Modes
-from gpu.training.als_plan import GB, MEMORY_GB, division_of, shape_of
+from gpu.training.als_plan import GB, MEMORY_GB, division_of, shape_of, size_of
 from gpu.training.loop import train
 
 KINDS: dict[str, Any] = {
@@ -92,12 +92,12 @@ def test_a_bound_that_needs_batches_is_gathered():
 def test_the_modes_are_those_that_a_plan_has_which_uses_all_gpus(shape, size):
     ratings, params = ratings_of(*shape), KINDS["als"]
     gpus = [Gpu(MEMORY_GB * GB)] * size
-    found = planner.plan_for_all(shape_of(ratings, params), gpus)
+    found = planner.plan_for_all(shape_of(size_of(ratings), params), gpus)
     assert found is not None
     assert found.gpus == tuple(range(size))
     modes = Modes(found.items.mode, found.users.mode)
     assert run_threads(size, lambda ring: division_of(ratings, params, HOST, ring).modes) == [modes] * size
-    best = planner.plan(shape_of(ratings, params), gpus)
+    best = planner.plan(shape_of(size_of(ratings), params), gpus)
     assert best.ms <= found.ms
     if len(best.gpus) == size:
         assert (best.items.mode, best.users.mode) == modes

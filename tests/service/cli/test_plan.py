@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.training.als_plan import MEMORY_GB
+from gpu.training.als_plan import MEMORY_GB, size_of
 from service.__main__ import run
 from service.cli import synthetic
 from service.cli.plan import gpus_of, shown
@@ -114,6 +114,68 @@ def test_a_training_keeps_within_the_memory_of_its_plan_and_learns_the_same(fold
     assert found["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("shape", "modes", "eq_8"),
+    [
+        ("660e6,2.4e6,3.5e9,10", ("gather", "reduce"), (1, 4)),
+        ("229e6,195e6,38.5e9,5", ("gather", "gather"), (1, 1)),
+        ("480189,17770,99072112,100", ("gather", "gather"), (1, 1)),
+    ],
+)
+def test_a_shape_is_planned_without_a_file(capsys, shape, modes, eq_8):
+    """SparkALS and Factorbird of table 5, as docs/algorithms.md has them, and Netflix."""
+    arguments = ["train", "--algorithm", "als", "--plan", "--gpus", "4", "--memory", "12", "--json"]
+    assert run([*arguments, "--shape", shape]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert tuple(record["plan"][side]["mode"] for side in ("users", "items")) == modes
+    assert tuple(record["eq_8"][side]["p"] for side in ("users", "items")) == eq_8
+    assert record["shape"]["n_users"] == int(float(shape.split(",")[0]))
+    assert record["shape"]["n_factors"] == int(shape.split(",")[3])
+
+
+def test_a_shape_gives_the_plan_of_a_file_of_that_shape(planned, capsys):
+    by_file = planned("--algorithm", "als", "--set", "n_factors=16")
+    assert run(["train", "--algorithm", "als", "--plan", "--shape", "1500,400,60876,16"]) == 0
+    assert (0, capsys.readouterr().out) == by_file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--shape 1,2,3", "expected four numbers, users,items,ratings,factors, got '1,2,3'"),
+        ("--shape 1,2,3,4,5", "expected four numbers"),
+        ("--shape a,5,5,8", "Invalid users of --shape: expected a number, got 'a'"),
+        ("--shape 5,,5,8", "Invalid items of --shape: expected a number, got ''"),
+        ("--shape 5,nan,5,8", "Invalid items of --shape: expected a finite number, got 'nan'"),
+        ("--shape 5,5,2.5,8", "Invalid ratings of --shape: expected a whole number, got '2.5'"),
+        ("--shape 1e999999999,5,5,8", "Invalid users of --shape: expected a number of at most 1e+30"),
+        ("--shape 0,5,5,8", "expected 1 to 2,147,483,647 users in --shape, got 0"),
+        ("--shape 5,3e9,5,8", "expected 1 to 2,147,483,647 items in --shape, got 3,000,000,000"),
+        ("--shape 5,5,-1,8", "expected 1 to 25 ratings in --shape, got -1"),
+        ("--shape 5,5,26,8", "expected 1 to 25 ratings in --shape, got 26"),
+        ("--shape 5,5,25,3", "Invalid n_factors: expected 4 to 1024, got 3"),
+        ("--shape 5,5,25,8 --set n_factors=8", "expected the number of factors by --shape or by --set, got both"),
+        ("--shape 5,5,25,8 --ratings ratings.csv", "expected --shape or --ratings, got both"),
+        ("--shape 5,5,25,8 --test-fraction 0.1", "expected --shape or --test-fraction, got both"),
+        ("", "expected --ratings, or --plan with --shape, got neither"),
+    ],
+)
+def test_bad_shapes_are_refused(capsys, arguments, message):
+    assert run(["train", "--algorithm", "als", "--plan", *shlex.split(arguments)]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_a_shape_needs_a_plan(capsys):
+    assert run(["train", "--algorithm", "als", "--shape", "5,5,5,8"]) == 2
+    assert "expected --plan with --shape, got none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "ease"])
+def test_a_shape_of_an_algorithm_without_plan_says_so(capsys, algorithm):
+    assert run(["train", "--algorithm", algorithm, "--plan", "--shape", "5,5,5,8"]) == 0
+    assert f"no plan: expected als or als-implicit, got {algorithm}" in capsys.readouterr().out
+
+
 def test_gpus_are_those_of_a_plan(capsys):
     assert run(["train", "--ratings", "x", "--algorithm", "als", "--gpus", "2"]) == 2
     assert "expected --plan with --gpus, got none" in capsys.readouterr().err
@@ -132,7 +194,7 @@ def test_numbers_of_a_plan_with_several_gpus_are_shown():
     """Many rows, factors and epochs, so that two GPUs are better."""
     users = np.arange(100_000)
     ratings = gpu.Ratings.from_coo(users, users % 50, np.ones(len(users)))
-    record, text = shown(ratings, gpu.AlsParams(n_factors=256, n_epochs=10_000), 2, 80)
+    record, text = shown(size_of(ratings), gpu.AlsParams(n_factors=256, n_epochs=10_000), 2, 80)
     assert record["plan"]["items"]["p"] == 2
     assert record["reason"].startswith("2 GPUs: an epoch takes ")
     assert "GPU 0 50%, GPU 1 50%; everything stays on the GPUs" in text

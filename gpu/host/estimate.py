@@ -21,7 +21,7 @@ from gpu.views import Arrays
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64
 
-_MARKS = 4096  # marks of rated items: a power of two; a row of 100 ratings then has one in forty places marked
+MARKS = 4096  # marks of rated items: a power of two; a row of 100 ratings then has one in forty places marked
 
 
 @called_for(Use.TRAINING)
@@ -61,7 +61,7 @@ def score_pairs(
     Each pair is summed up alone, in float64 and in one order, so that its bits do not depend on the others.
     """
     factors, biases, baselines = users
-    may_be_rated = np.empty(_MARKS, dtype=np.bool_)
+    may_be_rated = np.empty(MARKS, dtype=np.bool_)
     for b in range(items.shape[0]):
         mark(rows, b, may_be_rated)
         for n in range(items.shape[1]):
@@ -71,19 +71,39 @@ def score_pairs(
                 continue
             score = float(arrays.mean) + biases[b] + arrays.item_bias[item]
             score += near_terms(item, b, baselines[b], rows, may_be_rated, arrays)
-            score += weight_terms(item, b, rows, arrays)
-            for f in range(factors.shape[1]):
-                score += float(factors[b, f]) * arrays.item_factors[item, f]
-            out[b, n] = score
+            out[b, n] = score + weight_terms(item, b, rows, arrays)
+        add_products(factors[b], items[b], arrays.item_factors, out[b])
+
+
+@njit(nogil=True, cache=True)
+def add_products(
+    user: NDArray[np.float32], items: NDArray[np.int64], item_factors: NDArray[np.float32], out: NDArray[np.float64]
+) -> None:
+    """Add the products of factors to each score in `out` (n,), one factor after the other.
+
+    An addition waits for the one before it, so four items take turns.
+    """
+    for n in range(0, len(items) if len(item_factors) else 0, 4):
+        # Items below 0, whose scores are NaN, and what is beyond the last item stand for any row.
+        m1, m2, m3 = min(n + 1, len(items) - 1), min(n + 2, len(items) - 1), min(n + 3, len(items) - 1)
+        i0, i1, i2, i3 = max(items[n], 0), max(items[m1], 0), max(items[m2], 0), max(items[m3], 0)
+        s0, s1, s2, s3 = out[n], out[m1], out[m2], out[m3]
+        for f in range(len(user)):
+            factor = float(user[f])
+            s0 += factor * item_factors[i0, f]
+            s1 += factor * item_factors[i1, f]
+            s2 += factor * item_factors[i2, f]
+            s3 += factor * item_factors[i3, f]
+        out[n], out[m1], out[m2], out[m3] = s0, s1, s2, s3
 
 
 @njit(nogil=True, cache=True)
 def mark(rows: Rows, b: Int, may_be_rated: NDArray[np.bool_]) -> None:
     """Mark the items of row `b` of `rows` by their last bits: without a mark, an item is not in the row."""
-    may_be_rated[:] = rows.lengths[b] > _MARKS
-    if rows.lengths[b] <= _MARKS:
+    may_be_rated[:] = rows.lengths[b] > MARKS
+    if rows.lengths[b] <= MARKS:
         for position in range(rows.starts[b], rows.starts[b] + rows.lengths[b]):
-            may_be_rated[rows.items[position] & (_MARKS - 1)] = True
+            may_be_rated[rows.items[position] & (MARKS - 1)] = True
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -101,7 +121,7 @@ def near_terms(
         if other >= len(arrays.item_bias):
             continue
         position = start + length
-        if may_be_rated[other & (_MARKS - 1)]:
+        if may_be_rated[other & (MARKS - 1)]:
             position = find(rows.items, start, length, other)
         if position < start + length and rows.items[position] == other:
             residual = (

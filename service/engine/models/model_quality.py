@@ -38,37 +38,39 @@ class ModelQuality:
         self.n = 0
         self.untested = dict.fromkeys(REASONS, 0)
         self._since = since
-        self._sums, self._decayed, self._weight = np.zeros(2), np.zeros(2), 0.0
+        # Of the model and of its baseline.
+        self._sums, self._decayed, self._point = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+        self._weight, self._n_of_point = 0.0, 0
         self._window = np.zeros((WINDOW, 2))
-        self._point, self._n_of_point = np.zeros(2), 0
         self._curve: collections.deque[QualityPoint] = collections.deque(maxlen=N_POINTS)
 
     def add(self, results: NDArray[np.float64], version: str, as_of: str) -> None:
         """Add results, float64 (n, 2): of the model and the baseline; squared errors, or 1 for a hit and 0 for none."""
-        for result in results:
-            self._window[self.n % WINDOW] = result
+        self._window[np.arange(self.n, self.n + len(results)) % WINDOW] = results
+        for result in results.tolist():
             self.n += 1
-            self._sums += result
-            self._decayed = self._decayed * _DECAY + result
+            for n, one in enumerate(result):
+                self._sums[n] += one
+                self._decayed[n] = self._decayed[n] * _DECAY + one
+                self._point[n] += one
             self._weight = self._weight * _DECAY + 1
-            self._point += result
             self._n_of_point += 1
             if self._n_of_point == PER_POINT:
-                value, baseline = (self._shown(part) for part in (self._point / PER_POINT).tolist())
+                value, baseline = (self._shown(part / PER_POINT) for part in self._point)
                 self._curve.append(QualityPoint(as_of, version, PER_POINT, value, baseline))
-                self._point, self._n_of_point = np.zeros(2), 0
+                self._point, self._n_of_point = [0.0, 0.0], 0
 
     def result(self, span: Span) -> QualityResult:
         """The means over `span`."""
         if not self.n:
             return QualityResult(0, None, None)
         n = min(self.n, WINDOW)
-        means = {
-            "window": self._window[:n].sum(axis=0) / n,
-            "decayed": self._decayed / self._weight,
-            "all": self._sums / self.n,
+        sums, weight = {
+            "window": (self._window[:n].sum(axis=0).tolist(), n),
+            "decayed": (self._decayed, self._weight),
+            "all": (self._sums, self.n),
         }[span]
-        value, baseline = map(self._shown, means.tolist())
+        value, baseline = (self._shown(total / weight) for total in sums)
         return QualityResult(n if span == "window" else self.n, value, baseline)
 
     def report(self, live_model: LiveModel, as_of: str) -> QualityReport:

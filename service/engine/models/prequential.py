@@ -7,6 +7,7 @@ that were drawn. Only pairs that the model has not learned are tests. What is co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.models.model_quality import ModelQuality
 from service.engine.models.prequential_pairs import Faced, Pairs, ranks_of, rivals_of
 from service.engine.queries.batches import AnswerTo
-from service.engine.queries.quality_queries import BASELINES, REASONS, GetQuality, QualityReport
+from service.engine.queries.quality_queries import BASELINES, REASONS, GetQuality, QualityReport, Span
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.telemetry.metrics import Metrics
@@ -50,15 +51,16 @@ class Prequential:
             quality = self._quality(live_model)
             tests = _tests_of(live_model, pairs, faced[id(live_model.table)], quality)
             if len(tests.users):
-                quality.add(_results(live_model, tests), live_model.shown_version, as_of)
-            for measure, value in _shown(quality).items():
-                self._metrics.model_quality.labels(live_model.name, measure).set(value)
+                results = _results(live_model, tests)
+                for measure, value in _gauges_of(quality).items() if not quality.n else ():
+                    self._metrics.model_quality.labels(live_model.name, measure).set_function(value)
+                quality.add(results, live_model.shown_version, as_of)
 
     def drop(self, name: str) -> None:
         """Forget the results of a model that is live no longer."""
-        if quality := self._qualities.pop(name, None):
-            for measure in _shown(quality):
-                self._metrics.model_quality.remove(name, measure)
+        quality = self._qualities.pop(name, None)
+        for measure in _gauges_of(quality) if quality and quality.n else ():
+            self._metrics.model_quality.remove(name, measure)
 
     def report(self, query: GetQuality, as_of: str) -> QualityReport:
         """The answer to `query`."""
@@ -73,17 +75,20 @@ class Prequential:
         return quality
 
 
-def _shown(quality: ModelQuality) -> dict[str, float]:
-    """The values of the gauges by measure; none before the first result."""
-    window, decayed, measure = quality.result("window"), quality.result("decayed"), quality.measure
+def _gauges_of(quality: ModelQuality) -> dict[str, Callable[[], float]]:
+    """What the gauges of a model read, by measure, once there is a result."""
+
+    def of(span: Span, field: Literal["value", "baseline"]) -> Callable[[], float]:
+        return lambda: getattr(quality.result(span), field)
+
+    measure = quality.measure
     baseline = f"{BASELINES[measure]}_{measure}"
-    values = {
-        measure: window.value,
-        baseline: window.baseline,
-        f"{measure}_decayed": decayed.value,
-        f"{baseline}_decayed": decayed.baseline,
+    return {
+        measure: of("window", "value"),
+        baseline: of("window", "baseline"),
+        f"{measure}_decayed": of("decayed", "value"),
+        f"{baseline}_decayed": of("decayed", "baseline"),
     }
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _tests_of(live_model: LiveModel, pairs: Pairs, faced: Faced, quality: ModelQuality) -> Pairs:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.backend import HOST
 from gpu.online.rating_table import RatingTable
-from gpu.ratings import Rows
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.storage.events import StreamId
@@ -22,7 +22,6 @@ N_TESTED = 32  # ratings and events of a batch: those whose positions have the s
 N_RIVALS = 99  # items that an item competes with; drawn with replacement from the items that the user does not have
 N_DRAWN = 128  # draws for them: the rest is for items that the user has, or that nobody has rated
 NO_ITEM = -1
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Pairs(NamedTuple):
@@ -88,9 +87,9 @@ class Faced(NamedTuple):
         have_users, have_items = pairs.users >= 0, pairs.items >= 0
         have_users[have_users] = table.rows.lengths[pairs.users[have_users]] > 0
         have_items[have_items] = table.item_counts[pairs.items[have_items]] > 0
-        are_new = np.ones(len(pairs.users), dtype=np.bool_)
-        for n in np.flatnonzero(have_users & have_items).tolist():
-            are_new[n] = not _among(pairs.items[n : n + 1], table.rows, int(pairs.users[n]))[0]
+        are_new, may_have = np.ones(len(pairs.users), dtype=np.bool_), have_users & have_items
+        users, items = (rows[may_have].astype(np.int32) for rows in (pairs.users, pairs.items))
+        are_new[may_have] = np.isnan(table.looked_up(users, items)[0])
         return cls(have_users, have_items, are_new)
 
 
@@ -107,15 +106,7 @@ def rivals_of(pairs: Pairs, table: RatingTable, n_items: int) -> NDArray[np.int6
     """
     rivals = np.full((len(pairs.users), 1 + N_RIVALS), NO_ITEM, dtype=np.int64)
     rivals[:, 0] = pairs.items
-    steps = np.arange(1, N_DRAWN + 1, dtype=np.uint64) * _GOLDEN
-    shares = (mixed(pairs.keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53
-    drawn = (shares * n_items).astype(np.int64)
-    may_be = (table.item_counts[drawn] > 0) & (drawn != pairs.items[:, None])
-    rows = table.rows
-    for n, user in enumerate(pairs.users.tolist()):
-        may_be[n] &= ~_among(drawn[n], rows, user)
-        others = drawn[n][may_be[n]][:N_RIVALS]
-        rivals[n, 1 : 1 + len(others)] = others
+    HOST.primitives("rivals").draw(pairs.users, pairs.keys, table.rows, table.item_counts, n_items, N_DRAWN, rivals)
     return rivals
 
 
@@ -158,13 +149,3 @@ def _row(run: RatingRun, n: int, history: History, changed: Mapping[str, StreamI
     if is_event:
         value *= float(history.weights_of([run.types[int(np.count_nonzero(run.are_events[:n]))]])[0])
     return NO_ITEM if user is None else user, NO_ITEM if item is None else item, value, is_event
-
-
-def _among(items: NDArray[np.int64], rows: Rows, user: int) -> NDArray[np.bool_]:
-    """Whether each of `items` is in the row of `user`."""
-    start = int(rows.starts[user])
-    user_items = rows.items[start : start + int(rows.lengths[user])]
-    places = np.searchsorted(user_items, items)
-    is_in: NDArray[np.bool_] = places < len(user_items)
-    is_in[is_in] = user_items[places[is_in]] == items[is_in]
-    return is_in

@@ -84,7 +84,7 @@ class Browser:
             self._session = None
             self.call("Browser.close")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
+            self._process.wait(60)
         self._process.kill()
         self._process.wait()
         os.close(self._read)

@@ -306,7 +306,7 @@ def answer(path: str, body: object = None) -> dict[str, Any]:
     data = None if body is None else json.dumps(body).encode()
     headers = {"X-API-Key": KEYS["NEARFIELD_API_KEY"], "Content-Type": "application/json"}
     request = urllib.request.Request(URL + path, data, headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         found: dict[str, Any] = json.load(response)
     return found
 

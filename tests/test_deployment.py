@@ -261,7 +261,7 @@ def test_api_and_trainer_work_together_as_compose_starts_them(services, redis_se
         started(services["trainer"], environment),
     ):
         headers = {"X-API-Key": "key-of-the-admins"}
-        with httpx.Client(base_url=api, headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=api, headers=headers, timeout=60) as client:
             ratings = [{"user": f"u{n}", "item": f"i{n * m % 7}", "rating": m} for n in range(20) for m in range(1, 5)]
             assert (
                 client.post("/ratings", json=ratings, headers={"X-API-Key": "key-of-every-client"}).status_code == 202
@@ -291,4 +291,4 @@ def started(service: dict, environment: dict[str, str]) -> Iterator[str]:
             yield next((word for word in line.split() if word.startswith("http://")), "")
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0

@@ -181,7 +181,7 @@ def test_redis_keeps_what_was_acknowledged_and_asks_for_its_password(tmp_path: P
     command = ["sh", "-ec", (CHART / "files" / "redis.sh").read_text("utf-8")]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
         try:
-            eventually((tmp_path / "socket").exists, 20)
+            eventually((tmp_path / "socket").exists, 60)
             with redis.Redis.from_url(f"unix://{tmp_path}/socket") as client, pytest.raises(redis.AuthenticationError):
                 client.ping()
             with redis.Redis.from_url(f"unix://:letters0@{tmp_path}/socket?decode_responses=true") as client:

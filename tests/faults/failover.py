@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -20,7 +19,7 @@ from tests.service.waiting import eventually
 
 FAKE_CLOCK = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))  # of the package libfaketime
 RATE = 100  # ratings a second
-START_S = 30.0
+START_S = 60.0
 
 
 class FailingRedis:
@@ -33,16 +32,15 @@ class FailingRedis:
     def __init__(self, folder: Path) -> None:
         self._folder, self._copy = folder, folder.with_name("copy")
         folder.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self._socket = folder.with_name("s")  # another process could take its port while it is away
+        self.url = f"unix://{self._socket}"
         self.client = redis.Redis.from_url(self.url, decode_responses=True)
         self.start(0)
 
     def start(self, behind_s: int) -> None:
         """Start it with a clock that is behind by that number of seconds, if there is libfaketime."""
-        settings = {"port": self._port, "dir": self._folder, "appendonly": "yes", "appendfsync": "always"}
-        settings |= {"save": "", "bind": "127.0.0.1", "maxmemory-policy": "noeviction"}
+        settings = {"port": 0, "unixsocket": self._socket, "dir": self._folder, "maxmemory-policy": "noeviction"}
+        settings |= {"appendonly": "yes", "appendfsync": "always", "save": ""}
         command = [
             str(find_binary()),
             *(str(part) for name, value in settings.items() for part in (f"--{name}", value)),
@@ -117,7 +115,7 @@ class Poster:
             urls, item = self._urls(), f"{self._name}{number}"
             body = {"user": f"u{number % 50}", "item": item, "rating": 3}
             try:
-                with httpx.Client(verify=False, timeout=30) as client:  # reading certificates takes 20 ms
+                with httpx.Client(verify=False, timeout=60) as client:  # reading certificates takes 20 ms
                     answer = client.post(f"{urls[number % len(urls)]}/ratings", json=body)
             except httpx.TransportError:
                 continue

@@ -239,7 +239,7 @@ class Storm:
             lambda: not [job for job in self.service.get(jobs).json()["jobs"] if job["state"] in UNFINISHED], 120
         )
         last = self.service.rate(("settler", "i0", 3.0))
-        eventually(lambda: last in self.entries, 10)
+        eventually(lambda: last in self.entries, 60)
         self.acknowledged[last] = ("settler", "i0")
         settle(self.service, last)
 

@@ -71,14 +71,14 @@ def test_a_full_disk_under_data_refuses_and_goes_on(small_disk: Path, tmp_path: 
         fill(filler)
         with redis.Redis.from_url(server.url) as client:
             client.set("nearfield:commit", client.xinfo_stream(RATINGS)["last-generated-id"])
-        eventually(lambda: service.get("/health/ready").status_code == 503, 30)
+        eventually(lambda: service.get("/health/ready").status_code == 503, 60)
         assert "No space left" in service.get("/health/ready").json()["reason"]
         answer = post(service, 1)
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "log-unavailable")
         assert service.get("/recommend/ann").status_code == 200
         filler.unlink()
         freed_s = time.monotonic()
-        eventually(lambda: service.get("/health/ready").status_code == 200, 30)
+        eventually(lambda: service.get("/health/ready").status_code == 200, 60)
         row.ready_s.append(time.monotonic() - freed_s)
         last = post(service, 2).json()["stream_id"]
         assert items_of(service, last) == {"i0", "i2"}
@@ -109,13 +109,13 @@ def test_a_full_disk_under_redis_refuses_and_goes_on(small_disk: Path) -> None:
         assert {answer.status_code for answer in answers} <= {202, 503}
         assert answers[-1].status_code == 503
         acknowledged += [number for number, answer in enumerate(answers, 3) if answer.status_code == 202]
-        eventually(lambda: service.get("/health/ready").status_code == 503, 30)
-        eventually(lambda: is_restarted(service, first), 30)
+        eventually(lambda: service.get("/health/ready").status_code == 503, 60)
+        eventually(lambda: is_restarted(service, first), 60)
         filler.unlink()
         freed_s = time.monotonic()
         eventually(lambda: service.get("/health/ready").status_code == 200, 60)
         row.ready_s.append(time.monotonic() - freed_s)
-        last = eventually(lambda: post(service, 99).json().get("stream_id"), 30)
+        last = eventually(lambda: post(service, 99).json().get("stream_id"), 60)
         assert {f"i{number}" for number in (*acknowledged, 99)} <= items_of(service, last)
         row.n_trials, row.n_acknowledged = row.n_trials + 1, row.n_acknowledged + len(acknowledged)
     finally:
@@ -135,10 +135,10 @@ def test_one_write_that_fails_is_made_again(tmp_path: Path, point: str) -> None:
     try:
         last = ""
         for number in range(4):
-            last = eventually(partial(taken, number), 30)
+            last = eventually(partial(taken, number), 60)
             ask_to_commit(service.data)
             time.sleep(0.4)
-        eventually(lambda: service.get("/health/ready").status_code == 200, 30)
+        eventually(lambda: service.get("/health/ready").status_code == 200, 60)
         assert items_of(service, last) == {f"i{number}" for number in range(4)}
         assert "NEARFIELD_FAULT_AT" in service.errors.read_text()
         assert service.stop() == 0
@@ -165,9 +165,9 @@ def test_a_frozen_redis_goes_on(tmp_path: Path) -> None:
             number += 1
         process.resume()
         resumed_s = time.monotonic()
-        eventually(lambda: service.get("/health/ready").status_code == 200, 30)
+        eventually(lambda: service.get("/health/ready").status_code == 200, 60)
         row.ready_s.append(time.monotonic() - resumed_s)
-        last = eventually(lambda: post(service, number).json().get("stream_id"), 30)
+        last = eventually(lambda: post(service, number).json().get("stream_id"), 60)
         assert {f"i{one}" for one in (*acknowledged, number)} <= items_of(service, last)
         row.n_trials, row.n_acknowledged = row.n_trials + 1, row.n_acknowledged + 2
     finally:

@@ -39,7 +39,7 @@ def test_a_failover_to_a_server_whose_clock_is_behind_loses_nothing(
                 row.n_trials += 1
         last = max(poster.acknowledged, key=position_of)
         # Each looks at Redis once a second.
-        eventually(lambda: all(service.get("/health/ready").status_code == 200 for service in services), 30)
+        eventually(lambda: all(service.get("/health/ready").status_code == 200 for service in services), 60)
         for service in services:
             learned = items_of(service, last)
             assert set(poster.acknowledged.values()) <= learned

@@ -209,4 +209,4 @@ def test_a_stream_with_bent_entries_is_read_to_its_end(service: Service) -> None
             client.xadd(RATINGS, {"v": "1", "ratings": with_absurd(json.loads(RATED), 0.6, "1e400")})
     last = service.rate(("after", "i1", 4.0))
     assert len(service.get("/users/after/ratings", wait_for=last).json()["ratings"]) == 1
-    eventually(lambda: service.get("/health/ready").status_code == 200, 20)
+    eventually(lambda: service.get("/health/ready").status_code == 200, 60)

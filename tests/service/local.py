@@ -22,7 +22,7 @@ from service.settings.settings import Settings
 from service.storage.archive_lock import MARK
 from service.storage.files import FileLock
 from service.storage.streams.redis_server import runtime_folder
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, learned
 
 
 class Local:
@@ -90,10 +90,12 @@ class Local:
         return self._run(self._client.request(method, path, **options))
 
     def get(self, path: str, **parameters: object) -> httpx.Response:
-        return self.request("GET", path, params=parameters or None)
+        """As `request`, but patient about `wait_for`."""
+        return learned(lambda: self.request("GET", path, params=parameters or None))
 
     def post(self, path: str, document: object) -> httpx.Response:
-        return self.request("POST", path, json=document)
+        """As `request`, but patient about `wait_for`."""
+        return learned(lambda: self.request("POST", path, json=document))
 
     def rate(self, *triples: tuple[str, str, float]) -> str:
         """Post ratings and return their stream id."""

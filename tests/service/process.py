@@ -15,10 +15,20 @@ import redis
 from service.cli.client import Client
 from service.cli.service_process import START_TIMEOUT_S, NotStarted, ServiceProcess
 from service.storage.streams.redis_server import RedisServer
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, learned
 
-CLIENT_TIMEOUT_S = 30.0
+CLIENT_TIMEOUT_S = 60.0
 GONE_S = 40.0  # seconds; a service ends by force after 20
+
+
+def descendants(word: str, parent: psutil.Process | None = None) -> list[psutil.Process]:
+    """The processes below `parent`, by default below this process, with `word` among the words of their commands."""
+    found = []
+    for process in (parent or psutil.Process()).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if word in process.cmdline():
+                found.append(process)
+    return found
 
 
 class Service:
@@ -91,7 +101,7 @@ class Service:
                 return next((one.pid for one in self.processes() if one.name() == f"nf-{name}"), None)
             return None
 
-        return eventually(found, 30)
+        return eventually(found, 60)
 
     def signal(self, name: str, number: int) -> int:
         """Signal a process; returns its pid."""
@@ -110,7 +120,8 @@ class Service:
         return list(found)
 
     def get(self, path: str, **parameters: Any) -> httpx.Response:
-        return self.client.get(path, params=parameters)
+        """As `client.get`, but patient about `wait_for`."""
+        return learned(lambda: self.client.get(path, params=parameters))
 
     def rate(self, *triples: tuple[str, str, float]) -> str:
         """Post ratings and return their stream id."""

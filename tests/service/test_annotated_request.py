@@ -22,7 +22,7 @@ from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from tests.service.local import Local, serving
 from tests.service.trained import train
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, soon
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "annotated-request.md"
@@ -70,7 +70,12 @@ class Calls:
 
     def taken(self) -> list[tuple[str, Stop]]:
         """(thread, function) of all first calls since the last time."""
-        noted, self._first = list(self._first), {}
+        noted = self.stops()
+        self._first = {}
+        return noted
+
+    def stops(self) -> list[tuple[str, Stop]]:
+        noted = list(self._first)
         inside = ((thread, code) for thread, code in noted if code.co_filename.startswith(f"{ROOT}/"))
         return [(thread, Stop(code.co_filename[len(f"{ROOT}/") :], code.co_qualname)) for thread, code in inside]
 
@@ -115,7 +120,8 @@ async def asked(local: Local, noted: Calls) -> dict[str, list[tuple[str, Stop]]]
         await client.get("/health/live")
         noted.is_on = True
         answer = await client.post("/ratings", json={"user": "u1", "item": "i2", "rating": 5})
-        await asyncio.sleep(1.0)  # factors of items follow in pauses
+        of_a_rating = set(next(iter(walks().values())))
+        await soon(lambda: of_a_rating <= {stop for _, stop in noted.stops()})  # factors of items follow in pauses
         seen = await client.get("/users/u1/ratings", params={"wait_for": answer.json()["stream_id"], "n": 1})
         assert seen.json()["ratings"][0]["item"] == "i2"
         of_rating = noted.taken()

@@ -66,8 +66,8 @@ def test_popular_items_answer_after_a_start_with_an_altered_live_file(
             service.runtime.hotswap.poke()
             answer = service.get("/recommend/u0").json()
             assert (answer["personalized"], len(answer["items"])) == (False, 10), content
-            eventually(lambda: str(path) in service.get("/health/ready").json()["detail"], 5)
-            eventually(lambda: service.post("/ratings", RATINGS).status_code == 202, 5)
+            eventually(lambda: str(path) in service.get("/health/ready").json()["detail"], 60)
+            eventually(lambda: service.post("/ratings", RATINGS).status_code == 202, 60)
         assert "no model is loaded; without one popular items answer" in capsys.readouterr().out
         path.write_bytes(intact)
         eventually(lambda: service.get("/recommend/u0").json()["personalized"])
@@ -140,9 +140,9 @@ def test_a_part_that_ends_ends_its_process_which_starts_again(
                 flag.touch()
                 eventually(lambda: f'"died": "{process}", "cause": "status 1"' in errors.read_text(), 60)
                 flag.unlink()
-                eventually(lambda: httpx.get(f"{url}/health/ready", timeout=30).status_code == 200, 60)
+                eventually(lambda: httpx.get(f"{url}/health/ready", timeout=60).status_code == 200, 60)
                 rating = {"user": "ann", "item": "tea", "rating": 5}
-                assert httpx.post(f"{url}/ratings", json=rating, timeout=30).status_code == 202
+                assert httpx.post(f"{url}/ratings", json=rating, timeout=60).status_code == 202
                 service.terminate()
                 assert service.wait(60) == 0
             finally:

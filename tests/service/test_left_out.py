@@ -53,7 +53,7 @@ def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
             eventually(lambda: b"nearfield is ready on" in dying_log.read_bytes(), 120)
         finally:
             dying.send_signal(signal.SIGTERM)
-            assert dying.wait(30) == 0, dying_log.read_text()
+            assert dying.wait(60) == 0, dying_log.read_text()
     assert dying_log.read_text().count("signal SIGSEGV") == 2, dying_log.read_text()
     log = tmp_path / "log"
     with log.open("wb") as file, ServiceProcess(data, log=file) as process, Client(process.address()) as client:
@@ -64,8 +64,8 @@ def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
         assert client.recommend("u1")["model"] == "nmf"
         assert "it is left out" in log.read_text()
         client.post(f"/admin/models/{bad}/activate", None)
-        eventually(lambda: client.get("/health/ready")["left_out"] == [], 30)
-        eventually(lambda: {one["live"] for one in client.get("/admin/models")["models"]} == {True}, 30)
+        eventually(lambda: client.get("/health/ready")["left_out"] == [], 60)
+        eventually(lambda: {one["live"] for one in client.get("/admin/models")["models"]} == {True}, 60)
     assert list((data / FOLDER).iterdir()) == []
 
 

@@ -69,6 +69,10 @@ def has_all(data: Path, ratings: set[tuple[str, str]]) -> bool:
     return ratings_of(data) >= ratings
 
 
+def has_forgotten(data: Path) -> bool:
+    return FORGOTTEN not in names_of(data)
+
+
 def names_of(data: Path) -> set[str]:
     """The users whom the log and the snapshots of a folder name."""
     folder = data / "snapshots"
@@ -114,11 +118,11 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
         assert FORGOTTEN in names_of(tmp_path / "b")
         done = first.client.delete(f"/admin/users/{FORGOTTEN}").json()
         assert first.api.ended_job(done["job"])["state"] == "succeeded"
-        first.rate((users[1], "later", 5.0))
+        seen = first.rate((users[1], "later", 5.0))
         second.start()
-        assert lists(first) == lists(second)
-        eventually(lambda: FORGOTTEN not in names_of(tmp_path / "a"), 60)
-        assert FORGOTTEN not in names_of(tmp_path / "b")
+        assert lists(first, wait_for=seen) == lists(second, wait_for=seen)
+        for folder in ("a", "b"):
+            eventually(partial(has_forgotten, tmp_path / folder), 60)
 
         worker.end(signal.SIGKILL)
         worker = Worker(tmp_path / "w2", redis_url, url, "--take-over")

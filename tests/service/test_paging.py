@@ -13,7 +13,7 @@ import redis
 from service.cli import synthetic
 from service.storage.streams.redis_server import RedisServer
 from tests.service.process import Service
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, learned
 
 DRAWN = synthetic.planted(0, 60, 40)
 USER, OTHER, ITEM = DRAWN.viewer_id(0), DRAWN.viewer_id(1), DRAWN.item_id(3)
@@ -73,7 +73,10 @@ def test_every_list_goes_on_on_any_replica(replicas: Replicas, path: str, body: 
         service = replicas[step % 2]
         seen = service.rate((f"meanwhile {path} {step}", DRAWN.item_id(step % 40), 5.0))
         asked: dict[str, Any] = {"n": 9, "cursor": cursor, "wait_for": seen}
-        response = service.get(path, **asked) if body is None else service.client.post(path, json=body | asked)
+        if body is None:
+            response = service.get(path, **asked)
+        else:
+            response = learned(functools.partial(service.client.post, path, json=body | asked))
         assert response.status_code == 200, response.text
         page = response.json()
         shown += names(page)

@@ -34,6 +34,7 @@ class Balancer:
     def __init__(self) -> None:
         self._replicas: dict[str, bool] = {}
         self._ending: set[str] = set()
+        self._lock = threading.Lock()
         self._turns = itertools.count()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._probe)
@@ -41,29 +42,35 @@ class Balancer:
 
     def add(self, url: str) -> None:
         self._replicas[url] = False
-        eventually(lambda: self._replicas[url], 30)
+        eventually(lambda: self._replicas[url], 60)
 
     def end(self, url: str) -> None:
-        """Give it no new connections."""
-        self._ending.add(url)
+        """Give it no new connections; on return none is on its way."""
+        with self._lock:
+            self._ending.add(url)
 
     def remove(self, url: str) -> None:
         del self._replicas[url]
 
-    def pick(self) -> str:
-        ready = [url for url, is_ready in self._replicas.items() if is_ready and url not in self._ending]
-        return ready[next(self._turns) % len(ready)]
+    def connected(self) -> http.client.HTTPConnection:
+        """A new connection to one of the replicas, one after the other."""
+        with self._lock:
+            ready = [url for url, is_ready in self._replicas.items() if is_ready and url not in self._ending]
+            url = ready[next(self._turns) % len(ready)]
+            connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
+            connection.connect()
+        return connection
 
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
 
     def _probe(self) -> None:
-        with httpx.Client() as http:
+        with httpx.Client(timeout=60) as client:
             while not self._stopped.wait(PROBE_EVERY_S):
                 for url in list(self._replicas):
                     try:
-                        is_ready = http.get(f"{url}/health/ready").status_code == 200
+                        is_ready = client.get(f"{url}/health/ready").status_code == 200
                     except httpx.TransportError:
                         is_ready = False
                     if url in self._replicas:
@@ -120,7 +127,7 @@ class Caller(threading.Thread):
         if kept is not None:
             self.n_moves += 1
             kept.close()
-        self._connection = http.client.HTTPConnection(self._balancer.pick().removeprefix("http://"), timeout=10)
+        self._connection = self._balancer.connected()
         return self._connection
 
 

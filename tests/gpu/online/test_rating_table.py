@@ -174,9 +174,9 @@ def test_a_batch_is_merged_into_a_very_long_row_in_one_pass() -> None:
     table = RatingTable(1, 2 * n)
     odd, nobody = np.arange(1, 2 * n, 2), np.zeros(n, dtype=np.int64)
     table.apply(nobody, odd, np.ones(n, dtype=np.float32), np.zeros(n), np.arange(n))
-    started = time.perf_counter()
+    started = time.thread_time()
     table.apply(nobody[:5000], odd[:5000] - 1, np.ones(5000, dtype=np.float32), np.zeros(5000), n + np.arange(5000))
-    assert time.perf_counter() - started < 0.2  # one by one they take over a second
+    assert time.thread_time() - started < 0.2  # of the processor: one by one they take over a second
     assert len(table.row(0)[0]) == n + 5000
 
 

@@ -57,7 +57,7 @@ def address(service: Service) -> tuple[str, int]:
 def seconds_of_health(service: Service) -> float:
     """Seconds until a new connection has an answer of /health/live."""
     started = time.monotonic()
-    with socket.create_connection(address(service), timeout=30) as probe:
+    with socket.create_connection(address(service), timeout=60) as probe:
         probe.sendall(HEALTH)
         assert probe.recv(1 << 16).startswith(b"HTTP/1.1 200")
     return time.monotonic() - started
@@ -84,7 +84,7 @@ def flood(connection: socket.socket, data: bytes, n_bytes: int, seconds: float =
 
 def while_flooding(service: Service, data: bytes, seconds: float) -> list[float]:
     """How long health took on other connections while one sends as much of `data` as it can, and reads what it gets."""
-    with socket.create_connection(address(service), timeout=30) as connection:
+    with socket.create_connection(address(service), timeout=60) as connection:
         sending = threading.Thread(target=flood, args=(connection, data, 1 << 40, seconds))
         reading = threading.Thread(target=received, args=(connection,))
         sending.start()
@@ -102,7 +102,7 @@ def test_pipelined_refusals_end_the_connection_and_fill_no_log(service: Service)
     n_lines = len(service.errors.read_text().splitlines())
     started = time.monotonic()
     for _ in range(20):
-        with socket.create_connection(address(service), timeout=30) as connection:
+        with socket.create_connection(address(service), timeout=60) as connection:
             flood(connection, 1000 * GUARDED, 1 << 20)
             assert received(connection).count(b"HTTP/1.1 401") <= 1
     for _ in range(300):
@@ -122,7 +122,7 @@ def test_a_pipeline_takes_neither_memory_nor_anybodys_turn(service: Service) -> 
     [(b"GET / HTTP/1.1\r\n", b"431"), (b"GET /recommend/", b"414"), (b"POST /ratings HTTP/1.1\r\n", b"431")],
 )
 def test_a_head_without_end_is_refused(service: Service, start: bytes, status: bytes) -> None:
-    with socket.create_connection(address(service), timeout=30) as connection:
+    with socket.create_connection(address(service), timeout=60) as connection:
         connection.sendall(start)
         flood(connection, b"x" * 1000 if status == b"414" else b"x: yyyyyyyy\r\n" * 100, 40_000)
         answer = received(connection)
@@ -132,14 +132,14 @@ def test_a_head_without_end_is_refused(service: Service, start: bytes, status: b
 
 
 def test_a_hundred_megabytes_of_headers_are_not_read(service: Service) -> None:
-    with socket.create_connection(address(service), timeout=30) as connection:
+    with socket.create_connection(address(service), timeout=60) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
         flood(connection, b"x: yyyyyyyy\r\n" * 1000, 100 << 20)
 
 
 def test_clients_that_ask_for_much_and_do_not_read_get_little(service: Service, bytes_before: int) -> None:
     message = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    lazy = [socket.create_connection(address(service), timeout=30) for _ in range(90)]
+    lazy = [socket.create_connection(address(service), timeout=60) for _ in range(90)]
     for connection in lazy:
         connection.setblocking(False)
         with contextlib.suppress(BlockingIOError):
@@ -157,15 +157,15 @@ def test_half_requests_do_not_lock_out_others(service: Service) -> None:
     half = []
     for number in range(MAX_CONNECTIONS + 100):
         source = (f"127.0.0.{1 + number % 4}", 0)
-        half.append(socket.create_connection(address(service), timeout=30, source_address=source))
+        half.append(socket.create_connection(address(service), timeout=60, source_address=source))
         half[-1].sendall(b"GET /health/live HTTP/1.1\r\nHo")
     assert max(seconds_of_health(service) for _ in range(20)) < SOON_S
-    with socket.create_connection(address(service), timeout=30) as other:
+    with socket.create_connection(address(service), timeout=60) as other:
         other.sendall(GUARDED)
         assert received(other).startswith(b"HTTP/1.1 503")
 
     def is_let_in() -> bool:
-        with socket.create_connection(address(service), timeout=30) as other:
+        with socket.create_connection(address(service), timeout=60) as other:
             other.sendall(GUARDED)
             return other.recv(12) == b"HTTP/1.1 401"
 

@@ -174,7 +174,7 @@ def test_a_name_ends_and_can_come_back(app: Local) -> None:
     assert app.get(quality).status_code == 404
     assert not info(app, version)["live"]
     series = r'nearfield_(model_\w+|refits_waiting)\{.*="brief"'  # counters of its swaps stay
-    eventually(lambda: not re.search(series, app.get("/metrics").text), 20)
+    eventually(lambda: not re.search(series, app.get("/metrics").text), 60)
     again = end(app, "brief")
     assert (again.status_code, "got 'brief'" in again.json()["detail"]) == (404, True)
     assert app.request("POST", f"/admin/models/{version}/activate").status_code == 202

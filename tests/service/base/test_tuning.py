@@ -24,7 +24,7 @@ def test_a_trainer_goes_before_the_service(tmp_path: Path) -> None:
     assert lock is not None
     process = trainer_process.TrainerProcess(["/bin/sleep", "60"], lock)
     try:
-        eventually(lambda: score_of(process._process.pid) == tuning.TRAINER_OOM_SCORE, 10)
+        eventually(lambda: score_of(process._process.pid) == tuning.TRAINER_OOM_SCORE, 60)
     finally:
         process.end()
 

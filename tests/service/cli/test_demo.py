@@ -35,7 +35,7 @@ def test_a_server_that_outlived_its_demo_is_ended(data: Path) -> None:
     server._up()  # as if nobody watched it any more
     demo._empty_data()
     assert server._process is not None
-    assert server._process.wait(10) == 0
+    assert server._process.wait(60) == 0
     assert not list(data.iterdir())
 
 

@@ -39,6 +39,7 @@ from service.telemetry.metrics import Metrics
 from tests.service import logs
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
+from tests.service.process import descendants
 from tests.service.waiting import eventually
 
 ENDLESS = {**SMALL, "n_epochs": 10_000}
@@ -106,7 +107,7 @@ def running(jobs: Jobs, job: Job) -> Job:
 
 
 def trainer_of(job: Job) -> psutil.Process:
-    return next(child for child in psutil.Process().children() if job.id in child.cmdline())
+    return descendants(job.id)[0]
 
 
 def test_a_training_covers_everything_before_it(
@@ -298,14 +299,18 @@ def test_a_supervisor_that_waits_for_longer_than_a_lease_keeps_its_job(
     jobs: Jobs,
     supervise: Callable[[Settings], Supervisor],
     rate: Callable[[], StreamId],
+    client: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a machine without a free processor, or with a slow disk."""
     monkeypatch.setattr(supervisors, "RENEW_EVERY_S", 0.1)
-    monkeypatch.setattr(table, "LEASE_MS", 1_000)
 
     def slow(*arguments: Any) -> str:
-        time.sleep(2.5)
+        """Wait until the lease is renewed twice."""
+        (lease,) = client.keys("nearfield:job:*:lease")
+        for _ in range(2):
+            assert client.pexpire(lease, table.LEASE_MS // 2)
+            eventually(lambda: client.pttl(lease) > table.LEASE_MS // 2)
         jobs.list()  # buries the jobs whose leases have ended
         return without_forgotten(*arguments)
 

@@ -419,7 +419,7 @@ def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path
         assert process.stdin is not None
         process.stdin.close()
         try:
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     assert lines((data / "said").read_bytes())[-1].outcome == "cancelled"
@@ -437,7 +437,7 @@ class Finalized:
 
 def train(*arguments):
     Finalized()
-    time.sleep(30)
+    time.sleep(600)
 
 trainer.train = train
 sys.exit(trainer.run(None))
@@ -446,7 +446,7 @@ sys.exit(trainer.run(None))
 
 def test_a_cancellation_while_a_finalizer_runs_is_not_lost() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", CANCELLED_IN_A_FINALIZER], capture_output=True, timeout=25, check=False
+        [sys.executable, "-c", CANCELLED_IN_A_FINALIZER], capture_output=True, timeout=60, check=False
     )
     assert (ended.returncode, lines(ended.stdout)[-1].outcome) == (0, "cancelled"), ended.stderr
 

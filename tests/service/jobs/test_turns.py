@@ -13,6 +13,7 @@ from service.jobs.turns import TURNS, WAITS, turn
 from service.settings import data_sets
 from service.settings.settings import Settings
 from service.storage.files import FileLock
+from tests.service.waiting import eventually
 
 
 class GaveUp(Exception):
@@ -36,16 +37,29 @@ def trained(settings: Settings) -> None:
 
 def test_who_has_just_trained_lets_those_who_wait_go_first(sets: dict[str, Settings]) -> None:
     order, n_of_each = list[str](), 4
+    waiting = dict.fromkeys(sets, 0)  # the turn that each waits for, from 1
+
+    def wait(name: str) -> None:
+        waiting[name] = order.count(name) + 1
+        time.sleep(0.002)
+
+    def all_others_wait(name: str) -> bool:
+        """But those that have had their last turn."""
+        return all(waiting[other] == min(order.count(other) + 1, n_of_each) for other in sets if other != name)
 
     def train_again_and_again(name: str) -> None:
         for _ in range(n_of_each):
-            with turn(sets[name], lambda: time.sleep(0.002), lambda _: None):
+            with turn(sets[name], lambda: wait(name), lambda _: None):
                 order.append(name)
-                time.sleep(0.05)
+                time.sleep(0.01)  # a tick of the clock of a file system
+                eventually(lambda: all_others_wait(name))
 
     threads = [threading.Thread(target=train_again_and_again, args=(name,)) for name in sets]
-    for thread in threads:
-        thread.start()
+    (sets[""].root / TURNS).mkdir(parents=True)
+    with FileLock.take(sets[""].root / data_sets.TURN):
+        for thread in threads:
+            thread.start()
+        eventually(lambda: all(waiting.values()))
     for thread in threads:
         thread.join()
     assert Counter(order) == dict.fromkeys(sets, n_of_each)

@@ -30,7 +30,7 @@ class FrontService(Service):
         with httpx.Client(base_url=self.client.base_url, timeout=CLIENT_TIMEOUT_S) as client:
             for other in others:
                 other.suspend()
-                eventually(functools.partial(_is_paused, other), 10)
+                eventually(functools.partial(_is_paused, other), 60)
             try:
                 assert client.get("/health/live").status_code == 200
             finally:

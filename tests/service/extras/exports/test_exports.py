@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from service.__main__ import run
 from service.cli.files import ratings_file
 from service.extras.exports.export_formats import AS_OF
-from tests.service.process import Service
+from tests.service.process import Service, descendants
 from tests.service.waiting import eventually
 
 N_USERS, N_ITEMS = 300, 40
@@ -111,38 +111,28 @@ def test_an_import_of_an_export_gives_the_same_export(service: Service, tmp_path
 
 
 def exporters(service: Service) -> list[psutil.Process]:
-    family = psutil.Process(service.process.pid).children(recursive=True)
-    return [one for one in family if one.is_running() and "service.extras.exports.exporter" in _command(one)]
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
+    return descendants("service.extras.exports.exporter", psutil.Process(service.process.pid))
 
 
 def test_a_client_that_goes_away_ends_the_export_and_the_next_one_may_begin(service: Service) -> None:
     for n_chunks in (0, 1):
-        with httpx.Client(base_url=service.client.base_url, timeout=60) as client:
-            if n_chunks:
-                with client.stream("GET", "/admin/export") as answer:
-                    assert next(answer.iter_raw(100))
-                    assert service.get("/admin/export").status_code in (200, 409)
-            else:
-                leaving = threading.Thread(target=lambda: _impatient(service))
-                leaving.start()
-                eventually(lambda: exporters(service))
-                assert [os.getsid(one.pid) for one in exporters(service)] == [one.pid for one in exporters(service)]
-                assert service.get("/admin/export").json()["type"] == "urn:nearfield:problem:export-running"
-                leaving.join()
-        eventually(lambda: not exporters(service), 10)
-        eventually(lambda: service.get("/admin/export", what="events").status_code == 200, 10)
-
-
-def _impatient(service: Service) -> None:
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.get(f"{service.client.base_url}/admin/export", timeout=httpx.Timeout(10, read=0.3))
+        if n_chunks:
+            with (
+                httpx.Client(base_url=service.client.base_url, timeout=60) as client,
+                client.stream("GET", "/admin/export") as answer,
+            ):
+                assert next(answer.iter_raw(100))
+                assert service.get("/admin/export").status_code in (200, 409)
+        else:
+            leaving = http.client.HTTPConnection(service.client.base_url.host, service.client.base_url.port)
+            leaving.request("GET", "/admin/export")  # no answer is read
+            (exporter,) = eventually(lambda: exporters(service))
+            exporter.suspend()  # else it may end before the client goes away
+            assert os.getsid(exporter.pid) == exporter.pid
+            assert service.get("/admin/export").json()["type"] == "urn:nearfield:problem:export-running"
+            leaving.close()
+        eventually(lambda: not exporters(service), 60)
+        eventually(lambda: service.get("/admin/export", what="events").status_code == 200, 60)
 
 
 def test_an_export_has_one_state_while_ratings_come(service: Service) -> None:

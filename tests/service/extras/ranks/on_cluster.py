@@ -27,15 +27,14 @@ from service.extras.ranks.errors import ClusterUnavailable, RankRefused
 from service.extras.ranks.rank_messages import versions
 from service.extras.ranks.ranks import Ranks
 from tests.data import planted
+from tests.service.process import descendants
 
 PARAMS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 30})
 
 
 def ranks() -> list[psutil.Process]:
     """The processes of ranks."""
-    return [
-        child for child in psutil.Process().children(recursive=True) if "service.extras.ranks.rank" in child.cmdline()
-    ]
+    return descendants("service.extras.ranks.rank")
 
 
 def trained(address: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def trained(address: ClusterAddress, *, is_killed: bool) -> dict[str, Any]:
                 os.kill(found[1].ppid(), signal.SIGKILL)
 
     model, expected = gpu.fit(planted(), PARAMS, on_epoch=on_epoch, run=group.run), gpu.fit(planted(), PARAMS)
-    deadline = time.monotonic() + 10  # the rank of a killed worker ends by itself
+    deadline = time.monotonic() + 60  # the rank of a killed worker ends by itself
     while ranks() and time.monotonic() < deadline:
         time.sleep(0.1)
     return {

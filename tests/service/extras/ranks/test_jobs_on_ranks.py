@@ -20,13 +20,13 @@ from service.storage import exclusion
 from service.storage.events import StreamId
 from tests.service.extras.ranks.test_ranks import GATHERED
 from tests.service.jobs.test_supervisor import archiver, ended, jobs, rate, running, settings, supervise, trainer_of
+from tests.service.process import descendants
 
 __all__ = ["archiver", "jobs", "rate", "settings", "supervise"]
 
 
 def ranks_of_any_trainer() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "service.extras.ranks.rank" in child.cmdline()]
+    return descendants("service.extras.ranks.rank")
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_a_trainer_that_is_killed_leaves_no_ranks_and_no_files(
     assert list((settings.data / "work" / job.id).iterdir())
     os.kill(trainer_of(job).pid, signal.SIGKILL)
     assert ended(jobs, job).state == "failed"
-    psutil.wait_procs(ranks, timeout=10)
+    psutil.wait_procs(ranks, timeout=60)
     assert not any(rank.is_running() for rank in ranks)
     assert list((settings.data / "work").iterdir()) == []
     exclusion.clean(settings.data)  # what is left if the supervisor was killed too goes at the next start

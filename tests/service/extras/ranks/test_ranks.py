@@ -30,6 +30,7 @@ from service.extras.ranks.ranks import Ranks
 from tests.data import planted, split
 from tests.faults.small_disk import small_disk
 from tests.service.extras.ranks.one_gpu import launcher_for
+from tests.service.process import descendants
 from tests.service.waiting import eventually
 
 __all__ = ["small_disk"]
@@ -69,7 +70,7 @@ def assert_equal(model: gpu.Model, expected: gpu.Model) -> None:
 
 def assert_nothing_is_left(work: Path) -> None:
     assert not work.exists()
-    assert [child for child in psutil.Process().children() if "service.extras.ranks.rank" in child.cmdline()] == []
+    assert descendants("service.extras.ranks.rank") == []
 
 
 def at_epoch(epoch: int, do: Callable[[], None]) -> tuple[list[int], Callable[[gpu.EpochReport], None]]:
@@ -209,7 +210,7 @@ def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:
             process = psutil.Process(pid_of(first))
             process.suspend()
             threading.Timer(1.5, process.resume).start()
-        eventually(lambda: second.ended() is not None, 30)
+        eventually(lambda: second.ended() is not None, 60)
 
     _, on_epoch = at_epoch(3, hold_rank_0)
     gpu.fit(planted(), ALS, on_epoch=on_epoch, run=ranks.run)

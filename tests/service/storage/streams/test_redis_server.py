@@ -69,7 +69,7 @@ def test_a_server_for_a_command_ends_with_it(tmp_path: Path, number: int) -> Non
     assert is_running(pid)
     command.send_signal(number)
     command.wait()
-    eventually(lambda: not is_running(pid), 10)
+    eventually(lambda: not is_running(pid), 60)
     server = RedisServer(tmp_path)  # its files are whole
     server.start()
     server.stop()

@@ -491,7 +491,7 @@ def test_a_server_in_cluster_mode_is_refused(tmp_path: Path) -> None:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     stream = Stream(f"unix://{path}")
     try:
-        eventually(path.exists, 20)
+        eventually(path.exists, 60)
         with pytest.raises(VolatileServer, match="cluster-enabled of the Redis server: expected no, got yes"):
             stream.verify()
     finally:

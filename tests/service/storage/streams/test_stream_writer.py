@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
@@ -22,7 +23,6 @@ from tests.service.waiting import soon
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FIELDS: Fields = {b"v": b"1", b"ratings": b"[]"}
-SOON_S = 2.0  # on a busy machine
 
 
 class Verifier:
@@ -130,7 +130,7 @@ def test_a_server_that_was_replaced_has_another_id(redis_server: RedisServer, re
         await writer.append(FIELDS)
         with redis.Redis.from_url(redis_url) as client:
             client.shutdown(nosave=True)
-        for _ in range(2000):
+        for _ in range(6000):
             try:
                 await writer.append(FIELDS)
                 break
@@ -151,14 +151,20 @@ async def seconds_of_refusal(writer: StreamWriter) -> float:
     return time.monotonic() - begun_s
 
 
-def test_while_one_connects_again_all_others_are_refused_at_once(redis_url: str) -> None:
+def test_while_one_connects_again_all_others_are_refused_at_once(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_writer, "CALL_TIMEOUT_S", 1000.0)  # who waits, waits for `may_go_on`
+
     async def check(writer: StreamWriter, verifier: Verifier) -> None:
         verifier.error = StreamUnavailable("Redis has not answered")
         await seconds_of_refusal(writer)
         verifier.may_go_on.clear()
         first = asyncio.create_task(seconds_of_refusal(writer))
         await soon(lambda: len(verifier.seen) == 2)
-        assert max(await asyncio.gather(*(seconds_of_refusal(writer) for _ in range(5)))) < SOON_S
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(seconds_of_refusal(writer) for _ in range(5)))
+        assert not first.done()
         verifier.may_go_on.set()
         await first
 
@@ -166,19 +172,24 @@ def test_while_one_connects_again_all_others_are_refused_at_once(redis_url: str)
 
 
 def test_after_a_call_without_a_reply_one_connects_again_and_all_others_are_refused_at_once(
-    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_writer, "CALL_TIMEOUT_S", 1.0)
 
     async def check(writer: StreamWriter, verifier: Verifier) -> None:
         await writer.append(FIELDS)
-        client.client_pause(3000)  # milliseconds
-        assert await seconds_of_refusal(writer) >= 1.0
-        writer.reconnect()  # as after five seconds
-        first = asyncio.create_task(seconds_of_refusal(writer))
-        await asyncio.sleep(0.05)
-        assert max(await asyncio.gather(*(seconds_of_refusal(writer) for _ in range(5)))) < 0.5
-        assert await first >= 1.0
+        process = psutil.Process(redis_server.pid)
+        process.suspend()
+        try:
+            assert await seconds_of_refusal(writer) >= 1.0
+            writer.reconnect()  # as after five seconds
+            first = asyncio.create_task(seconds_of_refusal(writer))
+            await soon(lambda: writer._opening is not None and not writer._opening.done())
+            await asyncio.gather(*(seconds_of_refusal(writer) for _ in range(5)))
+            assert not first.done()
+            assert await first >= 1.0
+        finally:
+            process.resume()
 
     appending(redis_url, check)
 
@@ -188,7 +199,7 @@ def test_the_time_of_a_call_counts_from_before_it_connects(redis_url: str, monke
 
     async def check(writer: StreamWriter, verifier: Verifier) -> None:
         verifier.may_go_on.clear()
-        assert 0.2 <= await seconds_of_refusal(writer) < SOON_S
+        assert 0.2 <= await seconds_of_refusal(writer) < 60
 
     appending(redis_url, check)
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from gpu.backend import HOST, Backend
 from service.base import tuning
+from tests import compiling
 
 # As in the service. Idle threads of kernels that spin, one for each core in each process of tests, take the processors
 # from those that work: tests of kernels took fifteen times as long on a busy machine.
@@ -43,6 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first; all others stay in their order."""
     places = {ROOT / module: place for place, module in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say which kernels have to be compiled first, and then which of them is being compiled."""
+    write = compiling.to_terminal(session.config)
+    if write is not None and not session.config.option.collectonly:
+        compiling.announce(write)
 
 
 @pytest.hookimpl(tryfirst=True)

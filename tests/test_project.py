@@ -90,6 +90,29 @@ def test_only_structs_of_plain_values_are_kept_from_the_garbage_collector():
     assert found
 
 
+def test_the_map_of_the_architecture_has_every_extra_and_every_lock():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    extras = {path.parent.name for path in (ROOT / "service" / "extras").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", text.partition("### Extras")[2], re.MULTILINE)) == extras
+    table = text.partition("## Locks\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| `[\w/]*?(\.[\w.]+)` \|.*\| `(service/[\w/.]+)` \|$", table, re.MULTILINE))
+    locks = {
+        (lock, name_of(path))
+        for path in CODE
+        if name_of(path).startswith("service/") and "FileLock" in path.read_text("utf-8")
+        for lock in re.findall(r'^[\w, ]*LOCK[\w, ]* = .*"(\.[\w.]*lock)"', path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert {lock for lock in listed if lock[0] != ".training.lock"} == locks
+
+
+def test_figures_of_the_front_page_are_those_of_the_page_of_figures():
+    figures = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    table = (ROOT / "README.md").read_text("utf-8").partition("## Three figures\n")[2].partition("\n## ")[0]
+    told = re.findall(r"(?<![\w.])(\d*[.,]\d+)(?= |$)", "\n".join(table.split("|")[5:]))
+    assert len(told) > 5
+    assert [figure for figure in told if figure not in figures] == []
+
+
 def test_what_is_imported_by_name_is_there():
     """Device modules are imported by name, since CuPy may be missing: no type checker sees what is asked of them."""
     asked = re.compile(r'import_module\(\s*"((?:gpu|service)\.[\w.]+)"\s*\)\.(\w+)')

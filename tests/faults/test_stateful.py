@@ -69,7 +69,7 @@ def closed_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service
 
 def check(service: Service, key: str | None) -> None:
     """Run sequences until there were enough of them, each time from another seed."""
-    schema = schemathesis.openapi.from_url(f"{service.client.base_url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{service.client.base_url}/openapi.json", timeout=60)
     schema.config.checks.positive_data_acceptance.enabled = False
     schema.config.checks.use_after_free.enabled = False
     schema.config.checks.negative_data_rejection.enabled = key is None  # a missing key counts as wrong data: we add it

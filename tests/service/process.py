@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import httpx
 import psutil
@@ -15,6 +17,7 @@ import redis
 from service.cli.client import Client
 from service.cli.service_process import START_TIMEOUT_S, NotStarted, ServiceProcess
 from service.storage.streams.redis_server import RedisServer
+from tests.service import fork_server
 from tests.service.waiting import eventually, learned
 
 CLIENT_TIMEOUT_S = 60.0
@@ -29,6 +32,24 @@ def descendants(word: str, parent: psutil.Process | None = None) -> list[psutil.
             if word in process.cmdline():
                 found.append(process)
     return found
+
+
+class ForkedService(ServiceProcess):
+    """A service that the server of forks starts."""
+
+    def __init__(self, data: Path, environment: dict[str, str], log: IO[bytes]) -> None:
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (as there)
+        arguments = ["serve", "--port", "0", "--data", str(data)]
+        forked = fork_server.server().start(arguments, environment, self._output, log)
+        self.child = cast("subprocess.Popen[bytes]", forked)
+
+
+def started(data: Path, settings: dict[str, str], log: IO[bytes]) -> ServiceProcess:
+    """`nearfield serve`, forked if its surroundings are those of the server of forks."""
+    environment = os.environ | settings
+    if fork_server.surroundings(environment) == fork_server.server().surroundings:
+        return ForkedService(data, environment, log)
+    return ServiceProcess(data, environment=settings, log=log)
 
 
 class Service:
@@ -47,7 +68,7 @@ class Service:
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         self.errors = self.data.with_suffix(".stderr")
         with self.errors.open("ab") as errors:
-            self._process = ServiceProcess(self.data, environment=self._environment, log=errors)
+            self._process = started(self.data, self._environment, errors)
         try:
             self.api = Client(self._process.address(timeout_s=timeout_s))
         except NotStarted as error:

@@ -34,7 +34,6 @@ sys.exit(run(["serve", "--port", "0", "--data", sys.argv[1]]))
 """
 
 
-@pytest.mark.timeout(300)
 def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
     redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

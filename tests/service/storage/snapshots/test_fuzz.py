@@ -15,10 +15,9 @@ STEP = 8
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.timeout(300)
 def test_a_forged_snapshot_is_refused_or_makes_finite_lists(tmp_path: Path, algorithm: str) -> None:
     command = [sys.executable, "-m", "tests.service.storage.snapshots.fuzz", algorithm, str(tmp_path), str(STEP)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, f"{ended.stdout[-300:]}\n{ended.stderr[-3000:]}"
     result = json.loads(ended.stdout.splitlines()[-1])
     assert result["failed"] == []

@@ -1,0 +1,167 @@
+"""Starts `nearfield` by forks of a process that has imported its modules, which takes two seconds of a processor.
+
+The service forks its own processes in the same way. A start in other surroundings, say with other variables than its
+settings, is a plain one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import random
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+MODULES = "service.__main__", "service.processes.process"
+MOST_BYTES = 1 << 17  # of a message
+OURS = "NEARFIELD_", "PYTEST_"  # variables that may differ
+POLL_S = 0.02
+
+
+class Forked:
+    """What tests need of `subprocess.Popen`, for a process that is a child of the server."""
+
+    def __init__(self, pid: int, status: int) -> None:
+        """`status`: the end of a pipe into which the server writes the exit status."""
+        self.pid, self._status = pid, status
+        self.returncode: int | None = None
+        os.set_blocking(status, False)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            with contextlib.suppress(BlockingIOError):
+                self.returncode = int(os.read(self._status, 100))
+                os.close(self._status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            time.sleep(POLL_S)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The process that forks, and ends with this one."""
+
+    def __init__(self) -> None:
+        self.surroundings = surroundings(os.environ)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "tests.service.fork_server", str(theirs.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    def start(self, arguments: list[str], environment: dict[str, str], stdout: IO[bytes], stderr: IO[bytes]) -> Forked:
+        """Start `nearfield` with `arguments`."""
+        status, theirs = os.pipe()
+        message = json.dumps([arguments, environment]).encode()
+        socket.send_fds(self._socket, [message], [stdout.fileno(), stderr.fileno(), theirs])
+        os.close(theirs)
+        return Forked(int(self._socket.recv(100)), status)
+
+    def close(self) -> None:
+        """End the process; those that it has started go on."""
+        self._socket.close()
+        self._process.wait()
+
+
+@functools.cache
+def server() -> ForkServer:
+    """That of this process."""
+    made = ForkServer()
+    atexit.register(made.close)
+    return made
+
+
+def surroundings(environment: Any) -> tuple[object, ...]:
+    """All that a process inherits, but its settings."""
+    variables = {name: value for name, value in environment.items() if not name.startswith(OURS)}
+    limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
+    return variables, Path.cwd(), os.sched_getaffinity(0), limits
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each message until the other end is closed; tell the pid at once, and the exit status at the end."""
+    statuses: dict[int, int] = {}
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with selectors.DefaultSelector() as selector:
+        selector.register(requests, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is requests:
+                    message, files, _, _ = socket.recv_fds(requests, MOST_BYTES, 3)
+                    if not message:
+                        return
+                    if not (pid := os.fork()):
+                        requests.close()
+                        for one in (*statuses.values(), files[2], woken, wake):
+                            os.close(one)
+                        live(json.loads(message), files[:2])
+                    statuses[pid] = files[2]
+                    for one in files[:2]:
+                        os.close(one)
+                    requests.send(str(pid).encode())
+                else:
+                    os.read(woken, 100)
+                    reap(statuses)
+
+
+def reap(statuses: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            status = statuses.pop(ended[0])
+            os.write(status, str(os.waitstatus_to_exitcode(ended[1])).encode())
+            os.close(status)
+
+
+def live(message: list[Any], files: list[int]) -> NoReturn:
+    """The whole life of a process that was forked."""
+    arguments, environment = message
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for to, one in zip((1, 2), files, strict=True):
+        os.dup2(one, to)
+        os.close(one)
+    os.environ.clear()
+    os.environ.update(environment)
+    random.seed()
+    sys.argv = ["nearfield", *arguments]
+    importlib.import_module("service.__main__").main()
+    raise AssertionError("`main` does not return")
+
+
+if __name__ == "__main__":
+    importlib.import_module("service.base.tuning").configure()
+    for name in MODULES:
+        importlib.import_module(name)
+    importlib.import_module("service.base.imports").for_models()
+    with socket.socket(fileno=int(sys.argv[1])) as _requests:
+        serve(_requests)

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import typer
@@ -23,29 +23,21 @@ from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
 from gpu.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
 from gpu.training import similarity
 
-WAYS = (
-    {"similarity": "random"},
-    {"similarity": "gsm"},
-    {"similarity": "simlsh", "psi": "power"},
-    {"similarity": "simlsh", "psi": "residual"},
-    {"similarity": "rp_cos"},
-    {"similarity": "minhash"},
-)
-PSI = {"power": "r²", "residual": "r − b"}
+WAYS = ("random", "gsm", "simlsh", "keys", "rp_cos", "minhash")
+PSI = {"power": "r²", "residual": "r − b", "linear": "r", "fourth": "r⁴"}
 SHARES = (0.01, 0.005, 0.001, 0.0005, 0.0001)  # of the training ratings, that are noise
 # Of one search: seconds, what it leaves (lists, sums and signatures), its peak, and the share of drawn neighbors.
 SEARCH = "neighbors_s", "kept_mib", "peak_mib", "filled_at_random"
 NOISY = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))
-PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
-    "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040), (0.00018, 0.00028), (0.00011, 0.00016)),
-    "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006), (0.00002, 0.00004), (0.00001, 0.00002)),
-}
 
 
 def accuracy(
     ratings: Source,
     factors: Factors = "32,128",
-    neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
+    neighbors: Annotated[str, typer.Option(help="Comma-separated numbers of neighbors K.")] = "32",
+    similarities: Annotated[str, typer.Option(help="Comma-separated ways to find them.")] = ",".join(WAYS),
+    psi: Annotated[str, typer.Option(help="Comma-separated Ψ of simLSH.")] = ",".join(PSI),
+    keys: Annotated[str, typer.Option(help="Keys of [004], p × G × q: comma-separated.")] = "3x8x100",
     seeds: Seeds = "0,1,2",
     folds: Annotated[int, typer.Option(help="Number of disjoint test sets on which to measure the defaults.")] = 0,
     backend: Where = "auto",
@@ -59,10 +51,23 @@ def accuracy(
     train, test = datasets.train_and_test(ratings)
     for n_factors in options.whole(factors):
         yield _accuracy(train, test, params_for("sgd", {"n_factors": n_factors}), options.whole(seeds), where)
-        for way in WAYS:
-            params = params_for("culsh", {"n_factors": n_factors, **way, "n_neighbors": neighbors})
-            yield _accuracy(train, test, params, options.whole(seeds), where)
+        for n_neighbors in options.whole(neighbors):
+            for way in _ways(similarities.split(","), psi.split(","), keys):
+                params = params_for("culsh", {"n_factors": n_factors, **way, "n_neighbors": n_neighbors})
+                yield _accuracy(train, test, params, options.whole(seeds), where)
     yield _accuracy(train, test, params_for("als", {}), options.whole(seeds), where)
+
+
+def _ways(names: Sequence[str], kinds: Sequence[str], keys: str) -> Iterator[dict[str, Any]]:
+    """The parameters of each way to find neighbors: simLSH with each Ψ, and each of `keys`."""
+    options.check(names, WAYS, "--similarities")
+    options.check(kinds, PSI, "--psi")
+    for name in names:
+        if name == "keys":
+            for p, size, q in (options.whole(key.replace("x", ",")) for key in keys.split(",")):
+                yield {"similarity": name, "key_bits": p * size, "n_bits": p * size * q}
+        else:
+            yield from ({"similarity": name, "psi": psi} for psi in (kinds if name == "simlsh" else kinds[:1]))
 
 
 def _accuracy(
@@ -76,7 +81,8 @@ def _accuracy(
     found = [_finding(train, setting, backend) for setting in settings if isinstance(setting, CulshParams)]
     name = "none"
     if isinstance(params, CulshParams):
-        name = f"simlsh, Ψ = {PSI[params.psi]}" if params.similarity == "simlsh" else params.similarity
+        of_keys = f", {params.key_bits} bits × {params.n_bits // params.key_bits}"
+        name = params.similarity + {"simlsh": f", Ψ = {PSI[params.psi]}", "keys": of_keys}.get(params.similarity, "")
     row = {"algorithm": params.algorithm, "neighbors": name, **_size(params), "test_rmse": statistics.median(errors)}
     row |= {"rmse_by_seed": errors, "seconds": statistics.median(seconds)}
     figures = zip(*found, strict=True) if found else [(NAN,)] * len(SEARCH)
@@ -113,14 +119,13 @@ def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto") 
     for params in NOISY:
         settings = [dataclasses.replace(params, seed=seed) for seed in options.whole(seeds)]
         clean = [_fitted(train, test, setting, where)[0] for setting in settings]
-        for share, paper in zip(SHARES, PAPER[params.algorithm], strict=True):
+        for share in SHARES:
             noisy = [_fitted(corrupted(train, share, one.seed), test, one, where)[0] for one in settings]
             shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
             say(f"  {params.algorithm}, {share:.2%}: {statistics.median(shifts):+.5f}")
             yield {
                 "algorithm": params.algorithm, **_size(params), "noise": share, "clean_rmse": statistics.median(clean),
-                "shift": statistics.median(shifts), "shift_by_seed": shifts, "paper_netflix": paper[0],
-                "paper_movielens": paper[1],
+                "shift": statistics.median(shifts), "shift_by_seed": shifts,
             }  # fmt: skip
 
 

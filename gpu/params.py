@@ -19,8 +19,8 @@ from gpu.errors import InvalidParams
 from gpu.param_kinds import FactorParams, GradientParams, Params, RefitKind, RegularizedParams
 from gpu.param_ranges import DEFAULT, GIVEN, Together, check_names, converted
 
-Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
-Psi = Literal["residual", "power"]
+Similarity = Literal["simlsh", "keys", "gsm", "minhash", "rp_cos", "random"]
+Psi = Literal["residual", "linear", "power", "fourth"]
 Solver = Literal["cg", "cholesky"]
 Precision = Literal["float16", "float32"]
 NmfSolver = Literal["extrapolated", "tiled", "plain"]
@@ -195,18 +195,30 @@ class CulshParams(SgdParams):
         weight_regularization: λ of W and C.
         similarity: how neighbors are chosen. All values but `simlsh` exist for comparison.
         n_bits: H, length of the simLSH signature. A longer one ranks neighbors better, and takes more time and memory.
+        key_bits: bits of a key of `similarity=keys`, p·G of [004]: neighbors share most of the n_bits / key_bits keys.
         psi: weight of a rating in the hash. `power` (r², as in the paper) finds items that the same users rate.
-            `residual` (r − b_ij) finds items that users rate alike. Implicit models ignore it.
+            `residual` (r − b_ij) finds items that users rate alike. `linear` (r) and `fourth` (r⁴) are the paper's
+            others, for comparison. Implicit models ignore it.
         biases: always true, since [004] eq. 1 has them.
     """
 
     algorithm: ClassVar[str] = "culsh"
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {"biases": (True,)}
+    together: ClassVar[Together] = {
+        **SgdParams.together,
+        ("similarity", "simlsh"): {"key_bits": DEFAULT},
+        ("similarity", "gsm"): {"n_bits": DEFAULT, "key_bits": DEFAULT, "psi": DEFAULT},
+        ("similarity", "random"): {"n_bits": DEFAULT, "key_bits": DEFAULT, "psi": DEFAULT},
+        ("similarity", "minhash"): {"key_bits": DEFAULT, "psi": DEFAULT},
+        ("similarity", "rp_cos"): {"key_bits": DEFAULT, "psi": DEFAULT},
+        ("n_neighbors", 0): {"similarity": DEFAULT, "weight_learning_rate": DEFAULT, "weight_regularization": DEFAULT},
+    }
     n_neighbors: int = 32
     weight_learning_rate: float = 0.001
     weight_regularization: float = 0.02
     similarity: Similarity = "simlsh"
     n_bits: int = 2432
+    key_bits: int = 24
     psi: Psi = "power"
 
     @property
@@ -233,7 +245,9 @@ class CulshImplicitParams(CulshParams):
     is_implicit: ClassVar[bool] = True
     is_logit: ClassVar[bool] = True
     together: ClassVar[Together] = {
-        ("calibration", "none"): {"half_life_days": (None,), "values": ("auto", "counts"), "event_weight": (None,)}
+        **CulshParams.together,
+        ("calibration", "none"): {"half_life_days": (None,), "values": ("auto", "counts"), "event_weight": (None,)},
+        ("algorithm", "culsh-implicit"): {"psi": DEFAULT},
     }
 
     n_factors: int = 64

@@ -24,7 +24,7 @@ from gpu.training import simlsh
 from gpu.training.simlsh import Scale
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
-KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
+KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3, "fourth": 4}  # as in kernels/lsh_psi.cu
 LONGEST = 8192  # ratings of a piece, at most: enough to make writing sums cheap, few enough that blocks end together
 MOST_HALVES = 76  # half-words, at most, whose sums fit into the registers of a block
 THREADS, SUM_THREADS = 256, 128
@@ -71,7 +71,7 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scal
     """
     scale = scale or _scale_of(ratings)
     kind, origin = simlsh.psi_of(params), origin_of(scale, params)
-    if kind == "power":  # the kernel's argument `mean` is the zero point of r
+    if kind in simlsh.SQUARINGS:  # the kernel's argument `mean` is the zero point of r
         known = Baselines(origin, *np.zeros((2, 1), np.float32))
     return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))
 

@@ -1,4 +1,4 @@
-"""Comparators of simLSH on the host: exact Pearson similarity (GSM) and one-bit minHash."""
+"""Comparators of simLSH on the host: shared keys, exact Pearson similarity (GSM) and one-bit minHash."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
+from scipy import sparse
 
 from gpu.baselines import baselines
 from gpu.host.lsh import GOLDEN, TASKS, mix
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, Rows
+
+BLOCK = 512  # items whose shared keys with all others are counted at once
 
 
 class CenteredRows(NamedTuple):
@@ -40,6 +43,33 @@ def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
     if params.similarity in ("minhash", "random"):
         return lists + params.n_bits // 8 * n_items
     return lists + 48 * len(ratings) + (4 * params.n_bits + params.n_bits // 8 + 64) * n_items
+
+
+def by_keys(
+    packed: NDArray[np.uint64], counts: NDArray[np.int64], k: int, n_bits: int, key_bits: int
+) -> NDArray[np.int32]:
+    """The k items that share most keys with each item, ties to the lower row, padded with −1; (I, k); [004].
+
+    The first `n_bits` bits of a signature are cut into q = n_bits / key_bits keys. In [004] a key is p hashes of G
+    bits. Only items with ratings have keys. It takes I · q steps for each pair that shares a key by chance.
+    """
+    rated, q = np.flatnonzero(counts), n_bits // key_bits
+    bits = np.unpackbits(packed[rated].view(np.uint8), axis=1, bitorder="little")[:, : q * key_bits]
+    words = bits.reshape(len(rated), q, key_bits) @ (np.uint64(1) << np.arange(key_bits, dtype=np.uint64))
+    columns, n_columns = np.empty((len(rated), q), dtype=np.int64), 0
+    for key in range(q):
+        columns[:, key] = np.unique(words[:, key], return_inverse=True)[1] + n_columns
+        n_columns = columns[:, key].max(initial=n_columns - 1) + 1
+    ones, bounds = np.ones(columns.size, dtype=np.int32), q * np.arange(len(rated) + 1)
+    own = sparse.csr_matrix((ones, columns.ravel(), bounds), (len(rated), n_columns))
+    best, others = np.full((len(packed), k), -1, dtype=np.int32), own.T.tocsr()
+    for first in range(0, len(rated), BLOCK):
+        shared = (own[first : first + BLOCK] @ others).toarray()
+        shared[np.arange(len(shared)), first + np.arange(len(shared))] = 0
+        order = np.argsort(-shared, axis=1, kind="stable")[:, :k]
+        n_shared = np.take_along_axis(shared, order, axis=1)
+        best[rated[first : first + BLOCK], : order.shape[1]] = np.where(n_shared > 0, rated[order], -1)
+    return best
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> NDArray[np.int32]:

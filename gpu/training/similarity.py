@@ -76,6 +76,7 @@ def find(
     """The K neighbors of every item, in the memory of `backend`.
 
     * `simlsh`: agreement of signatures ([004] eq. 3), see `gpu.training.simlsh`.
+    * `keys`: the signature cut into keys of `params.key_bits`; items that share most keys, as in [004]. On the host.
     * `gsm`: exact Pearson correlation on common raters, shrunk by n/(n + 100).
     * `minhash`: Jaccard similarity of the raters, by one-bit minHash of `params.n_bits` bits.
     * `rp_cos`: cosine of the columns of ratings, by the signs of `params.n_bits` random projections.
@@ -86,14 +87,18 @@ def find(
         exchange: ranks that divide the work among them; the result has equal bits for any number of them. For `gsm`
             each rank finds all neighbors.
     """
-    k, hashing = params.n_neighbors, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
-    if k == 0 or params.similarity not in hashing:
+    k = params.n_neighbors
+    if k == 0 or params.similarity not in HASHING:
         comparators = backend.primitives("similarity")
         exact = k > 0 and params.similarity == "gsm"
         lists = comparators.gsm(ratings, k, GSM_SHRINKAGE) if exact else comparators.no_lists(ratings, k)
         return Found(*_completed(ratings, lists, params, backend))
-    sums, packed = hashing[params.similarity](ratings, params, backend, known, exchange)
+    sums, packed = HASHING[params.similarity](ratings, params, backend, known, exchange)
     counts, keys = backend.primitives("lsh").items_of(ratings)
+    if params.similarity == "keys":
+        fetch = backend.primitives("lsh").fetch
+        shared = HOST.primitives("similarity").by_keys(fetch(packed), fetch(counts), k, params.n_bits, params.key_bits)
+        return Found(*_completed(ratings, np.asarray(shared, like=packed), params, backend))
     if exchange.size == 1 or np.count_nonzero(counts) > simlsh.ALL_PAIRS_LIMIT:  # buckets mix all items
         ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend, exchange=exchange)
     else:
@@ -188,6 +193,9 @@ def _minhash(
     part = _part(ratings, exchange)
     packed = backend.primitives("similarity").minhash(part.ratings, simlsh.n_words(params), params.seed)
     return None, _of_all(packed, part, exchange)
+
+
+HASHING = {"simlsh": _simlsh, "keys": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
 
 
 def _completed(ratings: Ratings, lists: Any, params: CulshParams, backend: Backend) -> simlsh.Ranking:

@@ -33,6 +33,7 @@ PSI_STEPS = 64
 # n random signs has a deviation of at most 127·√n, so int32 does not overflow. If it did, subtraction would still undo
 # addition.
 PSI_LIMIT = 127
+SQUARINGS = {"linear": 0, "power": 1, "fourth": 2}  # Ψ = r, r² and r⁴: how often r is squared
 
 ALL_PAIRS_LIMIT = 50_000  # candidates; up to this number all pairs are compared, above it only bucket mates
 BUCKET_SIZE = 32  # items; target mean of a bucket, which decides the width of keys
@@ -51,9 +52,9 @@ def psi_of(params: CulshParams) -> Psi | None:
 
 
 def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:
-    """The value that `PSI_STEPS` steps stand for: the width of the scale (residual), or its largest square (power)."""
-    if params.psi == "power":
-        return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2) or 1.0
+    """The value that `PSI_STEPS` steps stand for: the width of the scale (residual), or its largest power of r."""
+    if params.psi in SQUARINGS:
+        return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2 ** SQUARINGS[params.psi]) or 1.0
     return scale[1] - scale[0] or 1.0
 
 
@@ -69,8 +70,9 @@ def psi(
 ) -> NDArray[np.int8]:
     """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
 
-    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1 for
-    a like, −1 for a dislike. It works element by element in float64, so equal ratings give equal integers.
+    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest; `linear` and
+    `fourth` are its first and fourth power. Implicit: 1 for a like, −1 for a dislike. It works element by element in
+    float64, so equal ratings give equal integers.
 
     Args:
         scale: smallest and largest training rating (`Model.scale`).
@@ -85,7 +87,9 @@ def psi(
     if psi_of(params) is None:
         return np.where(are_likes(values, middle), np.int8(1), np.int8(-1))
     exact = values.astype(np.float64)
-    weights = (exact - origin) ** 2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
+    weights = exact - origin if params.psi in SQUARINGS else exact - mean - user_baseline - item_baseline
+    for _ in range(SQUARINGS.get(params.psi, 0)):
+        weights = weights * weights  # as the device does: a power could differ in the last bit
     return in_steps(weights / unit(params, scale, origin))
 
 
@@ -106,7 +110,7 @@ def projections(
     It costs N·H signed additions: with vector instructions on the host, as products of bits on a device.
 
     Args:
-        baselines: of these ratings; Ψ = `power` does not need them.
+        baselines: of these ratings; only Ψ = `residual` needs them.
         scale: smallest and largest rating of the training. Default: of these ratings.
     """
     weights = backend.primitives("lsh").weights(ratings, baselines, params, scale)

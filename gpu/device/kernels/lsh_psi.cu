@@ -5,7 +5,7 @@
 // give equal bits. No shared memory. Races: none; only the order of the items differs from run to run.
 
 constexpr int WARP = 32;
-enum Kind { SIGN, POWER, RESIDUAL, LINEAR };  // SIGN: 1 for a like, −1 for a dislike, a rating below `middle`
+enum Kind { SIGN, POWER, RESIDUAL, LINEAR, FOURTH };  // SIGN: 1 for a like, −1 for a dislike, a rating below `middle`
 
 // Cut columns into items of at most `longest` ratings. Grid: a thread a column. `count` is 0 before.
 extern "C" __global__ void list_items(
@@ -35,9 +35,10 @@ extern "C" __global__ void weigh(
     const double of_item = KIND == RESIDUAL ? item_baseline[item.row] : 0.0f;
     for (int n = threadIdx.x; n < item.length; n += blockDim.x) {
         const long long at = item.begin + n;
-        const double exact = values[at];
-        double weight = KIND == POWER ? (exact - mean) * (exact - mean) : exact;
-        if (KIND == RESIDUAL) weight = exact - mean - (double)__ldg(user_baseline + users[at]) - of_item;
+        double weight = values[at] - mean;
+        if (KIND == RESIDUAL) weight = weight - (double)__ldg(user_baseline + users[at]) - of_item;
+        if (KIND == POWER || KIND == FOURTH) weight = weight * weight;
+        if (KIND == FOURTH) weight = weight * weight;
         const double fixed = rint(weight / unit * STEPS);
         weights[at] = KIND == SIGN ? (values[at] < middle ? -1 : 1) : (signed char)fmin(fmax(fixed, -(double)LIMIT), (double)LIMIT);
     }

@@ -14,7 +14,7 @@
 //
 // Its parts are concatenated before it in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
 
-enum Kind { SIGN, POWER, RESIDUAL };  // as in gpu/device/lsh.py
+enum Kind { SIGN, POWER, RESIDUAL, LINEAR, FOURTH };  // as in gpu/device/lsh.py
 
 struct Ratings {
     const int *users, *items;
@@ -40,8 +40,11 @@ constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 __device__ __forceinline__ int psi(float value, const Hash& hash, float user, float item) {
     if (value != value) return 0;
     if (KIND == SIGN) return merit_of(value, hash.lift) < hash.middle ? -1 : 1;
-    const double exact = value, off = exact - hash.mean, weight = (KIND == POWER ? off * off : off - user - item) / hash.unit;
-    return (int)fmin(fmax(rint(weight * STEPS), -(double)LIMIT), (double)LIMIT);
+    double weight = (double)value - hash.mean;
+    if (KIND == RESIDUAL) weight = weight - user - item;
+    if (KIND == POWER || KIND == FOURTH) weight = weight * weight;
+    if (KIND == FOURTH) weight = weight * weight;
+    return (int)fmin(fmax(rint(weight / hash.unit * STEPS), -(double)LIMIT), (double)LIMIT);
 }
 
 // Grid: a block a change.

@@ -47,7 +47,7 @@ class Signatures:
         self._parameters, self._params, self._table = parameters, params, table
         self._user_baseline = Growing(parameters.user_baseline.copy())  # refits change the model's; Ψ needs these
         self._unit = np.float64(simlsh.unit(params, scale, origin))
-        self._center = np.float64(origin if simlsh.psi_of(params) == "power" else parameters.mean)
+        self._center = np.float64(origin if simlsh.psi_of(params) in simlsh.SQUARINGS else parameters.mean)
         n_items, self._n_bits = parameters.n_items, parameters.projections.shape[1]
         words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
         self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))

@@ -38,7 +38,7 @@ HALS = [(0, 4), (0, 12), (0, 16), (1, 2), (1, 8)]  # DOUBLE, and columns of a ch
 HASHING = [
     ("lsh", {"S": 76, "FIRST": 0, "COUNT": 76}), ("lsh", {"S": 2, "FIRST": 0, "COUNT": 2}),
     ("lsh", {"S": 158, "FIRST": 106, "COUNT": 52}), ("hamming", {}),
-    *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(4)),
+    *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(5)),
     ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
 ]  # fmt: skip
 # F, LANES, K, HALF, IMPLICIT, DISLIKES, LEARN, THREADS

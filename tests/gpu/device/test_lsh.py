@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from gpu.backend import Backend
 from gpu.baselines import baselines
 from gpu.device import kernels
 from gpu.host import lsh as host
-from gpu.params import CulshImplicitParams, CulshParams
+from gpu.params import CulshImplicitParams, CulshParams, Psi
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import simlsh
 from tests import reference
@@ -92,7 +92,7 @@ def test_every_weight_is_counted(weight, lsh):
 
 
 @pytest.mark.parametrize("middle", [NO_MIDDLE, 2.5])
-@pytest.mark.parametrize("params", [params_of(), params_of(psi="power"), CulshImplicitParams()])
+@pytest.mark.parametrize("params", [*(params_of(psi=psi) for psi in get_args(Psi)), CulshImplicitParams()])
 def test_psi_equals_the_hosts(params, middle, lsh):
     ratings = ratings_of(LENGTHS)
     known = baselines(ratings)._replace(middle=middle)

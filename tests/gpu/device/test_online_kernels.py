@@ -26,7 +26,7 @@ def test_table(architecture: str, tmp_path: Path) -> None:
     compile_with_nvcc("rating_table", {}, architecture, tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "architecture"), targets([0, 1, 2], "sm_75"))
+@pytest.mark.parametrize(("kind", "architecture"), targets([0, 1, 2, 3, 4], "sm_75"))
 def test_signatures(kind: int, architecture: str, tmp_path: Path) -> None:
     macros = {"S": 76, "KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
     compile_with_nvcc("signatures", macros, architecture, tmp_path)

@@ -449,6 +449,26 @@ def test_neither_ratings_nor_estimates_are_clipped() -> None:
             {"solver": "plain", "tile": 3},
             "Invalid tile: expected 0 beside solver=plain, which ignores it, got 3",
         ),
+        ("als", {"half_life_days": 30}, "Invalid parameter of als: expected one of .* got 'half_life_days'"),
+        ("esgd", {"half_life_days": 30}, "Invalid parameter of esgd: expected one of .* got 'half_life_days'"),
+        ("culsh-implicit", {"half_life_days": 30}, "Invalid half_life_days: expected auto beside calibration=none"),
+        ("culsh", {"similarity": "gsm", "n_bits": 640}, "Invalid n_bits: expected 2432 beside similarity=gsm, .* 640"),
+        ("culsh", {"similarity": "random", "psi": "fourth"}, "Invalid psi: expected power beside similarity=random"),
+        (
+            "culsh",
+            {"similarity": "minhash", "psi": "residual"},
+            "Invalid psi: expected power beside similarity=minhash",
+        ),
+        ("culsh", {"similarity": "rp_cos", "psi": "linear"}, "Invalid psi: .* beside similarity=rp_cos, which ignores"),
+        ("culsh", {"key_bits": 8}, "Invalid key_bits: expected 24 beside similarity=simlsh, which ignores it, got 8"),
+        (
+            "culsh",
+            {"n_neighbors": 0, "similarity": "gsm"},
+            "Invalid similarity: .* beside n_neighbors=0, which ignores",
+        ),
+        ("culsh", {"n_neighbors": 0, "weight_learning_rate": 0.1}, "Invalid weight_learning_rate: .* n_neighbors=0"),
+        ("culsh-implicit", {"psi": "residual"}, "Invalid psi: expected power beside algorithm=culsh-implicit"),
+        ("culsh-implicit", {"similarity": "gsm", "n_bits": 64}, "Invalid n_bits: .* beside similarity=gsm"),
         ("als", {"calibration": "maybe"}, "Invalid calibration: expected one of"),
         ("ease", {}, "Invalid parameter of ease"),
     ],
@@ -479,10 +499,33 @@ def test_nmf_refuses_values_below_zero_rather_than_raising_them() -> None:
     assert gpu.fit(ratings, NmfParams(n_factors=4, n_epochs=1, solver="plain")).item_factors.any()
 
 
-def test_steps_too_long_for_a_scale_name_the_calibration() -> None:
-    percent = RATINGS.with_values(RATINGS.by_user.values * 20, RATINGS.by_item.values * 20)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SgdParams(n_factors=6, learning_rate=0.05, **PAPER),
+        SgdParams(n_factors=6, learning_rate=0.05, biases=False, **PAPER),
+        CulshParams(n_factors=6, learning_rate=0.05, n_neighbors=4, n_bits=64, **PAPER),
+        EsgdParams(n_factors=6, learning_rate=0.2, **PAPER),
+    ],
+    ids=["sgd", "cusgd", "culsh", "esgd"],
+)
+def test_steps_too_long_for_a_scale_name_the_calibration(params: Any, sign: int) -> None:
+    """Ratings from 20 to 100, and from −100 to −20; steps that are a tenth as long, or a hundredth, do learn them."""
+    percent = RATINGS.with_values(RATINGS.by_user.values * 20 * sign, RATINGS.by_item.values * 20 * sign)
     with pytest.raises(TrainingDiverged, match=r"lower learning_rate .* or use calibration=data"):
-        gpu.fit(percent, SgdParams(n_factors=6, learning_rate=0.05, **PAPER))
+        gpu.fit(percent, params)
+    shorter = dataclasses.replace(params, learning_rate=0.0005, n_epochs=300)
+    assert last_metrics(percent, percent, shorter, gpu.HOST)["test_rmse"] < 15
+
+
+@pytest.mark.parametrize(
+    "params", [AlsImplicitParams(n_factors=4, alpha=1, regularization=1, **PAPER), CulshImplicitParams(**PAPER)]
+)
+def test_implicit_algorithms_learn_any_scale_from_zero_on(params: Any) -> None:
+    percent = RATINGS.with_values(RATINGS.by_user.values * 25 - 25, RATINGS.by_item.values * 25 - 25)
+    model = gpu.fit(percent, dataclasses.replace(params, n_epochs=3))
+    assert (percent.scale, np.isfinite(model.user_factors).all()) == ((0.0, 100.0), True)
 
 
 @needs_ml_100k

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,14 +10,14 @@ from hypothesis import strategies as st
 from gpu.baselines import baselines
 from gpu.host import similarity as host
 from gpu.host.exchange_threads import run_threads
-from gpu.params import CulshParams, Similarity
+from gpu.params import CulshParams, Psi, Similarity
 from gpu.ratings import Ratings
 from gpu.training import similarity, simlsh
 from tests import reference
 from tests.gpu.training.test_als_ranks import ratings_of
 
 GROUPS, PER_GROUP, N_USERS = 6, 8, 300
-ALL: tuple[Similarity, ...] = ("simlsh", "gsm", "minhash", "rp_cos", "random")
+ALL: tuple[Similarity, ...] = ("simlsh", "keys", "gsm", "minhash", "rp_cos", "random")
 
 matrices = st.lists(st.lists(st.sampled_from([None, None, 1, 2, 3, 4, 5]), min_size=5, max_size=5), max_size=12)
 
@@ -43,15 +41,46 @@ def grouped() -> Ratings:
     return Ratings.from_coo(users, items, values, (N_USERS, GROUPS * PER_GROUP))
 
 
-@pytest.mark.parametrize("name", ["simlsh", "gsm", "minhash", "rp_cos"])
+@pytest.mark.parametrize("name", ["simlsh", "keys", "gsm", "minhash", "rp_cos"])
 def test_planted_groups_are_found(grouped: Ratings, name: Similarity) -> None:
-    found = similarity.neighbors(grouped, CulshParams(similarity=name, n_neighbors=PER_GROUP - 1)).neighbors
+    params = CulshParams(similarity=name, n_neighbors=PER_GROUP - 1, key_bits=8)
+    found = similarity.neighbors(grouped, params).neighbors
     own = np.arange(GROUPS * PER_GROUP) // PER_GROUP
     assert np.mean(found // PER_GROUP == own[:, None]) > 0.95
 
 
-@pytest.mark.parametrize("psi", ["residual", "power"])
-def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: Literal["residual", "power"]) -> None:
+@pytest.mark.parametrize(("key_bits", "n_bits", "k"), [(3, 200, 6), (8, 256, 4), (64, 640, 5)])
+def test_neighbors_by_keys_share_most_of_them(grouped: Ratings, key_bits: int, n_bits: int, k: int) -> None:
+    """Beside a count of equal keys, bit by bit; what no key finds is filled at random, and its share is told."""
+    params = CulshParams(similarity="keys", n_neighbors=k, key_bits=key_bits, n_bits=n_bits)
+    found = similarity.neighbors(grouped, params)
+    packed = simlsh.signatures(simlsh.projections(grouped, None, params))
+    bits = np.array(
+        [[packed[j, h // 64] >> np.uint64(h % 64) & np.uint64(1) for h in range(n_bits)] for j in range(48)]
+    )
+    keys = bits[:, : n_bits // key_bits * key_bits].reshape(48, -1, key_bits)
+    shared = (keys[:, None] == keys[None, :]).all(axis=3).sum(axis=2)
+    np.fill_diagonal(shared, 0)
+    n_filled = 0
+    for j, own in enumerate(found.neighbors.tolist()):
+        expected = [other for other in np.argsort(-shared[j], kind="stable").tolist() if shared[j, other]][:k]
+        assert own[: len(expected)] == expected
+        assert len(set(own)) == k
+        n_filled += k - len(expected)
+    assert found.filled == pytest.approx(n_filled / (48 * k))
+    assert found.projections.shape == (48, 0)
+
+
+def test_items_without_ratings_have_no_keys() -> None:
+    ratings = Ratings.from_coo(np.arange(6), np.arange(6) % 2, np.ones(6), (6, 4))
+    found = similarity.neighbors(ratings, CulshParams(similarity="keys", n_neighbors=3, key_bits=2, n_bits=64))
+    assert found.neighbors[:2, 0].tolist() == [1, 0]
+    assert (found.neighbors[2:] == -1).all()
+    assert (found.neighbors[:2, 1:] == -1).all()
+
+
+@pytest.mark.parametrize("psi", ["residual", "linear", "power", "fourth"])
+def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: Psi) -> None:
     exact = similarity.neighbors(grouped, CulshParams(similarity="gsm", n_neighbors=7)).neighbors
     hashed = similarity.neighbors(grouped, CulshParams(psi=psi, n_neighbors=7)).neighbors
     chance = similarity.neighbors(grouped, CulshParams(similarity="random", n_neighbors=7)).neighbors

@@ -104,6 +104,10 @@ def test_psi_is_in_units_of_the_scale_and_saturates() -> None:
     implicit = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero)
     assert residual.tolist() == [-32, 0, 32, simlsh.PSI_LIMIT]
     assert power.tolist() == [3, 23, 64, simlsh.PSI_LIMIT]
+    linear = simlsh.psi(CulshParams(psi="linear"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    fourth = simlsh.psi(CulshParams(psi="fourth"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    assert linear.tolist() == [13, 38, 64, simlsh.PSI_LIMIT]
+    assert fourth.tolist() == [0, 8, 64, simlsh.PSI_LIMIT]
     shifted = simlsh.psi(CulshParams(psi="power"), (-10.0, 10.0), -15.0, 5 * (values - 3), 3.0, zero, zero)
     assert shifted.tolist() == power.tolist()
     assert implicit.tolist() == [1, 1, 1, 1]

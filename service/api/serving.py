@@ -32,13 +32,8 @@ class Serving(Protocol):
         """
         ...
 
-    def answer_each(
-        self, query: Recommend, wait_for: StreamId | None = None, n: int = 1
-    ) -> asyncio.Future[list[bytes]]:
-        """The JSON of the list of each of several users; raises what `answer` raises, now or when awaited.
-
-        `n`: requests that are answered; each counts as one that waits.
-        """
+    def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """The JSON of the list of each of several users; raises what `answer` raises, now or when awaited."""
         ...
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:

@@ -129,9 +129,9 @@ class Engine:
         """
         return self._pending_queries.put(query)
 
-    def ask_for(self, query: Query, client: Client, promise: Promise, n: int) -> None:
-        """Like `ask`, for `n` requests of a client of a front process: `promise` gets the answer, on the event loop."""
-        self._pending_queries.add(query, client, promise, n)
+    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
+        """Like `ask`, for a client of a front process: `promise` gets the answer, on the event loop."""
+        self._pending_queries.add(query, client, promise)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
         """Return when history and every live model have the entry `stream_id` or a later one.

@@ -24,6 +24,7 @@ from gpu.ranking.topn import MAX_N
 from service.base.errors import Overloaded
 from service.engine.queries import Neighbors, Query, Ranked, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.catalog_queries import GetTagSizes, ListItems, ListUsers
+from service.engine.queries.columns import Ids
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
 from service.engine.queries.rules import has_rules, length_of
 from service.telemetry.trace_context import Trace
@@ -210,6 +211,11 @@ def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     if isinstance(query, GetTagSizes):
         return len(query.items)
     return 1
+
+
+def n_requests_of(query: Query) -> int:
+    """The requests that `query` answers: several, if their lists are asked for together."""
+    return len(query.users) if isinstance(query, Recommend) and isinstance(query.users, Ids) else 1
 
 
 def cost_of_list(query: Recommend) -> int:

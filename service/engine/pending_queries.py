@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client, ClientWork, cost_of
+from service.engine.fairness import Client, ClientWork, cost_of, n_requests_of
 from service.engine.queries import Query
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
@@ -100,14 +100,15 @@ class PendingQueries:
         self.add(query, fairness.current.get(), future)
         return future
 
-    def add(self, query: Query, client: Client, promise: Promise, n: int = 1) -> None:
+    def add(self, query: Query, client: Client, promise: Promise) -> None:
         """Queue a query of `client`; `promise` gets its answer or its exception on the event loop.
 
-        `n`: the requests that it answers; they count one by one.
+        The requests that it answers count one by one.
 
         Raises:
             Overloaded: too many are waiting.
         """
+        n = n_requests_of(query)
         self._work.admit(client, n)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.hand_over)

@@ -18,6 +18,7 @@ from service.base.errors import NotReady, Overloaded, ServiceError
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient
 from service.engine.queries import Query
+from service.engine.queries.columns import ListColumns
 from service.engine.queries.encoding import encoded
 from service.processes.frames import Frames, LocalFrames, Lost, Receive
 from service.processes.messages import (
@@ -168,10 +169,10 @@ class _Front:
         self.open: set[int] = set()  # requests without an answer
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def answer(self, request_id: int, bodies: list[bytes]) -> None:
+    def answer(self, request_id: int, answer: list[bytes] | ListColumns) -> None:
         """Send the answer to an open request."""
         self.open.discard(request_id)
-        self.frames.send(Answered(request_id, bodies))
+        self.frames.send(Answered(request_id, answer))
 
     def refuse(self, request_id: int, error: BaseException) -> None:
         """Send the error that answers an open request; log an unforeseen one."""
@@ -213,11 +214,11 @@ class _Front:
             return
         self.open.add(request.id)
         try:
-            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id), request.n)
+            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id))
         except Exception as error:
             self.refuse(request.id, error)
 
-    async def _answered(self, request: Request, client: Client) -> list[bytes]:
+    async def _answered(self, request: Request, client: Client) -> list[bytes] | ListColumns:
         fairness.current.set(client)
         wait_for = StreamId.parse(request.wait_for) if request.wait_for else None
         if isinstance(request.content, Query):
@@ -230,13 +231,13 @@ class _Front:
         await self._endpoint.runtime.verify_redis(run_id)
         return []
 
-    def _start(self, request_id: int, work: Awaitable[list[bytes]]) -> None:
+    def _start(self, request_id: int, work: Awaitable[list[bytes] | ListColumns]) -> None:
         self.open.add(request_id)
         task = asyncio.ensure_future(work)
         self._tasks[request_id] = task  # type: ignore[assignment]
         task.add_done_callback(functools.partial(self._finish, request_id))
 
-    def _finish(self, request_id: int, task: asyncio.Future[list[bytes]]) -> None:
+    def _finish(self, request_id: int, task: asyncio.Future[list[bytes] | ListColumns]) -> None:
         self._tasks.pop(request_id, None)
         error = NotReady(STOPPING) if task.cancelled() else task.exception()
         if request_id not in self.open:  # the front has dropped it, or is gone
@@ -280,11 +281,11 @@ class _Promise(msgspec.Struct, frozen=True):
     def set_result(self, result: Any) -> None:
         """Encode and send the answer."""
         try:
-            bodies = encoded(result)
+            answer = encoded(result)
         except Exception as error:  # it may not keep the other answers of the batch from their fronts
             self.front.refuse(self.id, error)
         else:
-            self.front.answer(self.id, bodies)
+            self.front.answer(self.id, answer)
 
     def set_exception(self, exception: Exception) -> None:
         """Send the error."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 from service.api.operations import CheckNewIds
 from service.engine import fairness
 from service.engine.queries import Query, Recommend
+from service.engine.queries.columns import Ids
 from service.processes.link import Connect, Link
 from service.processes.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
 from service.processes.writes import Writes
@@ -64,11 +65,9 @@ class FrontServing:
         """The JSON of one answer."""
         return (await self._ask(query, wait_for))[0]
 
-    def answer_each(
-        self, query: Recommend, wait_for: StreamId | None = None, n: int = 1
-    ) -> asyncio.Future[list[bytes]]:
+    def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
         """The JSON of each recommendation."""
-        return self._ask(query, wait_for, n)
+        return self._ask(query, wait_for, query.users if isinstance(query.users, Ids) else None)
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
@@ -89,13 +88,16 @@ class FrontServing:
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
 
-    def _ask(self, content: Query | Struct, wait_for: StreamId | None, n: int = 1) -> asyncio.Future[list[bytes]]:
-        """A future of the answer to a query or an operation, for `n` requests."""
+    def _ask(
+        self, content: Query | Struct, wait_for: StreamId | None, users: Ids | None = None
+    ) -> asyncio.Future[list[bytes]]:
+        """A future of the answer to a query or an operation; `users` as in `Link.ask`."""
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
         if client.trace is None:
-            return self._link.ask(Request, content, client.address, client.key, position, n)
-        return self._link.ask(TracedRequest, content, client.address, client.key, position, n, client.trace.encoded)
+            return self._link.ask(Request, content, client.address, client.key, position, users=users)
+        traced = content, client.address, client.key, position, client.trace.encoded
+        return self._link.ask(TracedRequest, *traced, users=users)
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))

@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from service.base.errors import InvalidRequest, NotReady, Overloaded, ServiceError
+from service.engine.queries.columns import BadColumns, Ids, ListColumns
 from service.processes.frames import Frames, LocalFrames, Lost, Receive
 from service.processes.messages import (
     Answered,
@@ -76,9 +77,10 @@ class Link:
         self._frames: Frames | LocalFrames | None = None
         self._ids = itertools.count(1)
         self._open: dict[int, _Answer] = {}
+        self._n_open = 0  # requests that these stand for
         self._n_silent = 0  # checks since the last message
         self._state: State | None = None
-        self._ended = Ended([])  # the last one, for the engine's successor
+        self._counters = Ended([])  # the last one, for the engine's successor
 
     def start(self) -> None:
         """Connect, now and after each loss."""
@@ -116,8 +118,10 @@ class Link:
         if self._frames is not None:
             self._frames.send(message)
 
-    def ask(self, make: Any, *content: Any) -> asyncio.Future[list[bytes]]:
-        """Send `make(id, *content)`; the future gets its answer. A cancelled one is dropped on the other side too.
+    def ask(self, make: Any, *content: Any, users: Ids | None = None) -> asyncio.Future[list[bytes]]:
+        """Send `make(id, *content)`; the future gets its bodies. A cancelled one is dropped on the other side too.
+
+        `users`: whose plain lists are asked for, of a request each; None: it is one request.
 
         Raises, here or by the future:
             NotReady: the engine's process is starting, hangs, or ends before it has answered.
@@ -130,22 +134,31 @@ class Link:
             raise NotReady(obstacle, 0.0)
         frames, number = self._frames, next(self._ids)
         assert frames is not None  # noqa: S101 (else there is an obstacle)
-        if len(self._open) >= self._max_open or frames.is_full:
-            raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        future = _Answer()
+        future.link, future.number, future.users = self, number, users
+        if (self._n_open and self._n_open + future.n > self._max_open) or frames.is_full:
+            raise Overloaded(f"{self._n_open:,} requests are already waiting")
         message = make(number, *content)
-        future = self._open[number] = _Answer()
-        future.link, future.number = self, number
+        self._open[number] = future
         try:
             frames.send(message)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             del self._open[number]
             raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None
+        self._n_open += future.n
         return future
 
     def drop(self, number: int) -> None:
         """Nobody waits for the answer to this request any more."""
-        if self._open.pop(number, None) is not None and self._frames is not None:
+        if self._ended(number) is not None and self._frames is not None:
             self._frames.send(Drop(number))
+
+    def _ended(self, number: int) -> _Answer | None:
+        """Forget an open request."""
+        future = self._open.pop(number, None)
+        if future is not None:
+            self._n_open -= future.n
+        return future
 
     def _obstacle(self) -> str | None:
         """Why the engine cannot be asked, or None."""
@@ -162,7 +175,7 @@ class Link:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._n_silent, self._frames = 0, frames
-            frames.send(Hello(self._name, self._ended.samples))
+            frames.send(Hello(self._name, self._counters.samples))
             await self._lost.wait()
 
     def _lose(self) -> None:
@@ -183,7 +196,7 @@ class Link:
                 self._fail_open(HUNG)
 
     def _fail_open(self, reason: str) -> None:
-        failed, self._open = self._open, {}
+        failed, self._open, self._n_open = self._open, {}, 0
         for future in failed.values():
             future.set_exception(NotReady(reason, 0.0))
 
@@ -191,18 +204,20 @@ class Link:
         self._n_silent = 0
         for message in messages:
             match message:
-                case Answered(number, bodies):
-                    if (future := self._open.pop(number, None)) is not None:
+                case Answered(number, answer):
+                    if (future := self._open.get(number)) is not None:
+                        bodies = future.bodies(answer)  # if it lies, this request is open still when all end
+                        self._ended(number)
                         future.set_result(bodies)
                 case Failed():
-                    if (future := self._open.pop(message.id, None)) is not None:
+                    if (future := self._ended(message.id)) is not None:
                         future.set_exception(error_of(message))
                 case State():
                     if self._state is None:
                         self._on_open()
                     self._state = message
                 case Ended():
-                    self._ended = message
+                    self._counters = message
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)
                     self._frames.send(Counted(*counts_of(self._registry)))
@@ -212,11 +227,25 @@ class _Answer(asyncio.Future[list[bytes]]):
     """The answer to a request, whose engine drops the request if it is cancelled.
 
     Attributes:
-        link, number: set by the link; an `__init__` would take longer than all else.
+        link, number, users: set by the link; an `__init__` would take longer than all else.
     """
 
     link: Link
     number: int
+    users: Ids | None
+
+    @property
+    def n(self) -> int:
+        """Requests that it answers."""
+        return 1 if self.users is None else len(self.users)
+
+    def bodies(self, answer: list[bytes] | ListColumns) -> list[bytes]:
+        """The bodies of the answer; raises `BadColumns` if it is not one to this request."""
+        if isinstance(answer, list) and self.users is None:
+            return answer
+        if isinstance(answer, list) or self.users is None:
+            raise BadColumns("Invalid answer: expected columns for plain lists alone")
+        return answer.bodies(self.users)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """See `asyncio.Future.cancel`."""

@@ -15,6 +15,7 @@ from gpu.errors import InvalidInput
 from service.api.operations import Operation
 from service.base.errors import ServiceError
 from service.engine.queries import Query
+from service.engine.queries.columns import ListColumns
 from service.processes.parts import parts
 
 Plain = str | int | float | bool | None  # attributes of errors that cross
@@ -48,7 +49,6 @@ class Request(Struct, tag=1, array_like=True, frozen=True):
         content: the query or the operation.
         address, key: the client, as `service.engine.fairness.Client` has it.
         wait_for: a stream id to learn first; empty: none.
-        n: requests of the client that it answers: several if their lists are asked for together.
     """
 
     id: int
@@ -56,7 +56,6 @@ class Request(Struct, tag=1, array_like=True, frozen=True):
     address: str
     key: bytes | None
     wait_for: str
-    n: int
 
 
 class Drop(Struct, tag=2, array_like=True, frozen=True):
@@ -113,10 +112,10 @@ FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRe
 
 
 class Answered(Struct, tag=0, array_like=True, frozen=True):
-    """The bodies that answer a request: one, or one for each of several users."""
+    """The bodies that answer a request, one or one for each of several users; or lists that the front has to write."""
 
     id: int
-    bodies: list[bytes]
+    answer: list[bytes] | ListColumns
 
 
 class Failed(Struct, tag=1, array_like=True, frozen=True):

@@ -152,10 +152,10 @@ class Runtime(Components):
         self._check_started()
         return self._engine.ask(query)
 
-    def ask_for(self, query: Query, client: Client, promise: Promise, n: int) -> None:
+    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
         """Like `ask_now`, for a client of a front process: `promise` gets the answer."""
         self._check_started()
-        self._engine.ask_for(query, client, promise, n)
+        self._engine.ask_for(query, client, promise)
 
     async def wait_for(self, stream_id: StreamId | None) -> None:
         """Return when the engine has learned `stream_id`.

@@ -23,6 +23,7 @@ from service.base.errors import ServiceError
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
+from service.engine.queries.columns import Ids
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
 from service.engine.state.known_ids import KnownIds
@@ -171,6 +172,7 @@ def _queries() -> Sequence[Query]:
         Recommend(user=USER, explain=True),
         Recommend(user=NEW_USER, include_seen=True),
         Recommend(users=users),
+        Recommend(users=Ids.of([user.encode() for user in users])),
         Recommend(users=users, exclude=["i1"]),
         Recommend(users=users, filter=FILTER),
         Recommend(users=users, explore=0.5),

@@ -29,6 +29,7 @@ from service.base.errors import ServiceError
 from service.engine import fairness
 from service.engine.fairness import MAX_COST, Client, cost_of_list
 from service.engine.queries import Recommend
+from service.engine.queries.columns import Ids
 from service.engine.queries.encoding import finished
 
 ROUTE = "/recommend/{user}"  # whose requests these are
@@ -76,7 +77,7 @@ class _Batch:
     def __init__(self, page: Recommend, client: Client) -> None:
         self.page, self.client = page, client
         self.most = max(1, min(MOST, MAX_COST // cost_of_list(page)))
-        self.users: list[str] = []
+        self.users: list[bytes] = []
         self.reads: list[_Read] = []
 
 
@@ -126,7 +127,7 @@ class PlainLists:
             if not self._batches:
                 asyncio.get_running_loop().call_soon(self._end_turn)
             batch = self._batches[key] = _Batch(page, client)
-        batch.users.append(line[2].decode())
+        batch.users.append(line[2])
         batch.reads.append(read)
         if len(batch.reads) == batch.most:
             self._ask_for(self._batches.pop(key))
@@ -140,8 +141,7 @@ class PlainLists:
     def _ask_for(self, batch: _Batch) -> None:
         fairness.current.set(batch.client)
         try:
-            query = structs.replace(batch.page, users=batch.users)
-            answers = self._serving.answer_each(query, n=len(batch.users))
+            answers = self._serving.answer_each(structs.replace(batch.page, users=Ids.of(batch.users)))
         except Exception as error:
             for read in batch.reads:
                 self._refuse(read, error)

@@ -2,20 +2,110 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
+import itertools
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+import msgspec
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from gpu.backend import HOST
+from gpu.growing import Growing
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Lists, Source
 from service.engine.lists.walk import BY_SCORE, PINNED
 from service.engine.queries import Reason, Recommendation, ScoredItem
+from service.engine.queries.columns import EMPTY, END, ESTIMATE, FIRST, NEXT, SCORE, ListColumns
+from service.engine.queries.encoding import after_items
 from service.engine.state.history import History
+from service.engine.state.id_table import IdTable
+
+N_PIECES = 4  # before the names of items
+_encode = msgspec.json.Encoder().encode
+
+
+class Part(NamedTuple):
+    """Lists of one plan as columns, see `ListColumns`.
+
+    Attributes:
+        at: the places of their users.
+        text, numbers: of all items.
+        lengths: int64 (B,), numbers of each list.
+        tail: what follows its items.
+    """
+
+    at: Sequence[int]
+    text: bytes
+    numbers: bytes
+    lengths: NDArray[np.int64]
+    tail: bytes
+
+
+class Texts:
+    """The pieces of a list in JSON, and the names of all items, in one array of bytes."""
+
+    def __init__(self, items: IdTable) -> None:
+        self._items, self._lines = items, HOST.primitives("ids").lines
+        self._ends, self._text = Growing(np.zeros(0, dtype=np.int64)), Growing(np.zeros(0, dtype=np.uint8))
+        self._add([FIRST, NEXT, SCORE, ESTIMATE])
+
+    def take_in(self) -> None:
+        """Add the items that are new. Items are never forgotten."""
+        n_items = len(self._ends.values) - N_PIECES
+        if n_items < len(self._items):
+            self._add(list(map(_encode, self._items.ids(range(n_items, len(self._items))))))
+
+    def of_lists(self, rows: NDArray[np.integer], lengths: NDArray[np.int64], n_numbers: int) -> bytes:
+        """The text of lists that have these items in order, with gaps for so many numbers of each item."""
+        given = rows.astype(np.int64, copy=False), lengths, n_numbers
+        text: NDArray[np.uint8] = self._lines(*given, self._ends.values, self._text.values)
+        return text.tobytes()
+
+    def _add(self, texts: Sequence[bytes]) -> None:
+        n, n_bytes, joined = len(self._ends.values), len(self._text.values), b"".join(texts)
+        self._ends.grow(n + len(texts))
+        self._text.grow(n_bytes + len(joined))
+        self._ends.values[n:] = n_bytes + np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+        self._text.values[n_bytes:] = np.frombuffer(joined, dtype=np.uint8)
 
 
 class Pages:
     """Makes answers, the first objects of a list."""
 
     def __init__(self, history: History, selection: Selection) -> None:
-        self._items, self._selection = history.items, selection
+        self._items, self._selection, self.texts = history.items, selection, Texts(history.items)
+
+    def parts(self, source: Source, lists: Lists, as_of: str) -> Iterator[tuple[int, Part]]:
+        """The place of each plan of `source`, whose lists have no rules, and its part."""
+        estimates, scores = source.estimates(lists), lists.scores.astype(np.float64)
+        numbers = scores[:, None] if estimates is None else np.column_stack((scores, estimates))
+        n, runs = numbers.shape[1], source.group.runs
+        live_model, (before, after) = source.live_model, source.warnings
+        name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
+        answer = Recommendation(None, [], source.is_personal, name, version, as_of, [*before, *after], source.fallback)
+        tail = after_items(answer)
+        first_list = first = 0
+        for _, of, at in runs:
+            lengths = lists.lengths[first_list : first_list + len(at)]
+            end = first + int(np.add.reduce(lengths))
+            text = self.texts.of_lists(lists.rows[first:end], lengths, n)
+            yield of, Part(at, text, numbers[first:end].tobytes(), n * lengths, tail)
+            first_list, first = first_list + len(at), end
+
+    def columns(self, parts: Sequence[Part]) -> ListColumns:
+        """The answer that has these parts of one plan."""
+        tails, lengths, of_lists = list(dict.fromkeys(part.tail for part in parts)), list[int](), list[int]()
+        for part in parts:
+            own, kind = part.lengths.tolist(), 2 * tails.index(part.tail)
+            lengths += own
+            of_lists += [kind if length else kind + 1 for length in own]
+        ends = array("I", itertools.accumulate(lengths)).tobytes()
+        places, kinds = array("I", [at for part in parts for at in part.at]).tobytes(), array("I", of_lists).tobytes()
+        text, numbers = b"".join([part.text for part in parts]), b"".join([part.numbers for part in parts])
+        return ListColumns(text, numbers, ends, places, kinds, [end + tail for tail in tails for end in (END, EMPTY)])
 
     def answers(self, source: Source, lists: Lists, as_of: str) -> list[Recommendation]:
         """The answer to each plan of `source`."""
@@ -35,8 +125,8 @@ class Pages:
                 elif mark != BY_SCORE:
                     line.source = "explore"
         answers, last, first = list[Recommendation](), None, 0
-        _, queries, users, eligible, *_ = source.group
-        of_lists = zip(queries, users, eligible, lists.lengths.tolist(), strict=True)
+        group = source.group
+        of_lists = zip(group.queries, group.users, group.eligible, lists.lengths.tolist(), strict=True)
         for at, (query, user, passing, length) in enumerate(of_lists):
             if query is not last:
                 last, has_names = query, query.exclude or query.candidates or query.pins

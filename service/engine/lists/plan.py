@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -17,50 +16,79 @@ from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
+from service.engine.queries.columns import Ids
 from service.engine.queries.rules import has_rules
 from service.engine.state.history import History
 
+NO_ROW = -1  # of a user whom the history does not know
 NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has no extra for experiments, got {!r}"
 
 
-NO_ROW = -1  # of a user whom the history does not know
-
-
-class Plans(NamedTuple):
-    """Lists to make, as columns. A query has the items, the rules and the page of its lists.
+class Plan(NamedTuple):
+    """Lists that a query asks of one model, one for each of its users.
 
     Attributes:
-        queries: of each list; the lists of one query follow each other and have the same object.
+        query: has the items, the rules and the page of the lists.
         users: ids; None: an anonymous user.
-        live_models: those that are asked; None: none is live.
-        eligible: the items that pass the filters and that lists may show; None without a filter.
+        live_model: the one that is asked; None: none is live.
+        eligible: the items that pass the filter and that lists may show; None without a filter.
     """
 
-    queries: list[Recommend]
-    users: list[str | None]
-    live_models: list[LiveModel | None]
-    eligible: list[Eligible | None]
+    query: Recommend
+    users: Sequence[str | None]
+    live_model: LiveModel | None
+    eligible: Eligible | None
+
+
+class Run(NamedTuple):
+    """Lists of one plan.
+
+    Attributes:
+        plan: see there.
+        of: its place among all plans.
+        at: the places of the lists in it.
+    """
+
+    plan: Plan
+    of: int
+    at: Sequence[int]
 
 
 class Group(NamedTuple):
-    """Lists that one source ranks together, as columns.
+    """Lists that one source ranks together, those of each plan one after the other.
 
     Attributes:
-        places: where they are among all plans.
-        queries, users, eligible: see `Plans`.
+        runs: of different plans.
         rows: int64 (B,), of the users in the history; `NO_ROW`: a user has none.
         live_model: the model that is asked; None: none is live.
         rated: what the users have, as `LiveModel.rows_of` gives it; None: their model does not know them, or their
             ratings are imagined.
     """
 
-    places: list[int]
-    queries: list[Recommend]
-    users: list[str | None]
-    eligible: list[Eligible | None]
+    runs: Sequence[Run]
     rows: NDArray[np.int64]
     live_model: LiveModel | None
     rated: Rows | None
+
+    @property
+    def query(self) -> Recommend:
+        """The first query, whose options are those of all."""
+        return self.runs[0].plan.query
+
+    @property
+    def queries(self) -> list[Recommend]:
+        """The query of each list."""
+        return [run.plan.query for run in self.runs for _ in run.at]
+
+    @property
+    def users(self) -> list[str | None]:
+        """The user of each list."""
+        return [run.plan.users[at] for run in self.runs for at in run.at]
+
+    @property
+    def eligible(self) -> list[Eligible | None]:
+        """`Plan.eligible` of each list."""
+        return [run.plan.eligible for run in self.runs for _ in run.at]
 
     @property
     def row(self) -> int | None:
@@ -72,8 +100,8 @@ class Group(NamedTuple):
 class Arms(Protocol):
     """Gives users the models of experiments."""
 
-    def queries_of(self, query: Recommend) -> Sequence[Recommend]:
-        """`query` with the model of each of its users; those of one model share one object."""
+    def queries_of(self, query: Recommend, users: Sequence[str | None]) -> Sequence[Recommend]:
+        """`query` with the model of each of its `users`; those of one model share one object."""
         ...
 
     def sign(self, query: Recommend, answer: Recommendation) -> None:
@@ -92,65 +120,81 @@ class Planner:
         self._history, self._live, self._selection = history, live, selection
         self.arms: Arms | None = None
 
-    def add(self, query: Recommend, plans: Plans) -> None:
-        """Add the lists of `query` to `plans`.
+    def plans(self, query: Recommend) -> list[Plan]:
+        """The lists of `query`, in order of its users.
 
         Raises:
             InvalidRequest: it uses an unknown name, or what this service has not.
             UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
         """
-        users = [query.user] if query.users is None else query.users
-        queries, n_lists = [query], len(users)  # of each of `queries`
+        if isinstance(query.users, Ids):
+            users: Sequence[str | None] = [user.decode() for user in query.users.parts()]
+        else:
+            users = [query.user] if query.users is None else query.users
+        runs = [(query, users)]
         if query.experiment is not None:
             if self.arms is None:
                 raise InvalidRequest(NO_EXPERIMENTS.format(query.experiment))
-            queries, n_lists = [*self.arms.queries_of(query)], 1
+            runs = [(one, [user]) for one, user in zip(self.arms.queries_of(query, users), users, strict=True)]
         if query.of_scenario is not None:
             self._history.documents.check(query.of_scenario)
         if query.boosts or query.max_per is not None:
             self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
         eligible = None if query.filter is None else self._selection.eligible(query)
-        live_models = [self._live.named_or_none(one.model) for one in queries]
-        plans.queries.extend(queries * n_lists)
-        plans.users.extend(users)
-        plans.live_models.extend(live_models * n_lists)
-        plans.eligible.extend([eligible] * len(users))
+        return [Plan(one, own, self._live.named_or_none(one.model), eligible) for one, own in runs]
 
-    def groups(self, plans: Plans) -> list[Group]:
+    def groups(self, plans: Sequence[Plan]) -> list[Group]:
         """The lists of one model that are of similar length and alike in options.
 
         Users whom their model does not know, and imagined ones, have groups of their own.
         """
-        queries, users, live_models, eligible = plans
-        rows = self._history.users.rows(users)
-        alike, alone, last = dict[Any, list[int]](), list[int](), None
-        for at, query in enumerate(queries):
-            if query is not last:
-                last, own, live_model = query, alone, live_models[at]
-                if live_model is not None and not query.is_imagined:
-                    width = query.n + query.offset  # a long list must not slow down short ones
-                    length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
-                    names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
-                    masks = query.include_seen, query.min_ratings, query.available
-                    key = (live_model, length, *masks, names_items, explores, has_rules(query))
-                    own = alike.setdefault(key, [])
-            (alone if rows[at] is None else own).append(at)
-        groups = list[Group]()
-        for (live_model, *_), own in alike.items():
-            if not own:  # the model is asked for unknown users alone
-                continue
-            of_users = np.array([rows[at] for at in own], dtype=np.int64)
-            rated, places = live_model.rows_of(of_users), own
-            are_personal = live_model.are_personal(rated)
-            if np.count_nonzero(are_personal) < len(own):
-                alone += itertools.compress(own, ~are_personal)
-                places = list(itertools.compress(own, are_personal))
-                rated, of_users = topn.rows_of(rated, np.flatnonzero(are_personal)), of_users[are_personal]
-            if places:
-                of_places = [queries[at] for at in places], [users[at] for at in places]
-                sets = [eligible[at] for at in places]
-                groups.append(Group(places, *of_places, sets, of_users, live_model, rated))
-        for at in alone:
-            row = np.array([NO_ROW if rows[at] is None else rows[at]])
-            groups.append(Group([at], [queries[at]], [users[at]], [eligible[at]], row, live_models[at], None))
+        alike, groups = dict[Any, list[int]](), list[Group]()
+        for one, (query, _, live_model, _) in enumerate(plans):
+            key: Any = None
+            if live_model is not None and not query.is_imagined:
+                width = query.n + query.offset  # a long list must not slow down short ones
+                length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
+                names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
+                masks = query.include_seen, query.min_ratings, query.available
+                key = live_model, length, *masks, names_items, explores, has_rules(query), is_plain(query)
+            alike.setdefault(key, []).append(one)
+        for key, own in alike.items():
+            runs = [Run(plans[of], of, range(len(plans[of].users))) for of in own]
+            found = self._history.users.rows([user for run in runs for user in run.plan.users])
+            rows = np.array([NO_ROW if row is None else row for row in found], dtype=np.int64)
+            are_personal = np.zeros(len(rows), dtype=np.bool_)
+            if key is not None:
+                live_model, are_personal = key[0], rows != NO_ROW
+                rated = live_model.rows_of(rows[are_personal])
+                told = live_model.are_personal(rated)
+                if np.count_nonzero(told) < len(told):
+                    rated, are_personal[are_personal] = topn.rows_of(rated, np.flatnonzero(told)), told
+                if np.count_nonzero(are_personal) == len(rows):
+                    groups.append(Group(runs, rows, live_model, rated))
+                    continue
+                if len(rated.starts):
+                    groups.append(Group(_part(runs, are_personal), rows[are_personal], live_model, rated))
+            first = 0
+            for plan, of, every in runs:
+                others = [at for at in every if not are_personal[first + at]]
+                strangers = [at for at in others if rows[first + at] == NO_ROW] if is_plain(plan.query) else []
+                alone = [[at] for at in others if at not in strangers]
+                for some in [*alone, strangers] if strangers else alone:  # those without a row share a plain list
+                    of_users = rows[first + np.array(some)]
+                    groups.append(Group([Run(plan, of, some)], of_users, plan.live_model, None))
+                first += len(every)
         return groups
+
+
+def _part(runs: Sequence[Run], chosen: NDArray[np.bool_]) -> list[Run]:
+    """The lists that are chosen, bool (B,)."""
+    left = iter(chosen.tolist())
+    parts = [
+        Run(plan, of, [at for at, is_chosen in zip(every, left, strict=False) if is_chosen]) for plan, of, every in runs
+    ]
+    return [run for run in parts if run.at]
+
+
+def is_plain(query: Recommend) -> bool:
+    """Whether the answer to `query` is of columns."""
+    return isinstance(query.users, Ids)

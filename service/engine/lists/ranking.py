@@ -15,7 +15,7 @@ from service.engine.lists.cursors import Cursors, Shown
 from service.engine.lists.exploration import Exploration
 from service.engine.lists.lookups import Lookups
 from service.engine.lists.page import Pages
-from service.engine.lists.plan import Planner, Plans
+from service.engine.lists.plan import Plan, Planner, is_plain
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Sources
 from service.engine.lists.walk import Rules
@@ -88,8 +88,9 @@ class Ranking:
         self._selection.look()
         self._exploration.look(as_of, self._history.position)
         answers: list[Any] = [None] * len(queries)
-        plans = Plans([], [], [], [])
-        asked: list[tuple[int, bool, int]] = []  # (query, whether it has one list, plans up to its last one)
+        self._pages.texts.take_in()
+        plans = list[Plan]()
+        asked = list[tuple[int, Recommend, int]]()  # (place, query, plans up to its last one)
         opened: dict[int, tuple[Items, Shown]] = {}  # queries with a cursor, and what it says
         for n, one in enumerate(queries):
             try:
@@ -98,40 +99,52 @@ class Ranking:
                     query, shown = self._cursors.opened(one)
                     opened[n] = one, shown
                 if isinstance(query, Recommend):
-                    self.planner.add(query, plans)
-                    asked.append((n, query.users is None, len(plans.users)))
+                    plans += self.planner.plans(query)
+                    asked.append((n, query, len(plans)))
                 else:
                     answers[n] = self.answer_to[type(query)](query, position)
             except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[n] = error
-        lists, first = self._lists(plans, position), 0
-        for n, has_one_list, end in asked:
-            own = lists[first:end]
-            failure = next((answer for answer in own if isinstance(answer, Exception)), None)
-            answers[n] = failure or (own[0] if has_one_list else own)
+        made, first = self._lists(plans, position), 0
+        for n, query, end in asked:
+            own = [of_plan[at] for of_plan in made[first:end] for at in sorted(of_plan)]
             first = end
+            failure = next((one for one in own if isinstance(one, Exception)), None)
+            if failure is not None:
+                answers[n] = failure
+            elif is_plain(query):
+                answers[n] = self._pages.columns(own)
+            else:
+                answers[n] = own[0] if query.users is None else own
         for n, (of_page, shown) in opened.items():
             if not isinstance(answers[n], Exception):
                 answers[n].next = self._cursors.next(of_page, shown, answers[n])
         return answers
 
-    def _lists(self, plans: Plans, as_of: str) -> list[Any]:
-        """The answer, or the exception, for each plan."""
-        lists: list[Any] = [None] * len(plans.users)
+    def _lists(self, plans: Sequence[Plan], as_of: str) -> list[dict[int, Any]]:
+        """The answer, or the exception, for each list of each plan, by its place. A plain plan has its parts instead,
+        each by the place of its first list.
+        """
+        made: list[dict[int, Any]] = [{} for _ in plans]
         try:
             groups = self.planner.groups(plans)
         except Exception as error:  # as in `answer`
-            return [error] * len(lists)
+            return [{0: error} for _ in plans]
         for group in groups:
-            made: list[Any]
             try:
                 source = self._sources.source(group)
-                made = self._pages.answers(source, self._rules.lists(source), as_of)
-                for query, answer in zip(group.queries, made, strict=True):
-                    if query.experiment is not None and self.planner.arms is not None:
-                        self.planner.arms.sign(query, answer)
+                lists = self._rules.lists(source)
+                if is_plain(group.query):
+                    for of, part in self._pages.parts(source, lists, as_of):
+                        made[of][part.at[0]] = part
+                    continue
+                answers = iter(self._pages.answers(source, lists, as_of))
+                for plan, of, places in group.runs:
+                    for at, answer in zip(places, answers, strict=False):
+                        if plan.query.experiment is not None and self.planner.arms is not None:
+                            self.planner.arms.sign(plan.query, answer)
+                        made[of][at] = answer
             except Exception as error:  # as in `answer`
-                made = [error] * len(group.places)
-            for at, answer in zip(group.places, made, strict=True):
-                lists[at] = answer
-        return lists
+                for _, of, places in group.runs:
+                    made[of] |= dict.fromkeys(places, error)
+        return made

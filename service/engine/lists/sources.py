@@ -71,7 +71,7 @@ class Lists(NamedTuple):
 
     rows: NDArray[np.integer]
     scores: NDArray[np.floating]
-    lengths: NDArray[np.integer]
+    lengths: NDArray[np.int64]
     boosts: NDArray[np.float64] | None = None
     marks: NDArray[np.int64] | None = None
 
@@ -103,7 +103,7 @@ class ModelSource:
         """
         self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
         self._users, self._rated, self._read, self._selection = users, rated, read, selection
-        self._exploration, query = exploration, group.queries[0]
+        self._exploration, query = exploration, group.query
         self._exclude = self._candidates = None
         if query.exclude or query.candidates is not None:
             self._exclude = of_each(selection.excluded, group.queries)
@@ -119,10 +119,13 @@ class ModelSource:
 
     def lists(self) -> Lists:
         """The page of each list: its best items that pass the filter."""
-        queries = self.group.queries
-        starts, ends = [query.offset for query in queries], [query.offset + query.n for query in queries]
+        runs = self.group.runs
+        starts, ends = (
+            [run.plan.query.offset for run in runs],
+            [run.plan.query.offset + run.plan.query.n for run in runs],
+        )
         first, end = min(starts), max(ends)
-        eligible = self.group.eligible if any(self.group.eligible) else None
+        eligible = self.group.eligible if any(run.plan.eligible for run in runs) else None
         rows, scores = self._rank(
             self._users,
             self._rated,
@@ -135,7 +138,8 @@ class ModelSource:
         are_shown = rows >= 0
         if first != max(starts) or end != min(ends):  # pages of several lengths or places
             places = np.arange(first, first + rows.shape[1])
-            are_shown &= (places >= np.array(starts)[:, None]) & (places < np.array(ends)[:, None])
+            from_, to = (np.repeat(column, [len(run.at) for run in runs])[:, None] for column in (starts, ends))
+            are_shown &= (places >= from_) & (places < to)
         return Lists(rows[are_shown], scores[are_shown], np.add.reduce(are_shown, axis=1))
 
     def best(self, asks: Sequence[Ask], n: int, offset: int = 0) -> Best:
@@ -203,7 +207,9 @@ class ModelSource:
 
 
 class CommonSource:
-    """The list that a query names as its fallback, for one user whom no model knows; as `ModelSource`."""
+    """The list that a query names as its fallback, for one user whom no model knows, or for several without ratings who
+    get the same; as `ModelSource`.
+    """
 
     is_personal = False
 
@@ -217,13 +223,16 @@ class CommonSource:
         warnings: tuple[list[str], list[str]],
     ) -> None:
         self.group, self.live_model, self.fallback, self.warnings = group, group.live_model, fallback, warnings
-        self._query, self._common, self._selection, self._left_out = group.queries[0], common, selection, left_out
+        self._query, self._common, self._selection, self._left_out = group.query, common, selection, left_out
 
     def lists(self) -> Lists:
         """The page of the list."""
         query = self._query
-        rows, scores = self._common.best(query, query.n, query.offset, self.group.eligible[0], *self._left_out)
-        return Lists(rows, scores, np.array([len(rows)]))
+        rows, scores = self._common.best(
+            query, query.n, query.offset, self.group.runs[0].plan.eligible, *self._left_out
+        )
+        n_lists = len(self.group.rows)
+        return Lists(np.tile(rows, n_lists), np.tile(scores, n_lists), np.full(n_lists, len(rows)))
 
     def best(self, asks: Sequence[Ask], n: int, offset: int = 0) -> Best:
         """See `ModelSource`."""
@@ -276,8 +285,8 @@ class Sources:
             UnknownUser: no model knows the user, and the query wants no other list.
             InvalidRequest: the model cannot weigh ratings of a user.
         """
-        queries, users, live_model, rated = group.queries, group.rows, group.live_model, group.rated
-        if queries[0].is_imagined:
+        users, live_model, rated = group.rows, group.live_model, group.rated
+        if group.query.is_imagined:
             return self._imagined(group)
         if live_model is None or rated is None:
             seen = NO_ROWS if group.row is None else self._history.strengths.table.row(group.row)[0]
@@ -286,7 +295,7 @@ class Sources:
         if self._history.strengths.has_events:
             kept_out = [
                 live_model.kept_out(user, include_seen=query.include_seen, rotates=query.rotate is not None)
-                for user, query in zip(users.tolist(), queries, strict=True)
+                for user, query in zip(users.tolist(), group.queries, strict=True)
             ]
         return ModelSource(
             group,
@@ -302,7 +311,7 @@ class Sources:
 
     def _imagined(self, group: Group) -> Source:
         """What ranks for a user as if the ratings of the query were stored."""
-        query, row, live_model = group.queries[0], group.row, group.live_model
+        query, row, live_model = group.query, group.row, group.live_model
         extra = self._what_if.ratings_of(query)
         warnings = self._selection.unknown("ratings", extra.unknown)
         imagined = None if live_model is None else self._what_if.imagined(live_model, row, query, extra)
@@ -315,7 +324,7 @@ class Sources:
 
     def _common_source(self, group: Group, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
         """The fallback without the items in `rated`, which the user rated or did more with than see them."""
-        query, row, strengths = group.queries[0], group.row, self._history.strengths
+        query, row, strengths = group.query, group.row, self._history.strengths
         seen = [rated] if row is None else [rated, strengths.only_seen(row)]
         if group.users[0] is not None and query.fallback == "none" and not sum(map(len, seen)):
             raise UnknownUser(f"user {group.users[0]!r} has no ratings")

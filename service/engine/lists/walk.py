@@ -218,7 +218,7 @@ class Rules:
 
     def lists(self, source: Source) -> Lists:
         """The lists of `source`, whose queries agree in whether they have rules and explore."""
-        query = source.group.queries[0]
+        query = source.group.query
         if not (has_rules(query) or (query.explore and source.is_personal)):
             return source.lists()
         walks = self._begun(source)
@@ -253,7 +253,7 @@ class Rules:
 
     def _begun(self, source: Source) -> list[Walk]:
         """A walk for each list, which has taken nothing yet."""
-        history, walks, (_, queries, users, *_) = self._history, list[Walk](), source.group
+        history, walks, queries, users = self._history, list[Walk](), source.group.queries, source.group.users
         levels = [source.levels(at) for at in range(len(queries))]
         classes = of_each(self._selection.classes, queries)
         lengths = [length_of(one) if has_rules(one) else min(length_of(one), topn.MAX_N) for one in queries]

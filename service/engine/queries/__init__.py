@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pydantic import Field
 
 from service.engine.queries.catalog_queries import CatalogAnswer, CatalogQuery
+from service.engine.queries.columns import Ids, ListColumns
 from service.engine.queries.document_queries import DocumentAnswer, DocumentQuery
 from service.engine.queries.forms import (
     MAX_CURSOR,
@@ -138,7 +139,8 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         user: id of one user; the answer is a `Recommendation`.
-        users: ids of several; the answer is a list of `Recommendation` in this order.
+        users: ids of several; the answer is a list of `Recommendation` in this order. If they are `Ids`, the query has
+            no other field than `n`, `offset` and `model`, and the answer is `ListColumns`.
         ratings: (item, rating) pairs of an anonymous user, the newest last; or ratings that `user` has over the stored
             ones, where None removes one. Nothing is stored.
         timestamps: Unix seconds of `ratings`; None, of all or of one: now.
@@ -153,7 +155,7 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     """
 
     user: str | None = None
-    users: Annotated[Sequence[str] | None, Form(Users)] = None
+    users: Annotated[Sequence[str] | Ids | None, Form(Users)] = None
     ratings: Sequence[tuple[str, float | None]] | None = None
     timestamps: Sequence[float | None] | None = None
     order_half_life: Annotated[
@@ -373,6 +375,7 @@ class RatingsOfUser(Struct):
 Answer = (
     Recommendation
     | list[Recommendation]
+    | ListColumns
     | ItemNeighbors
     | NeighborsOfSet
     | UserNeighbors

@@ -6,14 +6,22 @@ from typing import Any
 
 import msgspec
 
-from service.engine.queries import Answer, OfRequest
+from service.engine.queries import Answer, OfRequest, Recommendation
+from service.engine.queries.columns import ListColumns
 
 _encode = msgspec.json.Encoder().encode
 
 
-def encoded(answer: Answer) -> list[bytes]:
-    """The JSON of an answer, or of each recommendation of a list."""
+def encoded(answer: Answer) -> list[bytes] | ListColumns:
+    """The JSON of an answer, or of each recommendation of a list. Columns become JSON where they are read."""
+    if isinstance(answer, ListColumns):
+        return answer
     return [_encode(one) for one in answer] if isinstance(answer, list) else [_encode(answer)]
+
+
+def after_items(answer: Recommendation) -> bytes:
+    """What follows the items in the JSON of an answer that has none, and has no user."""
+    return _encode(answer).partition(b"[]")[2]
 
 
 def finished(body: bytes, took_ms: float, request_id: str) -> bytes:

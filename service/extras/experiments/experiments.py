@@ -61,8 +61,8 @@ class Experiments:
             CheckUnused: self.check_unused,
         }
 
-    def queries_of(self, query: Recommend) -> list[Recommend]:
-        """`query` with the model of the arm of each of its users; users of one arm share one object.
+    def queries_of(self, query: Recommend, users: Sequence[str | None]) -> list[Recommend]:
+        """`query` with the model of the arm of each of its `users`; users of one arm share one object.
 
         Raises:
             UnknownExperiment: there is none of that id.
@@ -71,11 +71,11 @@ class Experiments:
             NotReady: there is no key to sign with yet.
         """
         self._ids.check()
-        users = (query.user,) if query.user is not None else query.users
-        if users is None:
+        names = [user for user in users if user is not None]
+        if not names:
             raise InvalidRequest("Invalid experiment: expected a user, whose id decides the arm, got ratings alone")
         _, experiment = self._experiment(query.experiment or "")
-        arms = [arm_of(experiment, user) for user in users]
+        arms = [arm_of(experiment, user) for user in names]
         if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
             raise Gone(f"the experiment gives this user another model than {query.model}: begin again with `cursor=`")
         of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import time
+from array import array
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
 from service.api.operations import GetMetrics, GetReadiness, ListJobs
 from service.base.errors import NotReady
 from service.engine.errors import NotSeenYet, UnknownUser
-from service.engine.queries import Popular, UserRatings
+from service.engine.queries import Popular, Recommend, UserRatings
+from service.engine.queries.columns import Ids
 from service.processes import endpoint as endpoints
-from service.processes.frames import Frames
+from service.processes.frames import LENGTH_BYTES, Frames
 from service.processes.front_serving import FrontServing
 from service.processes.messages import (
     Answered,
@@ -58,7 +65,7 @@ class Front:
 
     @classmethod
     async def connected(cls, local: Local) -> Front:
-        path = runtime_folder(local.runtime.settings.data) / "engine.sock"
+        path = socket_of(local)
         _, frames = await asyncio.get_running_loop().create_unix_connection(lambda: cls().frames, str(path))
         front: Front = frames._receive.__self__  # type: ignore[attr-defined]
         front.send(Hello("front-9", []))
@@ -71,14 +78,18 @@ class Front:
     async def answer(self, number: int) -> Any:
         """The body of the only answer to a request, or its error."""
         (answer,) = await soon(lambda: self.answers(number))
-        return error_of(answer) if isinstance(answer, Failed) else answer.bodies[0] if answer.bodies else b""
+        return error_of(answer) if isinstance(answer, Failed) else answer.answer[0] if answer.answer else b""
 
     def answers(self, number: int) -> list[Any]:
         return [one for one in self.received if isinstance(one, Answered | Failed) and one.id == number]
 
 
+def socket_of(local: Local) -> Path:
+    return runtime_folder(local.runtime.settings.data) / "engine.sock"
+
+
 def request(number: int, content: Any, wait_for: str = "") -> Request:
-    return Request(number, content, "127.0.0.1", None, wait_for, 1)
+    return Request(number, content, "127.0.0.1", None, wait_for)
 
 
 def test_queries_and_operations_of_one_turn_are_answered_each(local: Local) -> None:
@@ -110,6 +121,99 @@ def test_only_the_server_of_the_engine_is_verified(local: Local) -> None:
         assert isinstance(error, StreamUnavailable)
         assert "replaced" in str(error)
         front.frames.close()
+
+    local._run(check())
+
+
+USERS = Ids.of([b"u", b"v", b"none"])
+PLAIN = request(7, Recommend(users=USERS, n=2))
+LIES: dict[str, dict[str, Any]] = {
+    "descending": {"ends": (3, 2, 6)},
+    "an empty id": {"ends": (0, 2, 6)},
+    "two equal ends": {"ends": (2, 2, 6)},
+    "beyond the bytes": {"ends": (1, 2, 7)},
+    "too few bytes": {"ends": (1, 2, 5)},
+    "no user": {"ends": (), "text": b""},
+    "a large number": {"ends": (1, 2, 2**32 - 1)},
+    "no whole number": {"ends": b"\1\0\0\0\2\0"},
+    "no UTF-8": {"text": b"uv\xff\xfe\x80\x80"},
+    "half a character": {"text": "u\u00e9one".encode()},
+    "no bytes": {"ends": "abc"},
+    "no columns": {"ends": None},
+}
+
+
+def lying(lie: dict[str, Any]) -> bytes:
+    """A frame with `PLAIN`, of which the columns are others."""
+    (message,) = msgspec.msgpack.decode(msgspec.msgpack.encode([PLAIN]))
+    columns = {"ends": (1, 2, 6), **lie}
+    if isinstance(columns["ends"], tuple):
+        columns["ends"] = array("I", columns["ends"]).tobytes()
+    message[2]["users"].update(columns)
+    return framed(msgspec.msgpack.encode([message]))
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+def test_plain_lists_are_answered_in_columns(local: Local) -> None:
+    async def check() -> None:
+        front = await Front.connected(local)
+        front.send(PLAIN)
+        (answer,) = await soon(lambda: front.answers(7))
+        bodies = answer.answer.bodies(USERS)
+        assert [msgspec.json.decode(body)["user"] for body in bodies] == ["u", "v", "none"]
+        front.frames.close()
+
+    local._run(check())
+
+
+@pytest.mark.parametrize("lie", [*map(lying, LIES.values()), lying({})[:-9] + b"\xc1" * 9], ids=[*LIES, "no msgpack"])
+def test_a_front_that_lies_loses_its_connection_alone(local: Local, lie: bytes) -> None:
+    async def check() -> None:
+        honest, liar = await Front.connected(local), await Front.connected(local)
+        n_fronts = len(local.endpoint._fronts)
+        honest.send(request(1, Popular(), wait_for=FAR))
+        liar.send(request(2, Popular(), wait_for=FAR))
+        await asyncio.sleep(0)
+        liar.frames._transport.write(lie)  # type: ignore[union-attr]
+        await soon(lambda: len(local.endpoint._fronts) == n_fronts - 1)
+        await soon(lambda: not liar.frames.is_open)
+        assert not liar.answers(7)
+        honest.send(PLAIN)
+        assert await soon(lambda: honest.answers(7))
+        again = await Front.connected(local)
+        again.send(PLAIN)
+        assert await soon(lambda: again.answers(7))
+        for front in (honest, again):
+            front.frames.close()
+        await soon(lambda: len(local.endpoint._fronts) == n_fronts - 2)
+
+    local._run(check())
+
+
+HALF = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+HALF += "s.sendall(bytes.fromhex(sys.argv[2])); print('sent', flush=True); time.sleep(60)"
+
+
+def test_a_front_that_is_killed_within_a_frame_costs_nobody_else_anything(local: Local) -> None:
+    whole = framed(msgspec.msgpack.encode([Hello("front-8", []), PLAIN]))
+    endpoint = local.endpoint
+
+    async def check() -> None:
+        honest = await Front.connected(local)
+        n_fronts = len(endpoint._fronts)
+        for n_bytes in (2, LENGTH_BYTES, len(whole) // 2, len(whole) - 1):
+            command = [sys.executable, "-c", HALF, str(socket_of(local)), whole[:n_bytes].hex()]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as front:
+                assert front.stdout is not None
+                await asyncio.to_thread(front.stdout.readline)
+                front.send_signal(signal.SIGKILL)
+            honest.send(request(n_bytes, Popular()))
+            assert b'"item":"x"' in await honest.answer(n_bytes)
+        assert len(endpoint._fronts) == n_fronts
+        honest.frames.close()
 
     local._run(check())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from service.base.errors import InvalidRequest, NotReady, Overloaded
 from service.engine.errors import UnknownUser
+from service.engine.queries import Recommend
+from service.engine.queries.columns import Ids, ListColumns
 from service.processes import link as links
 from service.processes.frames import Frames
 from service.processes.link import HUNG, STARTING, Link, by_socket
@@ -22,6 +25,7 @@ from service.processes.messages import (
     Drop,
     Ended,
     Hello,
+    Request,
     State,
     VerifyRedis,
     decode_from_front,
@@ -59,7 +63,7 @@ class Engine:
         self.connections[-1].send(message)
 
     def asked(self) -> list[int]:
-        return [message.id for message in self.received if isinstance(message, VerifyRedis)]
+        return [message.id for message in self.received if isinstance(message, VerifyRedis | Request)]
 
     def dropped(self) -> list[int]:
         return [message.id for message in self.received if isinstance(message, Drop)]
@@ -170,6 +174,119 @@ def test_a_cancelled_request_is_dropped_and_its_answer_ignored(linked: Linked) -
         await soon(lambda: len(engine.asked()) == 2)
         engine.send(Answered(engine.asked()[1], [b"in time"]))
         assert await other == [b"in time"]
+
+    linked(check)
+
+
+USERS = Ids.of([b"ann", b"bob"])
+PLAIN = Recommend(users=USERS), "127.0.0.1", None, ""
+
+
+def uints(*numbers: int) -> bytes:
+    return array("I", numbers).tobytes()
+
+
+# Two lists of one item and of none; JSON of the items has a gap for each number.
+HONEST: dict[str, Any] = {
+    "text": b'{"item":"x","score":\n',
+    "numbers": array("d", [0.1]).tobytes(),
+    "ends": uints(1, 1),
+    "places": uints(1, 0),
+    "kinds": uints(0, 1),
+    "tails": [b"}]}", b"]}"],
+}
+LIES: dict[str, dict[str, Any]] = {
+    "fewer gaps than numbers": {"text": b"{"},
+    "more gaps than numbers": {"text": b"a\nb\n"},
+    "text after the last gap": {"text": b"a\nb"},
+    "half a number": {"numbers": bytes(12)},
+    "a number in no list": {"ends": uints(0, 0)},
+    "descending ends": {"ends": uints(1, 0)},
+    "ends beyond the numbers": {"ends": uints(1, 2)},
+    "one list": {"ends": uints(1)},
+    "three lists": {"ends": uints(0, 1, 1)},
+    "half an end": {"ends": b"\1\0\0\0\1\0"},
+    "a user twice": {"places": uints(1, 1)},
+    "a user beyond": {"places": uints(1, 2)},
+    "one place": {"places": uints(1)},
+    "no tail": {"tails": []},
+    "a tail beyond": {"kinds": uints(0, 2)},
+    "one kind": {"kinds": uints(0)},
+    "three kinds": {"kinds": uints(0, 1, 1)},
+}
+
+
+def asking_for_lists(link: Link) -> asyncio.Task[list[bytes]]:
+    async def answer() -> list[bytes]:
+        return await link.ask(Request, *PLAIN, users=USERS)
+
+    return asyncio.create_task(answer())
+
+
+def test_plain_lists_are_written_here(linked: Linked) -> None:
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        task = asking_for_lists(link)
+        await soon(engine.asked)
+        engine.send(Answered(engine.asked()[0], ListColumns(**HONEST)))
+        assert await task == [b'{"user":"ann","items":[]}', b'{"user":"bob","items":[{"item":"x","score":0.1}]}']
+
+    linked(check)
+
+
+@pytest.mark.parametrize(
+    "answer", [*(ListColumns(**HONEST | lie) for lie in LIES.values()), [b"{}", b"{}"]], ids=[*LIES, "usual bodies"]
+)
+def test_an_engine_that_lies_is_left_and_asked_again(linked: Linked, answer: Any) -> None:
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        tasks = [asking(link), asking_for_lists(link)]
+        await soon(lambda: len(engine.asked()) == 2)
+        engine.send(Answered(engine.asked()[1], answer))
+        engine.send(Answered(engine.asked()[0], [b"of the same frame"]))
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(error, NotReady)
+        await soon(lambda: engine.received.count(Hello("front-1", [])) == 2)
+        await usable(link)
+        task = asking_for_lists(link)
+        await soon(lambda: len(engine.asked()) == 3)
+        engine.send(Answered(engine.asked()[2], ListColumns(**HONEST)))
+        assert len(await task) == 2
+
+    assert linked(check) == ["open", "open"]
+
+
+def test_columns_for_a_usual_request_are_a_lie_too(linked: Linked) -> None:
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        task = asking(link)
+        await soon(engine.asked)
+        engine.send(Answered(engine.asked()[0], ListColumns(**HONEST)))
+        with pytest.raises(NotReady):
+            await task
+        await soon(lambda: engine.received.count(Hello("front-1", [])) == 2)
+
+    linked(check)
+
+
+def test_open_requests_are_counted_one_by_one(linked: Linked) -> None:
+    async def check(link: Link, engine: Engine) -> None:
+        await usable(link)
+        for _ in range(3):  # none of them is counted twice, or for ever
+            tasks = [asking(link), asking_for_lists(link)]
+            await soon(lambda: len(engine.asked()) == 2)
+            assert isinstance(await refusal(link), Overloaded)
+            _, second = engine.asked()
+            tasks[0].cancel()
+            engine.send(Answered(second, ListColumns(**HONEST)))
+            await tasks[1]
+            engine.received.clear()
+        many = Ids.of([b"a", b"b", b"c", b"d"])
+        alone = link.ask(Request, Recommend(users=many), *PLAIN[1:], users=many)
+        await soon(engine.asked)
+        with pytest.raises(Overloaded):
+            link.ask(Request, *PLAIN, users=USERS)
+        alone.cancel()
 
     linked(check)
 

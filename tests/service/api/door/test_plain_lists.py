@@ -24,6 +24,7 @@ from service.api.routes.recommend import plain_page
 from service.base.errors import Overloaded
 from service.engine.fairness import MAX_COST
 from service.engine.queries import Recommend
+from service.engine.queries.columns import Ids
 from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -31,6 +32,11 @@ KEY = "key-of-every-client"
 IDLE_S = 0.2
 LIMITS = ConnectionLimits(max_connections=400, idle_s=IDLE_S, sweep_s=0.02)
 PLAIN = b"GET /recommend/ann?n=3 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def users_of(query: Recommend) -> list[str]:
+    assert isinstance(query.users, Ids)
+    return [user.decode() for user in query.users.parts()]
 
 
 class Server:
@@ -52,11 +58,10 @@ class Server:
         self.lists = PlainLists(self.gateway, plain_page(serving), serving)
         self.table = ConnectionTable(LIMITS, lambda address: address)
 
-    def answer_each(self, query: Recommend, wait_for: None = None, n: int = 1) -> asyncio.Future[list[bytes]]:
+    def answer_each(self, query: Recommend, wait_for: None = None) -> asyncio.Future[list[bytes]]:
         if isinstance(self.outcome, RuntimeError):
             raise self.outcome
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
-        assert n == len(query.users or ())
         self.asked.append(query)
         self.held.append((future, query))
         if not self.holds:
@@ -65,7 +70,7 @@ class Server:
 
     def release(self) -> None:
         for future, query in self.held:
-            users = query.users or ()
+            users = users_of(query)
             if self.outcome is not None:
                 future.set_exception(self.outcome)
             elif self.poison in users:
@@ -173,9 +178,9 @@ def test_requests_of_one_turn_become_one_query() -> None:
     found = talk(server, scene)
     assert [one["user"] for one in found] == ids  # each connection got its own list
     assert len({one["request_id"] for one in found}) == len(ids)
-    assert sum(len(query.users or ()) for query in server.asked) == len(ids)
-    assert max(len(query.users or ()) for query in server.asked) > 1
-    assert max(len(query.users or ()) for query in server.asked) <= MOST
+    assert sum(len(users_of(query)) for query in server.asked) == len(ids)
+    assert max(len(users_of(query)) for query in server.asked) > 1
+    assert max(len(users_of(query)) for query in server.asked) <= MOST
 
 
 def test_pages_and_clients_are_not_mixed() -> None:
@@ -195,7 +200,7 @@ def test_pages_and_clients_are_not_mixed() -> None:
         server.release()
 
     talk(server, scene)
-    assert [(query.users, query.n) for query in server.asked] == [(["ann", "bob"], 3), (["ann"], 4), (["cid"], 3)]
+    assert [(users_of(query), query.n) for query in server.asked] == [(["ann", "bob"], 3), (["ann"], 4), (["cid"], 3)]
 
 
 def test_long_lists_are_not_asked_for_together() -> None:
@@ -208,11 +213,11 @@ def test_long_lists_are_not_asked_for_together() -> None:
             guard = server.protocol()
             guard.end_read = lambda response, *, closes: True  # type: ignore[method-assign]
             assert server.lists.begin(guard, PLAIN.replace(b"n=3", b"n=1000"))
-        await until(lambda: sum(len(query.users or ()) for query in server.asked) == 9)
+        await until(lambda: sum(len(users_of(query)) for query in server.asked) == 9)
         server.release()
 
     talk(server, scene)
-    assert max(len(query.users or ()) * query.n for query in server.asked) <= MAX_COST
+    assert max(len(users_of(query)) * query.n for query in server.asked) <= MAX_COST
     assert len(server.asked) == 3
 
 
@@ -318,7 +323,7 @@ def test_requests_in_a_pipeline_are_answered_in_order() -> None:
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
         writer.write(PLAIN + PLAIN.replace(b"/recommend/", b"/cold/") + PLAIN.replace(b"n=3", b"n=4"))
         await until(lambda: server.held)
-        assert [query.users for _, query in server.held] == [["ann"]]
+        assert [users_of(query) for _, query in server.held] == [["ann"]]
         server.holds = False
         server.release()
         return [(await response(reader))[2] for _ in range(3)]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from service.base.errors import InvalidRequest
 from service.base.recommendation_ids import RecommendationIds
-from service.engine.lists.plan import Plans
+from service.engine.lists.plan import Group
 from service.engine.queries import Recommend
+from service.engine.queries.columns import Ids
 from service.engine.queries.document_queries import StaleScenario
 from service.engine.queries.filter_tree import text_of
 from service.extras.experiments.experiments import Experiments
@@ -107,15 +108,32 @@ def test_users_of_one_model_with_like_options_are_ranked_together(world: World) 
         Recommend(user="u3", model="ease"),
         Recommend(user="u3", model="culsh", order_half_life=2.0),
     ]
-    plans = Plans([], [], [], [])
-    for query in asked:
-        planner.add(query, plans)
+    plans = [plan for query in asked for plan in planner.plans(query)]
     groups = planner.groups(plans)
-    assert sorted(at for group in groups for at in group.places) == list(range(len(plans.users)))
-    assert all([plans.users[at] for at in group.places] == group.users for group in groups)
+    assert places_of(groups) == [(of, at) for of, plan in enumerate(plans) for at in range(len(plan.users))]
     assert [group.users for group in groups if group.rated is not None] == [[*USERS[:9], "u3"], ["u3"], ["u3"]]
-    alone = [user for group in groups if group.rated is None for user in group.users]
-    assert sorted(map(str, alone)) == sorted([*USERS[9:], "u3"])
+    alone = [group.users for group in groups if group.rated is None]
+    assert sorted(alone) == sorted([[user] for user in [*USERS[9:], "u3"]])
+
+
+def places_of(groups: list[Group]) -> list[tuple[int, int]]:
+    return sorted((run.of, at) for group in groups for run in group.runs for at in run.at)
+
+
+def test_plain_lists_are_ranked_apart_and_strangers_share_one(world: World) -> None:
+    """Each of both forms of an answer is made for a whole group."""
+    names = [user.encode() for user in USERS]
+    asked = [
+        Recommend(users=Ids.of([*names, b"other"]), model="culsh"),
+        Recommend(user="u3", model="culsh"),
+        Recommend(users=Ids.of([b"u4", b"third"]), model="culsh", n=9),
+    ]
+    plans = [plan for query in asked for plan in world.ranking.planner.plans(query)]
+    groups = world.ranking.planner.groups(plans)
+    assert places_of(groups) == [(of, at) for of, plan in enumerate(plans) for at in range(len(plan.users))]
+    assert [group.users for group in groups if group.rated is not None] == [[*USERS[:9], "u4"], ["u3"]]
+    alone = sorted(group.users for group in groups if group.rated is None)
+    assert alone == [["stranger", "shown", "other"], ["tasteless"], ["third"]]
 
 
 def test_without_experiments_none_can_be_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

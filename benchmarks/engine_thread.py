@@ -28,8 +28,8 @@ from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import read_ratings
 from service.base import tuning
 from service.engine.compilation import compile_reading
+from service.engine.lists.common_lists import Popularity
 from service.engine.lists.filters import Filters
-from service.engine.lists.popularity import Popularity
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf

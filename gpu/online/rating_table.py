@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +15,7 @@ from gpu.host.online.rating_table import OrderedRows
 from gpu.ratings import Ratings, Rows
 
 POSITIONS_A_MS = kernels.POSITIONS_A_MS
+PORTION = 1 << 20  # ratings that are copied at a time
 
 
 class RatingTable:
@@ -182,17 +186,31 @@ class RatingTable:
         self, user_keys: NDArray[np.uint64] | None = None, item_keys: NDArray[np.uint64] | None = None
     ) -> Ratings:
         """An immutable copy of the present state; keys as in `Ratings`."""
-        starts, lengths, items, values = self.rows
-        users = np.repeat(np.arange(self.n_users), lengths)
-        places = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(users))
+        _, lengths, items, values = self.rows
+        users, places = np.repeat(np.arange(self.n_users), lengths), self._places(slice(None))
         shape = (self.n_users, self.n_items)
         return Ratings.from_coo(users, items[places], values[places], shape, user_keys, item_keys)
 
     def seconds(self) -> NDArray[np.float64]:
         """`times_of` the ratings of `ratings`, float64 (N,), in the order of `Ratings.coo`."""
-        starts, lengths, _, _ = self.rows
-        places = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        places = self._places(slice(None))
         return times_of(self.timestamps[places], self.positions[places])
+
+    def portions(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]]:
+        """(items, values, `times_of`) of all ratings, about `PORTION` at a time."""
+        _, lengths, items, values = self.rows
+        ends = np.cumsum(lengths)
+        bounds = np.searchsorted(ends, np.arange(PORTION, self.n_ratings, PORTION))
+        for first, end in itertools.pairwise([0, *bounds.tolist(), self.n_users]):
+            places = self._places(slice(first, end))
+            yield items[places], values[places], times_of(self.timestamps[places], self.positions[places])
+
+    def _places(self, users: slice) -> NDArray[np.int64]:
+        """Index into `rows.items` of each rating of some users."""
+        starts, lengths = self._by_user.starts[users], self._by_user.lengths[users]
+        places: NDArray[np.int64] = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        places += np.arange(len(places))
+        return places
 
     def _slice(self, user: int) -> slice:
         start = int(self._by_user.starts[user])

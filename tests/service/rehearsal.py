@@ -26,6 +26,7 @@ from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommen
 from service.engine.queries.columns import Ids
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
+from service.engine.state.id_table import IdTable
 from service.engine.state.known_ids import KnownIds
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
@@ -41,13 +42,14 @@ BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rati
 
 
 def rehearse_history() -> None:
-    """Apply ratings and events, merge and forget a user and pack the tables, as reading the log does."""
+    """Apply ratings and events, merge and forget a user, pack the tables and count, as reading the log does."""
     history = _history()
     history.apply([_entry(2, (USER, ITEM, None)), _events(2)])
     history.apply([Entry(StreamId(3, 0), "merge", merge=Merge(USER, "u1"))])
     history.apply([Entry(StreamId(4, 0), "forget", subject="u1")])
     history.table.pack()
-    KnownIds(history.users).rows_of(pa.array(["new"]).dictionary_encode())
+    KnownIds(IdTable()).rows_of(pa.array(["new"]).dictionary_encode())
+    Ranking(history, []).recount()
 
 
 def rehearse_model(algorithm: str, backend: Backend = HOST) -> None:

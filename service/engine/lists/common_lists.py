@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.evidence import amounts
 from gpu.ranking.eligible import Eligible
 from service.base.errors import InvalidRequest
 from service.base.limits import LATEST_S
-from service.engine.lists.popularity import Popularity
 from service.engine.lists.selection import Selection
 from service.engine.lists.top_items import TopItems
 from service.engine.lists.trending import Moves, Trending
@@ -19,6 +19,8 @@ from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
 
+SHRINKAGE = 10  # ratings of average value that are added to those of every item
+UNITS = 1 << 20  # per rating point; sums are integers, so that they do not depend on the order of changes
 NO_RATINGS = "there are no ratings yet, or only dislikes"
 SHIFT_MS = round(LATEST_S * 1000) + 1  # makes positive numbers of all times, also of those before 1970
 COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred
@@ -44,9 +46,13 @@ class CommonLists:
         """Count again, after the history was read from the log."""
         self._uncounted, self._n_uncounted = [], 0
         table = self._history.strengths.table
-        self._popularity.recount(table.rows, table.n_items)
-        for trending in self._trending.values():
-            trending.recount(table, self._now_s)
+        for top in (self._popularity, *self._trending.values()):
+            top.clear()
+        for items, values, times in table.portions():
+            none = np.full(len(items), np.nan, dtype=np.float32)
+            self._popularity.note(items, none, values, table.n_items)
+            for trending in self._trending.values():
+                trending.note(Moves.of(items, values, times, 1), table.n_items, self._now_s)
 
     def note(self, applied: Applied) -> None:
         """Count the changes that the history has just applied: now, with some later ones, or before the next list."""
@@ -169,3 +175,50 @@ class Latest(TopItems):
 
     def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         return (self._firsts.values[rows] - SHIFT_MS) / 1000
+
+
+class Popularity(TopItems):
+    """Ranks items by number of ratings; the mean rating, shrunk toward the overall mean, breaks ties.
+
+    The score is the count plus a fraction from 0 to below 1 that grows with the shrunk mean and is ½ at the overall
+    mean. Values below 0 are dislikes and do not count. An item without other ratings is never listed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._n_ratings = self._sum = 0
+
+    @property
+    def n_ratings(self) -> int:
+        """Ratings counted."""
+        return self._n_ratings
+
+    def clear(self) -> None:
+        """Start again without ratings."""
+        super().clear()
+        self._n_ratings = self._sum = 0
+
+    def note(
+        self, items: NDArray[np.integer], old: NDArray[np.float32], new: NDArray[np.float32], n_items: int
+    ) -> None:
+        """Count changes of strengths (`gpu.evidence`); NaN stands for none."""
+        self._grow(n_items)
+        old, new = amounts(old), amounts(new)
+        had, has = old >= 0, new >= 0  # false for NaN
+        counts, sums = has.astype(np.int64) - had, _in_units(np.where(has, new, 0)) - _in_units(np.where(had, old, 0))
+        np.add.at(self._firsts.values, items, counts)
+        np.add.at(self._seconds.values, items, sums)
+        self._n_ratings += int(counts.sum())
+        self._sum += int(sums.sum())
+        self._touch(items)
+
+    def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Count plus ½ + arctan(d) / π, where d is the difference of the shrunk mean to the overall mean."""
+        counts, sums = self._firsts.values[rows], self._seconds.values[rows]
+        beyond = (sums - counts * (self._sum / max(self._n_ratings, 1))) / UNITS
+        scores: NDArray[np.float64] = counts + 0.5 + np.arctan(beyond / (counts + SHRINKAGE)) / np.pi
+        return scores
+
+
+def _in_units(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.rint(values.astype(np.float64) * UNITS).astype(np.int64)

@@ -30,7 +30,7 @@ class TopItems:
         self._changed: list[NDArray[np.integer]] = []  # rows that have changed since, with duplicates
         self._n_changed = 0
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Start again without items."""
         self._firsts, self._seconds = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))
         self._hold(None)

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from gpu.evidence import amounts
 from gpu.growing import Growing
-from gpu.online.rating_table import RatingTable
+from gpu.host.trends import BLOCK, UNIT_BITS, count
 from service.engine.lists.top_items import TopItems
 
-BLOCK = 16  # half-lives; weights of a block differ by a factor of 2 ** BLOCK
 N_BLOCKS = 3  # what is older than two blocks weighs less than 2 ** -32 of what is new
-UNIT_BITS = 20  # a weight of 1 is 2 ** UNIT_BITS, so a block has room for 2 ** 27 pairs of an item
 
 
 class Moves(NamedTuple):
@@ -63,16 +61,11 @@ class Trending(TopItems):
         self._blocks = [Growing(np.zeros(0, dtype=np.int64)) for _ in range(N_BLOCKS)]  # the newest one first
         self._newest, self._now = 0, 0.0  # index of the newest block, and the time in half-lives
 
-    def recount(self, table: RatingTable, now_s: float) -> None:
-        """Count again from all pairs, as of `now_s` in Unix seconds."""
-        self._clear()
+    def clear(self) -> None:
+        """Start again without pairs."""
+        super().clear()
         self._blocks = [Growing(np.zeros(0, dtype=np.int64)) for _ in range(N_BLOCKS)]
         self._newest = 0
-        rows = table.rows
-        used = np.repeat(rows.starts - np.cumsum(rows.lengths) + rows.lengths, rows.lengths) + np.arange(
-            rows.lengths.sum()
-        )
-        self.note(Moves.of(rows.items[used], rows.values[used], table.seconds(), 1), table.n_items, now_s)
 
     def note(self, moves: Moves, n_items: int, now_s: float) -> None:
         """Count pairs that came and went, among `n_items`; `now_s` is the time of the last entry, Unix seconds."""
@@ -80,14 +73,10 @@ class Trending(TopItems):
             block.grow(n_items)
         self._grow(n_items)
         self._pass_time(now_s)
-        halves = moves.times / self._half_life_s
-        blocks = np.floor(halves / BLOCK)
-        weights = moves.signs * np.rint(np.exp2(halves - blocks * BLOCK + UNIT_BITS)).astype(np.int64)
-        for age, block in enumerate(self._blocks):
-            theirs = blocks == self._newest - age
-            if theirs.any():
-                np.add.at(block.values, moves.items[theirs], weights[theirs])
-        self._firsts.values[moves.items] = self._ranks(moves.items)
+        newest, middle, oldest = (block.values for block in self._blocks)
+        count(moves.items, moves.times, moves.signs, self._half_life_s, self._newest, (newest, middle, oldest))
+        rows = moves.items if len(moves.items) < n_items else slice(None)  # of many pairs, those of an item are many
+        self._firsts.values[rows] = self._ranks(rows)
         self._touch(moves.items)
 
     def _pass_time(self, now_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
+from service.engine.state.id_table import NO_ROW, RETIRED, IdTable
 from service.engine.state.positions import position_of
 from service.storage.events import StreamId
 from service.storage.snapshots.content_map import ContentMap
@@ -278,31 +279,31 @@ def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple
     A user who was forgotten after the snapshot and came back counts as another user.
     """
     watermark = StreamId.parse(snapshot.manifest.watermark)
-
-    def rows_of_users(ids: Sequence[str]) -> NDArray[np.int64]:
-        users = _looked_up(ids, history.users.row)
-        present = np.flatnonzero(users >= 0)
-        users[present[~history.is_known_at(users[present], watermark)]] = -1
-        return users
-
-    users = yield from _in_parts(snapshot.user_ids, rows_of_users)
-    items = yield from _in_parts(snapshot.item_ids, lambda ids: _looked_up(ids, history.items.row))
+    users = yield from _looked_up(snapshot.user_ids, history.users)
+    for first in range(0, len(users), IDS_PER_SLICE):
+        part = users[first : first + IDS_PER_SLICE]
+        present = np.flatnonzero(part != NO_ROW)
+        part[present[~history.is_known_at(part[present], watermark)]] = NO_ROW
+        yield
+    items = yield from _looked_up(snapshot.item_ids, history.items)
     return users, items
 
 
-def _in_parts(
-    ids: Sequence[str], rows_of_part: Callable[[Sequence[str]], NDArray[np.int64]]
-) -> Generator[None, None, NDArray[np.int64]]:
-    rows = np.empty(len(ids), dtype=np.int64)
+def _looked_up(ids: Sequence[str], table: IdTable) -> Generator[None, None, NDArray[np.int64]]:
+    """Rows of `ids`, int64 (B,), `NO_ROW` where there is none; in slices.
+
+    A training reads the log that the history has read, so its ids mostly have the rows of the history. To compare those
+    takes a tenth of the time of looking them up.
+    """
+    rows, guess = np.empty(len(ids), dtype=np.int64), 0
     for first in range(0, len(ids), IDS_PER_SLICE):
-        part = slice(first, first + IDS_PER_SLICE)
-        rows[part] = rows_of_part(ids[part])
+        part = ids[first : first + IDS_PER_SLICE]
+        at = slice(first, first + len(part))
+        is_right = table.ids(range(guess, min(guess + len(part), len(table)))) == part and RETIRED not in part
+        rows[at] = np.arange(guess, guess + len(part)) if is_right else table.rows_of(part)
+        guess = int(rows[at].max()) + 1
         yield
     return rows
-
-
-def _looked_up(ids: Sequence[str], row: Callable[[str], int | None]) -> NDArray[np.int64]:
-    return np.array([-1 if position is None else position for position in map(row, ids)], dtype=np.int64)
 
 
 class ItemPriors:

@@ -13,10 +13,14 @@ from gpu.growing import Growing
 N_SHARDS = 256  # dicts; a dict doubles all at once, which at 10 million ids takes 3 ms for a shard, 700 ms for one dict
 ROOM = 1024  # keys; least growth of the key array
 RETIRED = ""  # the id of a forgotten row; no legal id is empty
+NO_ROW = -1  # of an id that has none
 
 
 def key_of(identifier: str) -> int:
-    """The 64-bit key of an id, equal in every process. It seeds all random draws about the id."""
+    """The 64-bit key of an id, equal in every process. It seeds all random draws about the id.
+
+    `gpu.host.keys.keys_of` gives the same for many ids.
+    """
     return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=8).digest(), "little")
 
 
@@ -30,7 +34,7 @@ class IdTable:
     def __init__(self) -> None:
         self._shards: list[dict[str | None, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
-        self._keys, self._n_keys = Growing(np.zeros(0, dtype=np.uint64)), 0
+        self._keys = Growing(np.zeros(0, dtype=np.uint64))
         self.n_forgotten = 0
 
     def __len__(self) -> int:
@@ -44,7 +48,12 @@ class IdTable:
     @property
     def n_known(self) -> int:
         """Number of ids that have a row, without retired ones."""
-        return sum(map(len, self._shards)) - (self.row(RETIRED) is not None)  # see `service.storage.log.introductions`
+        return self.n_ids - (self.row(RETIRED) is not None)  # see `service.storage.log.introductions`
+
+    @property
+    def n_ids(self) -> int:
+        """Number of ids that have a row, with the empty one if that has one."""
+        return sum(map(len, self._shards))
 
     @property
     def keys(self) -> NDArray[np.uint64]:
@@ -60,25 +69,36 @@ class IdTable:
         shards = self._shards
         return [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
 
+    def rows_of(self, identifiers: Sequence[str | None]) -> NDArray[np.int64]:
+        """Row of each id, int64 (B,); `NO_ROW` for an id without a row, and for None."""
+        shards = self._shards
+        rows = [shards[hash(identifier) % N_SHARDS].get(identifier, NO_ROW) for identifier in identifiers]
+        return np.array(rows, dtype=np.int64)
+
     def row_or_new(self, identifier: str) -> int:
         """Row of an id; a new one if it has none."""
         return int(self.rows_or_new([identifier])[0])
 
     def rows_or_new(self, identifiers: Sequence[str]) -> NDArray[np.int32]:
         """Rows of many ids, in order."""
-        shards, rows = self._shards, self.rows(identifiers)
-        if None in rows:
-            for n, identifier in enumerate(identifiers):
-                if rows[n] is None:
-                    row = rows[n] = shards[hash(identifier) % N_SHARDS].setdefault(identifier, len(self._ids))
-                    if row == len(self._ids):  # its first occurrence
-                        self._ids.append(identifier)
-            first, end = self._n_keys, len(self._ids)
-            if end > len(self._keys.values):
-                self._keys.grow(end + ROOM)
-            self._keys.values[first:end] = np.fromiter(map(key_of, self._ids[first:]), np.uint64, end - first)
-            self._n_keys = end
-        return np.array(rows, dtype=np.int32)
+        rows = self.rows_of(identifiers)
+        are_new = np.flatnonzero(rows == NO_ROW)
+        if len(are_new):
+            new = [identifiers[n] for n in are_new.tolist()]
+            distinct = list(dict.fromkeys(new))
+            self.add(distinct, np.fromiter(map(key_of, distinct), np.uint64, len(distinct)))
+            rows[are_new] = self.rows_of(new)
+        return rows.astype(np.int32)
+
+    def add(self, identifiers: Sequence[str], keys: NDArray[np.uint64]) -> None:
+        """Give the next rows to distinct ids that have none, (B,), whose keys are `keys` (B,)."""
+        shards, first = self._shards, len(self._ids)
+        self._ids += identifiers
+        if len(self._ids) > len(self._keys.values):
+            self._keys.grow(len(self._ids) + ROOM)
+        self._keys.values[first : len(self._ids)] = keys
+        for row, identifier in enumerate(identifiers, first):
+            shards[hash(identifier) % N_SHARDS][identifier] = row
 
     def id(self, row: int) -> str:
         """Id of a row; `RETIRED` if it was forgotten."""

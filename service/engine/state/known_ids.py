@@ -51,7 +51,13 @@ class KnownIds:
         rows_of_ids = np.full(len(ids), FREE, dtype=np.int32)
         new = self._kernels.find(codes, texts, self._entries(), rows_of_ids)
         if len(new):
-            rows_of_ids[new] = self._ids.rows_or_new(ids.take(pa.array(new)).to_pylist())
+            names = ids.take(pa.array(new)).to_pylist()
+            if self._n_entries == self._ids.n_ids:  # all ids of the table are here, so these have no rows
+                first = len(self._ids)
+                self._ids.add(names, HOST.primitives("keys").keys_of(new, texts))
+                rows_of_ids[new] = np.arange(first, len(self._ids))
+            else:
+                rows_of_ids[new] = self._ids.rows_or_new(names)
             # Make room for them, then add them.
             n = self._n_entries + len(new)
             n_bytes = int(self._ends.values[self._n_entries - 1]) if self._n_entries else 0

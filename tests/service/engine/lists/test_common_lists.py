@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.engine.lists import common_lists
-from service.engine.lists.popularity import Popularity
+from service.engine.lists.common_lists import Popularity
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Popular, PopularItems
 from service.engine.state.history import History

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.online.rating_table import RatingTable
-from service.engine.lists.popularity import Popularity
+from service.engine.lists.common_lists import Popularity
 from service.engine.lists.top_items import TopItems
 
 N_ITEMS = 5
@@ -35,7 +35,8 @@ def test_changes_and_a_recount_agree(batch: list[tuple[int, int, float]], cut: i
     noted, counted, table = Popularity(), Popularity(), RatingTable(4, N_ITEMS)
     applied(noted, table, batch[:cut], 0)
     applied(noted, table, batch[cut:], cut)
-    counted.recount(table.rows, N_ITEMS)
+    for items, new, _ in table.portions():
+        counted.note(items, np.full_like(new, np.nan), new, N_ITEMS)
     everything = np.ones(N_ITEMS, dtype=np.bool_)
     assert best(noted, 9, 0, everything) == best(counted, 9, 0, everything)
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.host.trends import BLOCK
 from gpu.online.rating_table import POSITIONS_A_MS, RatingTable
-from service.engine.lists.trending import BLOCK, N_BLOCKS, Moves, Trending
+from service.engine.lists.trending import N_BLOCKS, Moves, Trending
 from tests.service.engine.lists.test_popularity import best
 
 H, N_USERS, N_ITEMS = 100.0, 4, 5
@@ -45,7 +46,8 @@ def test_counts_are_exact_in_any_grouping(given_changes: list[Change], together:
             trending.note(Moves.joined(waiting), N_ITEMS, now_s)
             waiting = []
     again = Trending(H)
-    again.recount(table, now_s)
+    for items, values, times in table.portions():
+        again.note(Moves.of(items, values, times, 1), N_ITEMS, now_s)
     assert shown(trending) == shown(again)
     expected = np.zeros(N_ITEMS)
     for user in range(N_USERS):

@@ -25,11 +25,11 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, File, Parameters, Seed, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of, timed
-from gpu import device
-from gpu.calibration import calibrate, in_units
-from gpu.params import AlsImplicitParams, AlsParams, params_for
-from gpu.signals import signals_of
-from gpu.training import als as training
+from gpu.als import trainer as training
+from gpu.base import device
+from gpu.data.calibration import calibrate, in_units
+from gpu.data.params import AlsImplicitParams, AlsParams, params_for
+from gpu.data.signals import signals_of
 from service.base import tuning
 
 BYTES_OF_A_RATING = 8  # a column (int32) and a value (float32)

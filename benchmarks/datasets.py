@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts
-from gpu.changes import Changes
-from gpu.errors import InvalidInput
-from gpu.online.rating_table import RatingTable
-from gpu.params import NmfParams
+from gpu.base.errors import InvalidInput
+from gpu.data.changes import Changes
+from gpu.data.params import NmfParams
+from gpu.data.rating_table import RatingTable
 from gpu.training.evaluate import is_held_out
 
 SEED = 42  # seed of every split

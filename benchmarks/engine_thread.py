@@ -19,10 +19,10 @@ from benchmarks import options
 from benchmarks.options import Algorithm, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import in_turns, median_ms, ms_of
-from gpu.errors import InvalidInput
+from gpu.base.errors import InvalidInput
+from gpu.data.params import params_for
 from gpu.online import prepare_online
-from gpu.online.host_model import HostModel
-from gpu.params import params_for
+from gpu.online.model import HostModel
 from service.api.parsers.elements import Body
 from service.api.parsers.event_parser import read_events
 from service.api.parsers.rating_parser import read_ratings

@@ -34,16 +34,16 @@ from benchmarks.options import Algorithm, Factors, Parameters, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, timed
 from gpu.algorithms import trainer_of
-from gpu.calibration import calibrate, in_units
-from gpu.errors import InvalidInput, NotEnoughMemory
-from gpu.exchange import ALONE, Exchange
-from gpu.host import exchange as host
-from gpu.param_kinds import FactorParams
-from gpu.params import AlsImplicitParams, AlsParams, params_for
-from gpu.signals import Calibration
+from gpu.als.halves import GATHER, Modes
+from gpu.als.trainer import AlsTrainer
+from gpu.base.errors import InvalidInput, NotEnoughMemory
+from gpu.data.calibration import calibrate, in_units
+from gpu.data.param_kinds import FactorParams
+from gpu.data.params import AlsImplicitParams, AlsParams, params_for
+from gpu.data.signals import Calibration
+from gpu.ranks import ring as host
+from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import loop
-from gpu.training.als import AlsTrainer
-from gpu.training.als_halves import GATHER, Modes
 from service.extras.ranks import partition_store
 from service.extras.ranks.rank_process import trusts_links
 
@@ -81,7 +81,7 @@ def out_of_core(
         say(f"stored after {seconds:.0f} s")
         data, link = partition_store.read(Path(home)), 0.0
         if where.name == "device":
-            link = importlib.import_module("gpu.device.cuda.feed").link_rate() / GB
+            link = importlib.import_module("gpu.cuda.feed").link_rate() / GB
         for n_factors in options.whole(factors):
             unbounded_ms = 0.0
             for memory in options.numbers(memories):
@@ -325,7 +325,7 @@ def _reduced(
         for _ in range(N_TIMED + 1):
             parts: Any = np.ones(shape, dtype=np.float32)
             if backend.name == "device":
-                parts = importlib.import_module("gpu.device.cuda.arrays").to_device(parts)
+                parts = importlib.import_module("gpu.cuda.arrays").to_device(parts)
             exchange.barrier()
             for one in exchanges:
                 one.traffic.take()

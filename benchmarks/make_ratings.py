@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from benchmarks.datasets import META, bounds_of
 from benchmarks.results import say
-from gpu import free_memory
-from gpu.errors import InvalidInput, NotEnoughMemory
+from gpu.base import free_memory
+from gpu.base.errors import InvalidInput, NotEnoughMemory
 
 RANK = 16
 USER_BIAS, ITEM_BIAS, NOISE = 0.42, 0.38, 0.78  # deviations, in units of the scale; NOISE is the least possible RMSE

@@ -20,8 +20,8 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
-from gpu.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
-from gpu.training import similarity
+from gpu.data.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
+from gpu.hashing import similarity
 
 WAYS = ("random", "gsm", "simlsh", "keys", "rp_cos", "minhash")
 PSI = {"power": "r²", "residual": "r − b", "linear": "r", "fourth": "r⁴"}

@@ -21,10 +21,10 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import ForPictures, Row, say
 from benchmarks.timing import NAN
-from gpu.params import NmfParams
+from gpu.data.params import NmfParams
+from gpu.nmf import trainer as training
+from gpu.nmf.matrix import matrix_of
 from gpu.training import loop
-from gpu.training import nmf as training
-from gpu.training.nmf_matrix import matrix_of
 
 Curve = list[tuple[float, float]]  # (seconds, relative error)
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
@@ -116,7 +116,7 @@ def _peer(solver: str, matrix: Any, start: training.Factors, n_epochs: int) -> C
 
 
 def relative_error(matrix: Any, W: NDArray[Any], H: NDArray[Any]) -> float:
-    """The error of `gpu.training.nmf` for a SciPy or NumPy matrix."""
+    """The error of `gpu.nmf.trainer` for a SciPy or NumPy matrix."""
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     squares = float(np.sum(np.square(values, dtype=np.float64)))
     inner = float(np.sum((matrix @ H.T).astype(np.float64) * W))

@@ -23,12 +23,12 @@ from benchmarks.options import Algorithm, Factors, Source
 from benchmarks.plant import drawn_model
 from benchmarks.results import Row, say
 from benchmarks.timing import ms_of
-from gpu.backend import choose
-from gpu.errors import InvalidInput
-from gpu.model import Model
-from gpu.online.host_model import HostModel
-from gpu.param_kinds import GradientParams
-from gpu.params import params_for
+from gpu.base.backend import choose
+from gpu.base.errors import InvalidInput
+from gpu.data.model import Model
+from gpu.data.param_kinds import GradientParams
+from gpu.data.params import params_for
+from gpu.online.model import HostModel
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
 WARM_UP = 2  # batches that compile kernels and pack arenas; in them the host hashes all items once
@@ -165,7 +165,7 @@ def _on_host(model: Model, stream: Stream, ratings: gpu.Ratings) -> Learner:
 
 def _on_device(model: Model, stream: Stream, ratings: gpu.Ratings) -> Learner:
     """A model and its ratings in device memory."""
-    learner = importlib.import_module("gpu.device.online.learner").DeviceLearner
+    learner = importlib.import_module("gpu.online.device.learner").DeviceLearner
     live: Any = learner(model, ratings.by_user, np.arange(len(ratings)), stream.user_keys, stream.item_keys)
 
     def learn(batch: Batch) -> None:

@@ -19,9 +19,9 @@ from benchmarks.engine_thread import live
 from benchmarks.options import Data, Fits, Names, Seed, Sets, Where
 from benchmarks.results import Fit, Row, Store, say
 from benchmarks.timing import NAN
+from gpu.data.params import params_for
 from gpu.online import OnlineModel, prepare_online
-from gpu.online.host_model import HostModel
-from gpu.params import params_for
+from gpu.online.model import HostModel
 from gpu.ranking import topn
 from service.cli import offline
 from service.cli.files import ratings_file

@@ -27,9 +27,9 @@ from benchmarks.options import Factors, Names, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, median_ms, timed
 from gpu.algorithms import ALGORITHMS, trainer_of
-from gpu.calibration import calibrate, in_units
-from gpu.params import EsgdParams, SgdParams, params_for
-from gpu.signals import NEUTRAL
+from gpu.data.calibration import calibrate, in_units
+from gpu.data.params import EsgdParams, SgdParams, params_for
+from gpu.data.signals import NEUTRAL
 from gpu.training import loop
 from gpu.training.loop import Trainer
 

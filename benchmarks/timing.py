@@ -53,7 +53,7 @@ def median_of(rows: Iterable[Any], *names: str) -> list[float]:
 def peak_mib(work: Callable[[], Any], backend: gpu.Backend) -> float:
     """MiB by which `work` raises the peak memory of the device, or of the process (Linux with the GNU C library)."""
     if backend.name == "device":
-        peak_bytes: int = importlib.import_module("gpu.device.memory").taken_by(work)
+        peak_bytes: int = importlib.import_module("gpu.cuda.memory").taken_by(work)
         return peak_bytes / MIB
     process = Path("/proc/self")
 

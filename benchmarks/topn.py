@@ -22,13 +22,13 @@ from benchmarks import als, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import Row
 from benchmarks.timing import NAN, in_turns, ms_of
-from gpu.backend import Backend
-from gpu.model import Model
-from gpu.params import AlsParams, CulshParams
+from gpu.base.backend import Backend
+from gpu.data.model import Model
+from gpu.data.params import AlsParams, CulshParams
+from gpu.data.ratings import Rows
 from gpu.ranking import topn as ranking
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
-from gpu.ratings import Rows
 
 N_USERS, CHUNK = 1024, 1 << 18
 WARM_UP, ROUNDS, BUDGET_S = 2, 4, 1.0

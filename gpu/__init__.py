@@ -13,10 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS, Run, run_here
-from gpu.backend import HOST, Backend, choose
-from gpu.calibration import FEW, calibrate, in_units, kind_of
-from gpu.decay import Times, decayed, half_life_of, weighing, weighted
-from gpu.errors import (
+from gpu.base.backend import HOST, Backend, choose
+from gpu.base.errors import (
     BackendUnavailable,
     DeadFactors,
     EngineError,
@@ -26,10 +24,13 @@ from gpu.errors import (
     NotEnoughMemory,
     TrainingDiverged,
 )
-from gpu.evidence import amounts
-from gpu.model import NO_NEIGHBOR, Model
-from gpu.param_kinds import Params
-from gpu.params import (
+from gpu.data.calibration import FEW, calibrate, in_units, kind_of
+from gpu.data.decay import Times, decayed, half_life_of, weighing, weighted
+from gpu.data.evidence import amounts
+from gpu.data.model import NO_NEIGHBOR, Model
+from gpu.data.outliers import winsorized
+from gpu.data.param_kinds import Params
+from gpu.data.params import (
     AlsImplicitParams,
     AlsParams,
     CulshImplicitParams,
@@ -40,12 +41,11 @@ from gpu.params import (
     SgdParams,
     params_for,
 )
-from gpu.ratings import Ratings, Rows
-from gpu.signals import Calibration, of_signals
+from gpu.data.ratings import Ratings, Rows
+from gpu.data.signals import Calibration, of_signals
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
 from gpu.training.loop import EpochReport, OnEpoch
-from gpu.training.outliers import winsorized
 
 __all__ = [
     "ALGORITHMS",
@@ -136,7 +136,7 @@ def fit(
 def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     """(the ratings that a training with `params` learns from, number of changed ratings).
 
-    Ratings far beyond all others are clipped to the nearest plausible one (`gpu.training.outliers`). Counts of any size
+    Ratings far beyond all others are clipped to the nearest plausible one (`gpu.data.outliers`). Counts of any size
     stay: implicit models dampen or bound them. For NMF a few values below 0 become 0. With `calibration=none` all
     ratings stay.
     """

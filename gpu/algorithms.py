@@ -1,16 +1,16 @@
-"""`ALGORITHMS`: one record for each algorithm; a new one is added here, with parameters in `gpu.params`."""
+"""`ALGORITHMS`: one record for each algorithm; a new one is added here, with parameters in `gpu.data.params`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpu.backend import Backend
-from gpu.errors import InvalidParams
-from gpu.exchange import ALONE, Exchange
-from gpu.model import Model
-from gpu.param_kinds import Params
-from gpu.params import (
+from gpu.als.trainer import AlsTrainer
+from gpu.base.backend import Backend
+from gpu.base.errors import InvalidParams
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import (
     AlsImplicitParams,
     AlsParams,
     CulshImplicitParams,
@@ -20,14 +20,15 @@ from gpu.params import (
     NmfParams,
     SgdParams,
 )
-from gpu.ratings import Ratings
-from gpu.signals import Calibration
-from gpu.training import culsh, sgd
-from gpu.training.als import AlsTrainer
-from gpu.training.ease import EaseTrainer
-from gpu.training.esgd import EsgdTrainer
+from gpu.data.ratings import Ratings
+from gpu.data.signals import Calibration
+from gpu.descent import culsh
+from gpu.descent import trainer as sgd
+from gpu.descent.esgd import EsgdTrainer
+from gpu.ease.trainer import EaseTrainer
+from gpu.nmf.trainer import NmfTrainer
+from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.loop import OnEpoch, Trainer, train
-from gpu.training.nmf import NmfTrainer
 
 MakeTrainer = Callable[..., Trainer[Model]]
 # Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
@@ -42,8 +43,8 @@ class Algorithm:
         params: class of its hyperparameters; it also states the kind of feedback.
         trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
             it has ranks.
-        needs_calibration: whether it trains by values that are derived from the data (`gpu.calibration`).
-        has_ranks: whether several ranks can train one model together (`gpu.exchange`).
+        needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
+        has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
     """
 
     params: type[Params]

@@ -149,7 +149,7 @@ def train(
         raise typer.BadParameter("expected --ratings, or --plan with --shape, got neither")
     params = arguments.params(algorithm, pairs)
     from gpu.algorithms import check_ranks
-    from gpu.training.als_plan import size_of
+    from gpu.als.division import size_of
     from service.cli import closing_line, offline
     from service.cli.plan import shown
 

@@ -26,8 +26,8 @@ def announce(write: Callable[[str], None]) -> None:
         return
     from numba.core import event  # noqa: PLC0415 - takes a second, which tests without kernels do not need
 
-    from gpu.host.jit import compilation  # noqa: PLC0415
-    from gpu.host.jit.declared import Use  # noqa: PLC0415
+    from gpu.base.host import compilation  # noqa: PLC0415
+    from gpu.base.host.declared import Use  # noqa: PLC0415
 
     kernels = set(compilation.called_for(set(Use)))
     missing = compilation.uncached(kernels)

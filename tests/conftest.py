@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpu.backend import HOST, Backend
+from gpu.base.backend import HOST, Backend
 from service.base import tuning
 from tests import compiling
 
@@ -29,7 +29,7 @@ LONGEST = (
     "tests/faults/test_failovers.py",
     "tests/test_code_blocks.py",
     "tests/benchmarks/test_commands.py",
-    "tests/gpu/device/test_kernels.py",
+    "tests/gpu/cuda/test_kernels.py",
     "tests/faults/test_kills.py",
     "tests/service/base/test_imports.py",
     "tests/service/engine/test_compilation.py",
@@ -57,7 +57,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a device where there is none."""
     if item.get_closest_marker("gpu") is not None:
-        obstacle = importlib.import_module("gpu.device").obstacle()
+        obstacle = importlib.import_module("gpu.base.device").obstacle()
         if obstacle is not None:
             pytest.skip(obstacle)
 

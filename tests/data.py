@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpu.ratings import Ratings
+from gpu.data.ratings import Ratings
 
 DATA = Path(os.environ.get("NEARFIELD_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 ML_1M = DATA / "ml-1m" / "ratings.csv"

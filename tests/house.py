@@ -1,8 +1,8 @@
 """`python -m tests.house`: the shape of `service/` and `gpu/` in numbers, such as rooms, floors, arrows and circles.
 
 A room is a folder or a module directly below the package. An arrow leads from a room to one that it imports from, by
-name too: `importlib.import_module("gpu.device")` and `backend.primitives("als")`, which means `gpu.host.als` and
-`gpu.device.als`. What is imported for types alone does not count. The floor of a room is the longest way down from it.
+name too: `importlib.import_module("gpu.base.device")` and `backend.primitives("als")`, which means `gpu.als.host` and
+`gpu.als.device`. What is imported for types alone does not count. The floor of a room is the longest way down from it.
 Extras are one room here; their own arrows are counted apart, because each should know few rooms.
 """
 
@@ -17,10 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gpu.base.backend import FAMILIES
+
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = 60  # lines of a module that one other imports
 SHORT = 6  # lines of a function that one other calls
-BACKENDS = ("gpu.host", "gpu.device")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
 Below = Mapping[str, set[str]]
 
@@ -97,7 +98,7 @@ def _asked(tree: ast.AST) -> Iterator[str]:
                 yield from texts
             elif node.func.attr == "primitives":
                 of_host = isinstance(node.func.value, ast.Name) and node.func.value.id == "HOST"
-                yield from (f"{home}.{text}" for home in BACKENDS[: 1 if of_host else 2] for text in texts)
+                yield from (home for text in texts for home in FAMILIES[text][: 1 if of_host else 2])
         yield from _asked(node)
 
 

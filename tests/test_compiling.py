@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TEST = "tests/gpu/host/test_solve.py::test_weighted_ridge_regression"
+TEST = "tests/gpu/data/test_host_solve.py::test_weighted_ridge_regression"
 
 
 def printed(cache: Path, *arguments: str) -> str:

@@ -28,7 +28,7 @@ BOUNDS = {
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package `toy` with three rooms: `top` imports `middle`, which imports `low`, one of them by name."""
     monkeypatch.setattr(house, "ROOT", tmp_path)
-    monkeypatch.setattr(house, "BACKENDS", ("toy.low", "toy.top"))
+    monkeypatch.setattr(house, "FAMILIES", {"a": ("toy.low.a", "toy.top.a"), "c": ("toy.low.c", "toy.top.c")})
     caches = house.modules, house.imports, house.small
     for cached in caches:
         cached.cache_clear()

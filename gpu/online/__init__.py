@@ -9,30 +9,30 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
-from gpu.changes import Changes
-from gpu.decay import weighing
-from gpu.model import Model, bytes_of
+from gpu.base.backend import HOST, Backend
+from gpu.data.changes import Changes
+from gpu.data.decay import weighing
+from gpu.data.model import Model, bytes_of
+from gpu.data.param_kinds import GradientParams, Params, descending
+from gpu.data.rating_table import RatingTable
+from gpu.data.refit_rules import item_rules
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import Solver
-from gpu.online.host_model import HostModel
+from gpu.online.model import HostModel
 from gpu.online.priors import Priors
-from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
-from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import Users
-from gpu.refit_rules import item_rules
 
 # Bytes; memory for a user, an item and a rating of a model that learns on the device, in addition to its parameters
 # and the items laid out for ranking. A user has a key, a position in the order of keys, a mark, a baseline and the
 # start of a row. An item has the same and the marks of a batch. A rating takes 22 bytes with spare room, and 42 more
 # while raters are listed and signatures hashed.
 A_USER, AN_ITEM, A_RATING = 64, 80, 64
-# Counts, at most, in a batch of `gpu.online.device_model`: samples, parts of users, and new items. Then bytes that a
+# Counts, at most, in a batch of `gpu.online.mirror`: samples, parts of users, and new items. Then bytes that a
 # batch takes for any model: agreements of signatures (at most 256 MB) and ratings in flight.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
-# Bytes; memory of `gpu.device.online.exact` in addition to its copy of the items. Half is for matrices that do not fit
+# Bytes; memory of `gpu.online.device.exact` in addition to its copy of the items. Half is for matrices that do not fit
 # into shared memory, half for one launch.
 A_SOLVER = 128 * 2**20
 
@@ -41,7 +41,7 @@ class OnlineModel(Protocol):
     """A model that follows a table of ratings. One thread uses it, and reports each change after the table has it.
 
     Once it has settled, its state depends only on the snapshot, the present ratings and the touched users: see
-    `gpu.online.host_model`.
+    `gpu.online.model`.
     """
 
     @property
@@ -161,7 +161,7 @@ def prepare_online(
     """
     backend = weighing(model.params, backend)
     if _learns_on_device(model.params, backend):
-        ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyDeviceModel(
+        ready: ReadyModel = importlib.import_module("gpu.online.device.ready_model").ReadyDeviceModel(
             model, table, user_keys, item_keys, backend
         )
         return ready
@@ -175,7 +175,7 @@ def rehearse(model: Model, backend: Backend) -> None:
     """
     backend = weighing(model.params, backend)
     if _learns_on_device(model.params, backend):
-        importlib.import_module("gpu.device.online.ready_model").rehearse_once(model, backend)
+        importlib.import_module("gpu.online.device.ready_model").rehearse_once(model, backend)
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:

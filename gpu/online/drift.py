@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.changes import Changes
-from gpu.host.online import drift as kernels
-from gpu.model import Model
-from gpu.online.rating_table import RatingTable
-from gpu.param_kinds import Params
+from gpu.data.changes import Changes
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.rating_table import RatingTable
+from gpu.online.host import drift as kernels
 
 SHARE = 0.1  # of an item's ratings; docs/algorithms.md has test RMSE and work for other shares
 USERS_PER_SLICE = 4096
@@ -191,7 +191,7 @@ def learns(params: Params) -> bool:
 
     Those of culsh-implicit are not: descent balances all items against each other, with negatives drawn from all items.
     A closed form over the draws of one item loses that balance (NDCG@10 on MovieLens-1M .200 before, .146 after). Item
-    weights have one solution for all items together (`gpu.training.ease`).
+    weights have one solution for all items together (`gpu.ease.trainer`).
     """
     return not (params.n_absences or params.has_item_weights)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.arena import Arena
-from gpu.host.online import events as kernels
+from gpu.data.host_arena import Arena
+from gpu.online.host import events as kernels
 
 N_KEPT = 64  # keys of a user; a client that repeats a request after a failure repeats its last events
 NO_KEY = 0

@@ -1,6 +1,6 @@
 """`ExactRefits`: refits of models trained by ALS or NMF. A row gets its optimum while the other side stays fixed.
 
-For ALS this is one row of a half-iteration: the system (A + ρ I) x = b of `gpu.training.als` over the ratings of the
+For ALS this is one row of a half-iteration: the system (A + ρ I) x = b of `gpu.als.trainer` over the ratings of the
 row, in float64, by Cholesky. For NMF it is the non-negative least squares solution. A user is solved against the items
 that the snapshot trained, over at most the newest 4,096 ratings. An item newer than the snapshot is solved against its
 raters (`gpu.online.prolific`), and the ridge draws it toward its prior p: the right side is b + ρ p. Implicit models
@@ -17,19 +17,19 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import Backend
-from gpu.decay import half_life_of, weights_in
-from gpu.host.online import exact as on_host
-from gpu.host.online.gather_rows import newest_of_users
-from gpu.model import Model
+from gpu.base.backend import Backend
+from gpu.data.decay import half_life_of, weights_in
+from gpu.data.model import Model
+from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
+from gpu.data.rating_table import RatingTable, times_of
+from gpu.data.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
+from gpu.online.host import exact as on_host
+from gpu.online.host.gather_rows import newest_of_users
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable, times_of
 from gpu.online.reading import ANONYMOUS, Reading
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams
-from gpu.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 
 NUMBERS_PER_SLICE = 2**20  # numbers read in a slice of about a millisecond
 BOUND_OF_USERS = 2.0**22  # sums over users are exact below it, so users can be subtracted; a user adds about 1 or less
@@ -37,7 +37,7 @@ ExactParams = AlsParams | AlsImplicitParams | NmfParams
 
 
 class ExactRefits:
-    """Solves rows of a model in place from all their ratings; see `gpu.online.host_model.Refits`.
+    """Solves rows of a model in place from all their ratings; see `gpu.online.model.Refits`.
 
     Attributes:
         gram: float64 (F, F), upper triangle of VᵀV over the trained items once `prepare` has run; None for explicit
@@ -209,7 +209,7 @@ class ExactRefits:
         learned, n_entries = learned_values(self._model, values, weights)
         if (n_entries != 1).any():
             others, bounds = np.repeat(others, n_entries), _bounds_where(n_entries, bounds)
-        n_unrated = n_others * self._model.params.is_calibrated  # N of ρ; see `gpu.training.als`
+        n_unrated = n_others * self._model.params.is_calibrated  # N of ρ; see `gpu.als.trainer`
         return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_unrated))
 
 

@@ -18,7 +18,7 @@ class RatedRows(NamedTuple):
 
     Attributes:
         others: int32 (N,), rows of the other side.
-        values: float32 (N,), the values that the model learns (`gpu.refit_rules.learned_values`).
+        values: float32 (N,), the values that the model learns (`gpu.data.refit_rules.learned_values`).
         bounds: int64 (B + 1,), row b has the ratings `bounds[b]` to `bounds[b + 1]`.
         ridges: float64 (B,), ρ.
         priors: float64 (B, F + 1), [p; b]: the ridge draws each row toward its prior. No rows: toward 0.

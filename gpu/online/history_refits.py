@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.decay import weights_in
-from gpu.model import NO_SLOT, Model
+from gpu.data.decay import weights_in
+from gpu.data.model import NO_SLOT, Model
+from gpu.data.rating_table import RatingTable, times_of
+from gpu.data.signals import preferences
 from gpu.online.drift import Column
-from gpu.online.rating_table import RatingTable, times_of
 from gpu.online.reading import ANONYMOUS, Reading
-from gpu.signals import preferences
 
 
 class HistoryRefits:

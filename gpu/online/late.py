@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.changes import Changes
-from gpu.model import Model
+from gpu.data.changes import Changes
+from gpu.data.model import Model
+from gpu.data.rating_table import RatingTable
 from gpu.online import drift
 from gpu.online.drift import OF_ITEMS, AsTrained, Column, Drift
-from gpu.online.rating_table import RatingTable
 from gpu.online.refits import Refits
 
 

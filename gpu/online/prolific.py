@@ -5,7 +5,7 @@ with n new items would cause n refits: 2 to 27 seconds for 20,000 items, in whic
 not rate that many between two trainings; scripts do. So beyond `MAX_NEW_ITEMS` a user counts only as a rater of trained
 items, until the next training. The lists of such a user follow every rating as always.
 
-The snapshot and the present ratings alone decide who is prolific, like all state here (`gpu.online.host_model`).
+The snapshot and the present ratings alone decide who is prolific, like all state here (`gpu.online.model`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.online.rating_table import items_left_out
-from gpu.model import Model
-from gpu.online.rating_table import RatingTable
+from gpu.data.host_rating_table import items_left_out
+from gpu.data.model import Model
+from gpu.data.rating_table import RatingTable
 
 MAX_NEW_ITEMS = 1024  # new items of a user; their refits take a tenth of a second or two
 

@@ -15,9 +15,9 @@ class Reading(NamedTuple):
 
     Attributes:
         key: of the user; the draws of models of gradient descent depend on it. Default: that of every anonymous user.
-        is_read: bool (B,), the ratings that a refit would read (`gpu.refit_rules.MAX_RATINGS_OF_USERS`); the others
-            only count as seen. None: all.
-        weights: float32 (B,), of the ratings, for models that take weights (see `gpu.decay`). None: 1.
+        is_read: bool (B,), the ratings that a refit would read (`gpu.data.refit_rules.MAX_RATINGS_OF_USERS`); the
+            others only count as seen. None: all.
+        weights: float32 (B,), of the ratings, for models that take weights (see `gpu.data.decay`). None: 1.
     """
 
     key: np.uint64 = ANONYMOUS_KEY

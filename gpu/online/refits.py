@@ -8,18 +8,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import Backend
-from gpu.model import Model
+from gpu.base.backend import Backend
+from gpu.data.model import Model
+from gpu.data.param_kinds import descending
+from gpu.data.rating_table import RatingTable
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact import ExactRefits, solver_of
 from gpu.online.exact_rows import Solver
 from gpu.online.history_refits import HistoryRefits
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.sampled import SampledRefits
-from gpu.param_kinds import descending
 
 
 class Refits(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpu.backend import HOST, Backend
-from gpu.model import bytes_of, weight_bytes
+from gpu.base.backend import HOST, Backend
+from gpu.data.model import bytes_of, weight_bytes
+from gpu.data.param_kinds import Params
 from gpu.online import device_bytes
-from gpu.param_kinds import Params
 
 
 def needed_bytes(

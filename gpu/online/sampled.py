@@ -2,8 +2,8 @@
 
 * A user: with the items fixed, u and b enter the score linearly. They solve
   (Σ z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ y z over the ratings of trained items. Here z_j = [v_j; 1], and y_j =
-  r − μ − b̂_j − the neighbor terms. P applies to u alone and is its prior (`gpu.refit_rules`). Implicit models have no
-  P: they take Newton steps of the cross-entropy, with s drawn negatives a rating.
+  r − μ − b̂_j − the neighbor terms. P applies to u alone and is its prior (`gpu.data.refit_rules`). Implicit models
+  have no P: they take Newton steps of the cross-entropy, with s drawn negatives a rating.
 * An item newer than the snapshot: v, b̂, w and c are solved in the same way over its raters, or a sample of them. So are
   trained items whose ratings have changed (`gpu.online.drift`).
 
@@ -23,21 +23,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import Backend
-from gpu.decay import half_life_of, weights_in
-from gpu.host.online.drift import picked
-from gpu.host.online.refit_items import UserGroups, UserPool
-from gpu.host.online.refit_users import ItemPool, UserRow, UserWeights
-from gpu.model import Model
+from gpu.base.backend import Backend
+from gpu.data.decay import half_life_of, weights_in
+from gpu.data.model import Model
+from gpu.data.param_kinds import GradientParams
+from gpu.data.rating_table import RatingTable, times_of
+from gpu.data.ratings import Rows
+from gpu.data.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules, trained_item_rules, user_rules
+from gpu.data.views import NO_WEIGHTS, Arrays, arrays_of
 from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
+from gpu.online.host.drift import picked
+from gpu.online.host.refit_items import UserGroups, UserPool
+from gpu.online.host.refit_users import ItemPool, UserRow, UserWeights
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable, times_of
 from gpu.online.reading import ANONYMOUS, Reading
-from gpu.param_kinds import GradientParams
-from gpu.ratings import Rows
-from gpu.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules, trained_item_rules, user_rules
-from gpu.views import NO_WEIGHTS, Arrays, arrays_of
 
 SORTED_AT_ONCE = 50_000  # rows; sorting them takes a few milliseconds
 POLL_S = 0.001  # seconds
@@ -47,7 +47,7 @@ Observed = tuple[NDArray[Any], NDArray[np.float32]]  # users, and what they weig
 
 
 class SampledRefits:
-    """Solves rows of a model in place from samples of their ratings; see `gpu.online.host_model.Refits`.
+    """Solves rows of a model in place from samples of their ratings; see `gpu.online.model.Refits`.
 
     Attributes:
         user_rules: constants for users, with P once `prepare` has run.

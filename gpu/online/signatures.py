@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import Backend
-from gpu.changes import Changes
-from gpu.evidence import merits
-from gpu.growing import Growing
-from gpu.model import Model
-from gpu.online.rating_table import RatingTable
-from gpu.params import CulshParams
-from gpu.training import simlsh
+from gpu.base.backend import Backend
+from gpu.base.growing import Growing
+from gpu.data.changes import Changes
+from gpu.data.evidence import merits
+from gpu.data.model import Model
+from gpu.data.params import CulshParams
+from gpu.data.rating_table import RatingTable
+from gpu.hashing import simlsh
 
 HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings, and items, hashed in a slice of some milliseconds
 NOBODY, NOTHING = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)

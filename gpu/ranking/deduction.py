@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import Model
+from gpu.data.model import Model
 
 PER_LOG = 1.0  # units; with 1 each model beats popularity on held-out training data of each of four sets
 NONE = np.zeros(0, dtype=np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import NO_SLOT, Model
+from gpu.data.model import NO_SLOT, Model
 
 DIGITS = 6
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.model import NO_SLOT, Model
-from gpu.param_kinds import descending
+from gpu.base.backend import HOST
+from gpu.data.model import NO_SLOT, Model
+from gpu.data.param_kinds import descending
+from gpu.data.ratings import are_likes
+from gpu.data.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
+from gpu.data.signals import preferences
 from gpu.ranking.topn import residuals_of
-from gpu.ratings import are_likes
-from gpu.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
-from gpu.signals import preferences
 
 Reasons = list[tuple[int, float]]
 
@@ -38,7 +38,7 @@ def reasons(
         items, values: ratings of the user, item rows ascending, (B,).
         targets: item rows.
         gram: `HostModel.gram`. Default: computed for this call.
-        weights: of the ratings, float32 (B,), see `gpu.decay`. Default: 1.
+        weights: of the ratings, float32 (B,), see `gpu.data.decay`. Default: 1.
 
     Returns:
         (item row, contribution > 0) pairs for each target; empty if no contribution is positive.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
-from gpu.errors import InvalidInput
-from gpu.model import Model
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import InvalidInput
+from gpu.data.model import Model
 
 
 def prepare(n_factors: int, backend: Backend) -> None:

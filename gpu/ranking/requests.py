@@ -27,7 +27,7 @@ class RankingRequests(NamedTuple):
 
     Attributes:
         factors (B, F), biases (B,), baselines (B,): float32; the baseline is b̄_i.
-        starts, lengths, items, values: their rows of ratings (`gpu.ratings.Rows`).
+        starts, lengths, items, values: their rows of ratings (`gpu.data.ratings.Rows`).
         exclude_starts (B + 1,), excluded: item rows that must not appear, flat; ascending and distinct for each user.
         candidate_starts (B + 1,), candidates: the only item rows that may appear, in the same form.
         has_candidates: bool (B,), users whose list is limited to `candidates`.

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.errors import InvalidInput
-from gpu.model import Model
+from gpu.base.backend import HOST
+from gpu.base.errors import InvalidInput
+from gpu.data.model import Model
+from gpu.data.ratings import Rows, are_likes
+from gpu.data.views import arrays_of
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import RankingRequests, Users
 from gpu.ranking.weighted import heard
-from gpu.ratings import Rows, are_likes
-from gpu.views import arrays_of
 
 MAX_N = 1000  # items of a list
 

@@ -1,8 +1,8 @@
-"""Models with item weights (`gpu.training.ease`) have no user vectors: a score is a sum over the user's ratings.
+"""Models with item weights (`gpu.ease.trainer`) have no user vectors: a score is a sum over the user's ratings.
 
 The score of item j is Σ_i x_i B_ij over the rated items i, where B holds the weights of the model. x is 1 for a like,
-below 0 for a dislike, and for a count its confidence (`gpu.calibration.preferences`). With a half-life it is multiplied
-by the weight of the rating (`gpu.decay`). So a new rating counts
+below 0 for a dislike, and for a count its confidence (`gpu.data.calibration.preferences`). With a half-life it is
+multiplied by the weight of the rating (`gpu.data.decay`). So a new rating counts
 in the next list without any learning, and the share of each rating in a score is exact.
 
 A user who likes no item with weights would get a list in no order. So such a user has the factor 1 and all others 0.
@@ -20,11 +20,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.decay import half_life_of
-from gpu.model import NO_SLOT, Model
-from gpu.ratings import Ratings, Rows, are_likes
-from gpu.signals import DISLIKED, Calibration, preferences
+from gpu.base.backend import HOST
+from gpu.data.decay import half_life_of
+from gpu.data.model import NO_SLOT, Model
+from gpu.data.ratings import Ratings, Rows, are_likes
+from gpu.data.signals import DISLIKED, Calibration, preferences
 
 
 class HeardRows(Rows):

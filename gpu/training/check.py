@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import DeadFactors, InvalidParams, TrainingDiverged
-from gpu.model import Model
-from gpu.param_kinds import GradientParams, Params, descending
-from gpu.ratings import Ratings
+from gpu.base.errors import DeadFactors, InvalidParams, TrainingDiverged
+from gpu.data.model import Model
+from gpu.data.param_kinds import GradientParams, Params, descending
+from gpu.data.ratings import Ratings
 
 DEAD_BELOW = 1e-3  # largest factor, over the square root of the unit of ratings; smaller ones are dead
 LARGEST_SCORE = float(np.finfo(np.float32).max)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
-from gpu.baselines import shrunk_biases
-from gpu.model import Model
-from gpu.params import AlsImplicitParams, SgdParams
+from gpu.base.backend import HOST, Backend
+from gpu.data.baselines import shrunk_biases
+from gpu.data.model import Model
+from gpu.data.params import AlsImplicitParams, SgdParams
+from gpu.data.ratings import Ratings, Rows, are_likes
+from gpu.data.views import Arrays, arrays_of
 from gpu.ranking import topn
 from gpu.ranking.deduction import Deduction
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.weighted import heard
-from gpu.ratings import Ratings, Rows, are_likes
-from gpu.views import Arrays, arrays_of
 
 USERS_AT_ONCE = 2048
 

@@ -1,4 +1,4 @@
-"""`chosen`: α_e, what events say beside ratings on a scale (`gpu.signals.evidence`), from held-out pairs.
+"""`chosen`: α_e, what events say beside ratings on a scale (`gpu.data.signals.evidence`), from held-out pairs.
 
 `WEIGHTS` are tried with a part of the epochs. The default stays unless another is clearly better by NDCG@10 of the
 held-out likes (`gpu.training.tune.is_clear`). That needs enough held-out pairs of both kinds.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu.backend import Backend
-from gpu.calibration import calibrate
-from gpu.decay import half_life_of
-from gpu.evidence import unpacked
-from gpu.param_kinds import Params
-from gpu.params import with_changes
-from gpu.ratings import Ratings
+from gpu.base.backend import Backend
+from gpu.data.calibration import calibrate
+from gpu.data.decay import half_life_of
+from gpu.data.evidence import unpacked
+from gpu.data.param_kinds import Params
+from gpu.data.params import with_changes
+from gpu.data.ratings import Ratings
 from gpu.training.tune import is_clear, tried
 
 WEIGHTS = 1.0, 0.3, 3.0  # the default first

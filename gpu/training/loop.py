@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from gpu.errors import TrainingDiverged
+from gpu.base.errors import TrainingDiverged
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Each round trains the remaining settings for some epochs, keeps the best `KEPT` of them, and gives these `LONGER` times
 as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which are
-calibrated to the data (`gpu.calibration`), so one grid covers any density and any scale. The last round trains
+calibrated to the data (`gpu.data.calibration`), so one grid covers any density and any scale. The last round trains
 with all epochs; its best setting wins.
 
 The caller's own setting takes part in every round. After few epochs large steps and weak ridges look best: without it,
@@ -25,12 +25,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
-from gpu.calibration import calibrate
-from gpu.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
-from gpu.param_kinds import FactorParams, Params, RegularizedParams, descending
-from gpu.params import AlsImplicitParams, EaseParams, with_changes
-from gpu.ratings import Ratings
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
+from gpu.data.calibration import calibrate
+from gpu.data.param_kinds import FactorParams, Params, RegularizedParams, descending
+from gpu.data.params import AlsImplicitParams, EaseParams, with_changes
+from gpu.data.ratings import Ratings
 from gpu.training import evaluate
 
 KEPT, LONGER = 1 / 3, 2  # share of the settings that a round keeps, and factor of epochs from round to round

@@ -10,7 +10,7 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from gpu.errors import InvalidInput
+from gpu.base.errors import InvalidInput
 from service.api.answers import Fault, ProblemDocument
 from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
 from service.base.errors import NotFound, NotReady, ServiceError

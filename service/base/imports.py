@@ -11,7 +11,7 @@ import importlib
 
 import pyarrow as pa
 
-from gpu.host.jit import compilation
+from gpu.base.host import compilation
 
 
 def for_files() -> None:

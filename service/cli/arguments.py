@@ -51,7 +51,7 @@ def reader(
 
 def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
     """The parameters of an algorithm, from NAME=VALUE pairs."""
-    from gpu.params import params_for
+    from gpu.data.params import params_for
 
     for pair in pairs:
         if "=" not in pair:
@@ -73,9 +73,9 @@ def plan_of_shape(
     algorithm: str, pairs: Sequence[str], text: str, n_gpus: int | None, memory_gb: float | None
 ) -> tuple[dict[str, Any], str]:
     """The plan of a training of the numbers in `text`, such as 480189,17770,99e6,100: see `service.cli.plan.shown`."""
-    from gpu.param_ranges import converted
-    from gpu.params import with_changes
-    from gpu.ratings import MAX_ROWS
+    from gpu.data.param_ranges import converted
+    from gpu.data.params import with_changes
+    from gpu.data.ratings import MAX_ROWS
     from service.cli.plan import shown
 
     if text.count(",") != SHAPE.count(","):
@@ -96,8 +96,8 @@ def plan_of_shape(
 
 def backend(name: str, memory_gb: float | None = None) -> gpu.Backend:
     """The backend of that name; shows which one it is, and why. `memory_gb` bounds it."""
-    from gpu.backend import choose
-    from gpu.training.als_plan import GB
+    from gpu.als.division import GB
+    from gpu.base.backend import choose
 
     backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
     stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from gpu.errors import EngineError, InvalidInput
+from gpu.base.errors import EngineError, InvalidInput
 from service.base.errors import InvalidRequest, NotFound, ServiceError
 from service.base.validation import reason_of
 from service.cli.console import BAD_USAGE, FAILED

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.errors import InvalidInput, naming
-from gpu.params import NmfParams
+from gpu.base.errors import InvalidInput, naming
+from gpu.data.params import NmfParams
 from gpu.training import tune as search
 from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
@@ -316,7 +316,8 @@ def _against_negatives(
     cases = gpu.Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
     # The model gets one row for each case, so a user may have several.
     arrays = {
-        name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
+        name: array[users] if gpu.data.model.ARRAYS[name][0][0] == "U" else array
+        for name, array in model.arrays.items()
     }
     model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
     result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists, backend=backend)

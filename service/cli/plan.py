@@ -1,4 +1,4 @@
-"""`nearfield train --plan`: shows how GPUs would share a training; see `gpu.planner`.
+"""`nearfield train --plan`: shows how GPUs would share a training; see `gpu.als.planner`.
 
 Beside the plan stand p and q of the paper on cuMF, by [001] eq. 8.
 """
@@ -10,10 +10,10 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import gpu
-from gpu.device import memory_of_devices
-from gpu.planner import Partitions, paper_partitions, plan
-from gpu.planner_costs import Bytes, Gpu, Milliseconds
-from gpu.training.als_plan import GB, MEMORY_GB, obstacle, shape_of
+from gpu.als.division import GB, MEMORY_GB, obstacle, shape_of
+from gpu.als.planner import Partitions, paper_partitions, plan
+from gpu.als.planner_costs import Bytes, Gpu, Milliseconds
+from gpu.base.device import memory_of_devices
 
 PLACES = {
     "resident": "everything stays on the GPUs",

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from gpu.host.jit import compilation
-from gpu.host.jit.declared import Use
-from gpu.host.jit.kernel_cache import take_turns
+from gpu.base.host import compilation
+from gpu.base.host.declared import Use
+from gpu.base.host.kernel_cache import take_turns
 from service.base import tuning
 
 

@@ -1,6 +1,6 @@
 """Compiles the Numba kernels that each model needs, without delaying requests.
 
-Kernels declare what Python calls them for, and with which types (`gpu.host.jit.declared`).
+Kernels declare what Python calls them for, and with which types (`gpu.base.host.declared`).
 
 Numba compiles one kernel at a time and holds the GIL for most of it, so that requests would wait. Where the cache
 folder is writable, separate processes fill it (`service.cli.warm`), and this process loads the kernels from there.
@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import HOST, Backend
-from gpu.host.jit import compilation
-from gpu.host.jit.declared import Use
+from gpu.base.backend import HOST, Backend
+from gpu.base.host import compilation
+from gpu.base.host.declared import Use
+from gpu.data.param_kinds import Params
+from gpu.data.params import CulshParams
 from gpu.online import drift
-from gpu.param_kinds import Params
-from gpu.params import CulshParams
 from service.base.threads import helper
 from service.settings.environment import without_secrets
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.base.errors import NotReady, ServiceError
 from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from gpu.errors import NotEnoughMemory
+from gpu.base.errors import NotEnoughMemory
 from service.storage.errors import CorruptSnapshot
 from service.storage.files import FileLock
 from service.storage.snapshots.version_names import shown

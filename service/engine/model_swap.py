@@ -18,11 +18,11 @@ from pathlib import Path
 import structlog
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import HOST, Backend
-from gpu.decay import weighing
-from gpu.memory import check_room
+from gpu.base.backend import HOST, Backend
+from gpu.data.decay import weighing
+from gpu.data.memory import check_room
+from gpu.data.params import params_for
 from gpu.online import ReadyModel, prepare_online, rehearse, room
-from gpu.params import params_for
 from gpu.ranking import item_index
 from service.base.errors import NotReady, ServiceError
 from service.base.threads import PartThread

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from gpu.online import prepare_online
 from service.base.errors import InvalidRequest
 from service.engine.lists.ranking import Ranking

@@ -10,7 +10,7 @@ from importlib import metadata
 import numpy as np
 from msgspec import Struct
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.engine.engine import Engine
 from service.engine.models.shelf import n_available
 from service.engine.state.history import History

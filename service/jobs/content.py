@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams
+from gpu.data.model import Model
+from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.training import content
 from service.engine.state.catalog import Catalog
 from service.storage.snapshots.content_map import ContentMap, Features

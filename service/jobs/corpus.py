@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.ratings import Ratings
+from gpu.data.ratings import Ratings
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
 from service.settings.event_types import DEFAULT_TYPES, EventTypes

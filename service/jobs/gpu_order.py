@@ -19,7 +19,7 @@ from service.settings.settings import Settings
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # the GPUs that a process sees, and their order
 DRIVER = Path("/proc/driver/nvidia/gpus")  # an entry for each GPU of the machine
-COUNT = "from gpu.device import memory_of_devices; print(len(memory_of_devices()))"
+COUNT = "from gpu.base.device import memory_of_devices; print(len(memory_of_devices()))"
 COUNT_S = 60.0  # seconds
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.backend import Backend
-from gpu.decay import weights_in
-from gpu.model import Model
+from gpu.base.backend import Backend
+from gpu.data.decay import weights_in
+from gpu.data.model import Model
+from gpu.data.ratings import NO_MIDDLE, are_likes
 from gpu.ranking.weighted import heard_by_age
-from gpu.ratings import NO_MIDDLE, are_likes
 from service.jobs.corpus import Corpus
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import live_versions, snapshot

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from gpu.algorithms import ALGORITHMS
-from gpu.errors import InvalidParams
+from gpu.base.errors import InvalidParams
 from service.jobs.errors import JobRunning
 from service.jobs.jobs import Jobs
 from service.jobs.training import Training

@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 import gpu
-from gpu.backend import Backend, BackendName
-from gpu.errors import naming
-from gpu.model import Model
+from gpu.base.backend import Backend, BackendName
+from gpu.base.errors import naming
+from gpu.data.model import Model
+from gpu.data.params import Values, with_changes
 from gpu.online import room
-from gpu.params import Values, with_changes
 from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch

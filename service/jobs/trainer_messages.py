@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 import gpu
-from gpu.traffic import Moved
+from gpu.ranks.traffic import Moved
 from service.jobs.promotion import finite
 from service.jobs.table import JobFields, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
@@ -28,7 +28,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         calibration: only in the last message, the values derived from the data.
         trials: only in the last message, the trainings of a search for parameters.
         ranks: number of processes that train together.
-        sent, wait_seconds: what they have exchanged since the last message; see `gpu.traffic.Moved`.
+        sent, wait_seconds: what they have exchanged since the last message; see `gpu.ranks.traffic.Moved`.
         phase: what begins now; such a message has nothing else.
         loss: why an attempt of several ranks was lost; such a message has nothing else.
         version: the snapshot that was written.

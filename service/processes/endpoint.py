@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import structlog
 
-from gpu.errors import InvalidInput
+from gpu.base.errors import InvalidInput
 from service.base.errors import NotReady, Overloaded, ServiceError
 from service.engine import fairness
 from service.engine.fairness import Client, TracedClient

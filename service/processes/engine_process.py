@@ -10,7 +10,7 @@ from typing import NamedTuple
 import structlog
 from prometheus_client import CollectorRegistry
 
-from gpu.errors import EngineError
+from gpu.base.errors import EngineError
 from service.api.operations import GetReadiness
 from service.base import tuning
 from service.base.errors import ServiceError

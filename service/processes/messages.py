@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 from msgspec import Struct
 
-from gpu.errors import InvalidInput
+from gpu.base.errors import InvalidInput
 from service.api.operations import Operation
 from service.base.errors import ServiceError
 from service.engine.queries import Query

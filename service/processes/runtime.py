@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from gpu import backend
+from gpu.base import backend
 from service.base.errors import NotReady, ServiceError, Unavailable
 from service.base.threads import BlockingCalls
 from service.engine.engine import Engine

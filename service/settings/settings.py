@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
-from gpu.backend import BackendName
-from gpu.params import Values
+from gpu.base.backend import BackendName
+from gpu.data.params import Values
 from service.base.limits import MAX_RATING
 from service.settings import data_sets, environment, secret_files
 from service.settings.addresses import check_networks, check_origins, check_redis, is_loopback

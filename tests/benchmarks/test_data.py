@@ -14,7 +14,7 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.defaults import Method, fits_of
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from benchmarks.results import Fit, Store
-from gpu.errors import InvalidInput, NotEnoughMemory
+from gpu.base.errors import InvalidInput, NotEnoughMemory
 from tests.data import planted
 
 # Users of a few ratings and of most items, so that both ways of drawing pairs are met.
@@ -87,7 +87,7 @@ def test_a_part_of_a_matrix_is_drawn_alone_and_a_folder_has_all(
 
 
 def test_a_matrix_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gpu.free_memory.free_bytes", lambda: 10**9)
+    monkeypatch.setattr("gpu.base.free_memory.free_bytes", lambda: 10**9)
     with pytest.raises(
         NotEnoughMemory, match=r"Drawing hugewiki \(3,099,900,000 ratings\) needs about \d{3}(,\d{3}){3}"
     ):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.backend import BackendName
+from gpu.base.backend import BackendName
 from service.extras.ranks.attempt import TrainingAttempt
 from service.extras.ranks.launcher import Launcher
 from service.extras.ranks.rank_process import RankProcess

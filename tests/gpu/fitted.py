@@ -9,9 +9,9 @@ import numpy as np
 from numba import get_num_threads, set_num_threads
 
 import gpu
-from gpu.backend import Backend
-from gpu.model import Model
-from gpu.param_kinds import Params
+from gpu.base.backend import Backend
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
 from gpu.training.loop import EpochReport
 
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from gpu.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
-from gpu.online.rating_table import RatingTable
-from gpu.param_kinds import FactorParams, GradientParams, Params
-from gpu.params import AlsImplicitParams, AlsParams, CulshParams
-from gpu.ratings import Ratings
-from gpu.signals import Calibration
+from gpu.data.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
+from gpu.data.param_kinds import FactorParams, GradientParams, Params
+from gpu.data.params import AlsImplicitParams, AlsParams, CulshParams
+from gpu.data.rating_table import RatingTable
+from gpu.data.ratings import Ratings
+from gpu.data.signals import Calibration
 
 KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))

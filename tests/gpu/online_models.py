@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from gpu.changes import Changes
-from gpu.model import Model
-from gpu.online.device_model import DeviceModel
-from gpu.online.host_model import HostModel
-from gpu.online.rating_table import RatingTable
-from gpu.param_kinds import Params
-from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams
+from gpu.data.changes import Changes
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsImplicitParams, CulshImplicitParams, NmfParams
+from gpu.data.rating_table import RatingTable
+from gpu.online.mirror import DeviceModel
+from gpu.online.model import HostModel
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gpu.model import Model
-from gpu.params import CulshImplicitParams, CulshParams
-from gpu.ratings import NO_MIDDLE
-from gpu.signals import Calibration
+from gpu.data.model import Model
+from gpu.data.params import CulshImplicitParams, CulshParams
+from gpu.data.ratings import NO_MIDDLE
+from gpu.data.signals import Calibration
 
 
 @st.composite

@@ -10,7 +10,7 @@ import pytest
 
 import gpu
 from gpu.algorithms import ALGORITHMS
-from gpu.ratings import Ratings
+from gpu.data.ratings import Ratings
 from tests.data import planted
 
 SMALL = {"n_factors": 16, "n_epochs": 3, "n_bits": 64, "n_neighbors": 4}

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpu.host.jit import compilation
+from gpu.base.host import compilation
 from service.base import tuning
 from tests.service.local import Local, serving
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import HOST, Backend
-from gpu.model import Model
+from gpu.base.backend import HOST, Backend
+from gpu.data.model import Model
+from gpu.data.params import params_for
 from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
-from gpu.params import params_for
 from service.base.errors import ServiceError
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel

@@ -2,10 +2,10 @@
 
 A GPU ranks, and it refits users and new items of models of stochastic gradient descent. The kernels of these steps on
 the host are never called there, and compiling them takes two thirds of the time of a first start. The stand-in does
-nothing in their place. A GPU's own kernels are rehearsed elsewhere (`gpu.device.online.ready_model`), because they
+nothing in their place. A GPU's own kernels are rehearsed elsewhere (`gpu.online.device.ready_model`), because they
 depend on the size of a model.
 
-The functions of this module are its primitives of "item_index" and "topn", as in `gpu.host`.
+The functions of this module are its primitives of "item_index" and "topn", as in `gpu.ranking`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu import online
-from gpu.backend import HOST, Backend
-from gpu.model import Model
+from gpu.base.backend import HOST, Backend
+from gpu.data.model import Model
+from gpu.data.param_kinds import descending
+from gpu.data.rating_table import RatingTable
 from gpu.online import ReadyModel
-from gpu.online.device_model import NOBODY, DeviceModel
-from gpu.online.device_protocols import Keys, Part
 from gpu.online.drift import AsTrained
+from gpu.online.mirror import NOBODY, DeviceModel
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable
+from gpu.online.protocols import Keys, Part
 from gpu.online.sampled import SampledRefits
-from gpu.param_kinds import descending
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import RankingRequests
@@ -79,7 +79,7 @@ def rank(
 
 
 class _Ready:
-    """See `gpu.online.device_protocols.ReadyDeviceModel`."""
+    """See `gpu.online.protocols.ReadyDeviceModel`."""
 
     def __init__(
         self, model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]
@@ -110,7 +110,7 @@ class _Ready:
 
 
 class _Live:
-    """See `gpu.online.device_protocols.Live`; nothing is ever refitted."""
+    """See `gpu.online.protocols.Live`; nothing is ever refitted."""
 
     most_changes = None
 

@@ -15,7 +15,7 @@ import pytest
 import redis
 from pyarrow import parquet
 
-from gpu.backend import choose
+from gpu.base.backend import choose
 from service.settings.settings import Settings
 from service.storage.streams.redis_server import RedisServer, find_binary
 from tests.service.process import Service

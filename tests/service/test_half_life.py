@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.engine.models.model_info import place_of
 from tests.service.local import Local, serving
 from tests.service.planted import SMALL, events

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu.backend import HOST, Backend
+from gpu.base.backend import HOST, Backend
 from service.engine.engine import Engine
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.evidence import amounts
+from gpu.data.evidence import amounts
 from gpu.ranking.eligible import Eligible
 from service.base.errors import InvalidRequest
 from service.base.limits import LATEST_S
@@ -201,7 +201,7 @@ class Popularity(TopItems):
     def note(
         self, items: NDArray[np.integer], old: NDArray[np.float32], new: NDArray[np.float32], n_items: int
     ) -> None:
-        """Count changes of strengths (`gpu.evidence`); NaN stands for none."""
+        """Count changes of strengths (`gpu.data.evidence`); NaN stands for none."""
         self._grow(n_items)
         old, new = amounts(old), amounts(new)
         had, has = old >= 0, new >= 0  # false for NaN

@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.growing import Growing
+from gpu.base.backend import HOST
+from gpu.base.growing import Growing
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Lists, Source
 from service.engine.lists.walk import BY_SCORE, PINNED

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.ratings import Rows
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
-from gpu.ratings import Rows
 from service.base.errors import InvalidRequest
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel

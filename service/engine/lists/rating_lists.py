@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.ratings import Rows
+from gpu.data.ratings import Rows
 from service.base.errors import InvalidRequest
 from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.listing import page

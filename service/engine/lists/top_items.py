@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.growing import Growing
+from gpu.base.growing import Growing
 
 MIN_TOP, MAX_TOP = 1024, 4096  # items that are kept in order: at least, and at most after requests for deep pages
 MAX_CHANGES = 1 << 16  # changed items; with more, sorting all items is faster than sorting the changes in

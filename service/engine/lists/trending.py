@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.evidence import amounts
-from gpu.growing import Growing
-from gpu.host.trends import BLOCK, UNIT_BITS, count
+from gpu.base.growing import Growing
+from gpu.data.evidence import amounts
+from gpu.data.host_trends import BLOCK, UNIT_BITS, count
 from service.engine.lists.top_items import TopItems
 
 N_BLOCKS = 3  # what is older than two blocks weighs less than 2 ** -32 of what is new

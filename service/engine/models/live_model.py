@@ -7,17 +7,17 @@ from collections.abc import Generator, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.decay import weights_in
-from gpu.growing import Growing
-from gpu.model import Model
+from gpu.base.growing import Growing
+from gpu.data.decay import weights_in
+from gpu.data.model import Model
+from gpu.data.rating_table import times_of
+from gpu.data.ratings import Rows
 from gpu.online import ReadyModel
-from gpu.online.rating_table import times_of
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import explain, topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
 from gpu.ranking.weighted import heard_by_age
-from gpu.ratings import Rows
 from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
 from service.engine.state.catalog import Catalog

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.ratings import are_likes
 from gpu.ranking import topn
-from gpu.ratings import are_likes
 from service.engine.models.live_model import LiveModel
 from service.engine.models.model_quality import ModelQuality
 from service.engine.models.prequential_pairs import Faced, Pairs, ranks_of, rivals_of

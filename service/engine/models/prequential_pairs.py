@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.online.rating_table import RatingTable
+from gpu.base.backend import HOST
+from gpu.data.rating_table import RatingTable
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.storage.events import StreamId

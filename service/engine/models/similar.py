@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import NO_SLOT
+from gpu.data.model import NO_SLOT
 from gpu.ranking import topn, weighted
 from service.engine.models.live_model import LiveModel
 

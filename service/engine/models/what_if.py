@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.decay import weights_in
-from gpu.online.rating_table import times_of
+from gpu.data.decay import weights_in
+from gpu.data.rating_table import times_of
+from gpu.data.ratings import Rows
+from gpu.data.refit_rules import MAX_RATINGS_OF_USERS
 from gpu.online.reading import ANONYMOUS_KEY, Reading
 from gpu.ranking.requests import Users
-from gpu.ratings import Rows
-from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.base.errors import InvalidRequest
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend

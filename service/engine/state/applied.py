@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.changes import Changes
-from gpu.online.rating_table import RatingTable, times_of
+from gpu.data.changes import Changes
+from gpu.data.rating_table import RatingTable, times_of
 
 _NO_ROWS, _NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
 _NO_TIMES = np.zeros(0)

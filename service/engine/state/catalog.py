@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from gpu.growing import Growing
+from gpu.base.growing import Growing
 from service.engine.queries.catalog_queries import CatalogNames, Kind
 from service.engine.state.catalog_index import CatalogIndex
 from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged, n_values

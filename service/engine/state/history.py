@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpu.changes import Changes
-from gpu.growing import Growing
-from gpu.online.rating_table import RatingTable
+from gpu.base.growing import Growing
+from gpu.data.changes import Changes
+from gpu.data.rating_table import RatingTable
 from service.engine.state.applied import NO_CHANGES, Applied, ForgottenUser
 from service.engine.state.catalog import Catalog
 from service.engine.state.documents import Documents

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.growing import Growing
+from gpu.base.growing import Growing
 
 N_SHARDS = 256  # dicts; a dict doubles all at once, which at 10 million ids takes 3 ms for a shard, 700 ms for one dict
 ROOM = 1024  # keys; least growth of the key array
@@ -19,7 +19,7 @@ NO_ROW = -1  # of an id that has none
 def key_of(identifier: str) -> int:
     """The 64-bit key of an id, equal in every process. It seeds all random draws about the id.
 
-    `gpu.host.keys.keys_of` gives the same for many ids.
+    `gpu.data.host_keys.keys_of` gives the same for many ids.
     """
     return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=8).digest(), "little")
 

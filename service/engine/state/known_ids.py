@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.growing import Growing
-from gpu.host.ids import FREE, Entries, Texts
+from gpu.base.backend import HOST
+from gpu.base.growing import Growing
+from gpu.data.host_ids import FREE, Entries, Texts
 from service.engine.state.id_table import IdTable
 
 SPARSE = 4  # a column with so many times fewer rows than its dictionary has ids gets a dictionary of its own

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gpu.growing import Growing
+from gpu.base.growing import Growing
 from gpu.ranking.eligible import Eligible
 from service.engine.state.row_set import MAX_CHANGES, MIN_CHANGES, Bits, n_words, set_rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.online.rating_table import POSITIONS_A_MS
+from gpu.data.rating_table import POSITIONS_A_MS
 from service.storage.events import StreamId
 
 LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits

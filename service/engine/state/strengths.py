@@ -1,8 +1,8 @@
 """`Strengths`: what implicit models learn of each (user, item), ratings and typed events together.
 
 The strength of a pair is its rating, the sum of its events, each with its weight times its value, or both in one
-number (`gpu.evidence`). A pair without a rating whose events sum up to 0 has no strength: it was only seen. As long as
-there is no event, the table of strengths shares the content of the table of ratings.
+number (`gpu.data.evidence`). A pair without a rating whose events sum up to 0 has no strength: it was only seen. As
+long as there is no event, the table of strengths shares the content of the table of ratings.
 
 A table of its own holds the sums of pairs that were also rated or only seen, since their strengths have them rounded.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.changes import Changes
-from gpu.evidence import packed, unpacked
-from gpu.growing import Growing
-from gpu.host.online.events import add_up
+from gpu.base.growing import Growing
+from gpu.data.changes import Changes
+from gpu.data.evidence import packed, unpacked
+from gpu.data.rating_table import RatingTable
 from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
-from gpu.online.rating_table import RatingTable
+from gpu.online.host.events import add_up
 from service.engine.state.applied import ForgottenUser
 from service.engine.state.strength_rows import Batch, EventRows, Sums
 

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu.params import PARAMETERS
+from gpu.data.params import PARAMETERS
 from service.api.dependencies import TheService
 from service.api.door.audit import concern
 from service.api.operations import ActivateModel, ModelList, SubmitTraining

@@ -47,7 +47,7 @@ class Counts(Struct):
         freshness: times until ratings were visible.
         learned: ratings and events that were learned.
         host_bytes: memory of all processes of the service.
-        device_bytes: memory of the GPU, see `gpu.backend.Backend.device_bytes`.
+        device_bytes: memory of the GPU, see `gpu.base.backend.Backend.device_bytes`.
     """
 
     at_s: float

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from gpu import param_docs, param_ranges
-from gpu.params import PARAMETERS
+from gpu.data import param_docs, param_ranges
+from gpu.data.params import PARAMETERS
 from service.api.routes.admin import Retrain
 from service.jobs.training import Training
 from service.storage.snapshots.manifest import StoredCalibration

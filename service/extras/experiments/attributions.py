@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.growing import Growing
+from gpu.base.growing import Growing
 from service.base.recommendation_ids import content_of
 from service.engine.state.strength_rows import Attributed
 from service.extras.experiments.queries import KIND

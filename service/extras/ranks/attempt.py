@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.extras.ranks import array_folder, checkpoints, partition_store
 from service.extras.ranks.errors import RankRefused
 from service.extras.ranks.launcher import Launcher, Rank

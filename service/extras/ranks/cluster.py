@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.errors import ClusterUnavailable, RankRefused
 from service.extras.ranks.launcher import RankEnd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 
 
 class RankEnd(NamedTuple):
@@ -47,7 +47,7 @@ class Launcher(Protocol):
         """
 
     def weights(self, n_ranks: int, backend: Backend) -> tuple[float, ...]:
-        """How much of the work each of `n_ranks` ranks should get; see `gpu.exchange.Exchange`."""
+        """How much of the work each of `n_ranks` ranks should get; see `gpu.ranks.exchange.Exchange`."""
 
     def host(self) -> str:
         """The address of this machine at which ranks can reach the coordinator."""

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import Model
-from gpu.param_kinds import Params
-from gpu.params import params_for
-from gpu.ratings import Ratings, Rows
-from gpu.signals import Calibration
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import params_for
+from gpu.data.ratings import Ratings, Rows
+from gpu.data.signals import Calibration
 from service.extras.ranks import array_folder
 from service.storage.snapshots.manifest import StoredCalibration
 

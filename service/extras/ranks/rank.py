@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 import gpu
 from gpu.algorithms import trainer_of
-from gpu.errors import EngineError
-from gpu.exchange import ALONE, Exchange
-from gpu.host import exchange as ring
-from gpu.model import Model
+from gpu.base.errors import EngineError
+from gpu.data.model import Model
+from gpu.ranks import ring
+from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.loop import State, Trainer, train
 from service.base import imports, threads, tuning
 from service.base.errors import ServiceError

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 import service
-from gpu import errors as engine_errors
-from gpu.errors import EngineError, RankLost
+from gpu.base import errors as engine_errors
+from gpu.base.errors import EngineError, RankLost
 from service.base.errors import ServiceError
 from service.extras.ranks import errors
 
@@ -55,10 +55,10 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
     Attributes:
         addresses: host and port of the ring of each rank.
-        weights: how much of the work each rank should get; see `gpu.exchange.Exchange`.
+        weights: how much of the work each rank should get; see `gpu.ranks.exchange.Exchange`.
         work: work folder of the training, on the coordinator's machine.
         folders: folders in it that the rank needs, and the SHA-256 of the manifest of each.
-        backend, kept_bytes, limit_bytes: see `gpu.backend.Backend`.
+        backend, kept_bytes, limit_bytes: see `gpu.base.backend.Backend`.
         n_parts: completed parts of the checkpoint to go on from; 0: none.
         has_reports: whether metrics are computed after each epoch.
     """
@@ -95,7 +95,7 @@ class PartDone(msgspec.Struct, tag=True, frozen=True):
         n_parts: completed parts.
         n_of_epoch: parts of an epoch.
         seconds: of training in this attempt.
-        sent, wait_seconds: since the last part; see `gpu.traffic.Moved`.
+        sent, wait_seconds: since the last part; see `gpu.ranks.traffic.Moved`.
     """
 
     n_parts: int

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from gpu.backend import Backend
-from gpu.device import memory_of_devices
-from gpu.errors import BackendUnavailable
+from gpu.base.backend import Backend
+from gpu.base.device import memory_of_devices
+from gpu.base.errors import BackendUnavailable
 from service.extras.ranks.launcher import RankEnd
 from service.jobs.gpu_order import VISIBLE, inherited
 from service.jobs.last_words import LastWords

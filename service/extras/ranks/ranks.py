@@ -18,12 +18,12 @@ from pathlib import Path
 
 import gpu
 from gpu.algorithms import check_ranks
-from gpu.backend import Backend
-from gpu.model import Model
-from gpu.param_kinds import Params
-from gpu.ratings import Ratings
-from gpu.signals import Calibration
-from gpu.traffic import Moved
+from gpu.base.backend import Backend
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.ratings import Ratings
+from gpu.data.signals import Calibration
+from gpu.ranks.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.extras.ranks import checkpoints, partition_store
 from service.extras.ranks.attempt import AttemptLost, AttemptPlan, TrainingAttempt

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpu.algorithms import has_ranks
-from gpu.backend import Backend
+from gpu.base.backend import Backend
 from service.extras.ranks.cluster import Cluster
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.rank_process import Here

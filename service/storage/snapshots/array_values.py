@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import ARRAYS, MAX_WEIGHTED, NO_NEIGHBOR, NO_SLOT
-from gpu.param_kinds import Params
-from gpu.params import CulshParams
+from gpu.data.model import ARRAYS, MAX_WEIGHTED, NO_NEIGHBOR, NO_SLOT
+from gpu.data.param_kinds import Params
+from gpu.data.params import CulshParams
 from service.storage.snapshots.array_file import OnPart, StoredArray
 
 # Of any parameter; of factors of both sides; and of those of NMF, which has all of the size of ratings on one side.

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from gpu.param_ranges import RENAMED
-from gpu.ratings import NO_MIDDLE
-from gpu.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
+from gpu.data.param_ranges import RENAMED
+from gpu.data.ratings import NO_MIDDLE
+from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
 from service.base.errors import InvalidRequest
 from service.storage.errors import NewerSnapshot
 
@@ -34,7 +34,7 @@ _SCALES = ("scale", "event_scale")  # figures that may have no upper bound
 
 
 class StoredCalibration(msgspec.Struct, frozen=True):
-    """The values that a training derived from its data: see `gpu.calibration.Calibration`.
+    """The values that a training derived from its data: see `gpu.data.calibration.Calibration`.
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
@@ -86,7 +86,7 @@ class Manifest(msgspec.Struct, frozen=True):
         version: `<name>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder; it can be live under the name.
         algorithm: also the name, if the training was given none.
         parameters: the hyperparameters of its training.
-        mean, scale: see `gpu.model.Model`.
+        mean, scale: see `gpu.data.model.Model`.
         metrics: measured on held-out pairs after training.
         watermark: stream id of the last entry of its training.
         n_users, n_items: rows of its id tables.

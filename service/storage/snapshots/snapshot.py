@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from gpu.errors import EngineError
-from gpu.model import Model
-from gpu.param_kinds import Params
-from gpu.params import params_for
+from gpu.base.errors import EngineError
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import params_for
 from service.storage import files
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests

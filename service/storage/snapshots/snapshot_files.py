@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import NO_SLOT, Model
+from gpu.data.model import NO_SLOT, Model
 from service.storage import files
 from service.storage.snapshots import array_file
 from service.storage.snapshots.array_file import StoredArray

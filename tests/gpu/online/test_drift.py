@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.host.online import exact
-from gpu.model import Model
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, SgdParams
+from gpu.data.refit_rules import trained_item_rules
 from gpu.online import drift, sampled
 from gpu.online.drift import SHARE, looks
-from gpu.param_kinds import Params
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, SgdParams
+from gpu.online.host import exact
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
-from gpu.refit_rules import trained_item_rules
 from tests.gpu.models import KINDS, params_as
 from tests.gpu.online_models import (
     N_TRAINED,

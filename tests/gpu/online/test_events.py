@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.host.online.events import add_up
 from gpu.online import events as recent_keys
 from gpu.online.events import NO_KEY, RecentKeys
+from gpu.online.host.events import add_up
 
 N_USERS = 3
 event = st.tuples(st.integers(0, N_USERS - 1), st.sampled_from([NO_KEY, 1, -1, 2**32, 2**63 - 1, -(2**63), 7]))

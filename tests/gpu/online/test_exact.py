@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.calibration import in_units
-from gpu.host.online import exact
-from gpu.online.host_model import HostModel
-from gpu.param_kinds import Params
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams
+from gpu.als import trainer as als
+from gpu.data.calibration import in_units
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
+from gpu.data.ratings import Ratings
+from gpu.data.signals import signals, signals_of
+from gpu.online.host import exact
+from gpu.online.model import HostModel
 from gpu.ranking import explain, topn
-from gpu.ratings import Ratings
-from gpu.signals import signals, signals_of
-from gpu.training import als
 from tests import data, reference
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, random_model, table_of
 from tests.gpu.online_models import (
@@ -56,7 +56,7 @@ def host_model_of(model: gpu.Model, ratings: Ratings) -> HostModel:
 
 
 def tables_of(model: gpu.Model, problem: als.AlsObjective) -> tuple[np.ndarray, np.ndarray]:
-    """(users, items) as `gpu.training.als` has them: in multiples of the unit."""
+    """(users, items) as `gpu.als.trainer` has them: in multiples of the unit."""
     sides, unit = ((model.user_factors, model.user_bias), (model.item_factors, model.item_bias)), model.calibration.unit
     users, items = (
         np.column_stack([factors / np.float32(unit**0.5), bias / np.float32(unit)]) for factors, bias in sides

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
 from gpu.online import exact, prolific
 from gpu.online.prolific import Prolific
-from gpu.param_kinds import Params
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
 from tests.gpu.models import KINDS
 from tests.gpu.online_models import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import gpu
-from gpu.backend import HOST, Backend
-from gpu.model import MAX_WEIGHTED, bytes_of
+from gpu.base.backend import HOST, Backend
+from gpu.data.model import MAX_WEIGHTED, bytes_of
 from gpu.online import A_SOLVER
 from gpu.online.room import needed_bytes
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.data.param_kinds import Params
+from gpu.data.params import CulshImplicitParams, CulshParams
+from gpu.hashing import simlsh
 from gpu.online import signatures
-from gpu.param_kinds import Params
-from gpu.params import CulshImplicitParams, CulshParams
-from gpu.training import simlsh
 from tests.gpu.models import params_as, random_model
 from tests.gpu.online_models import (
     ITEM_KEYS,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.param_kinds import Params
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, SgdParams
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, SgdParams
+from gpu.data.signals import Calibration
 from gpu.ranking.deduction import Deduction
-from gpu.signals import Calibration
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, ratings_of, table_of
 

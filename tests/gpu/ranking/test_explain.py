@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.model import NO_NEIGHBOR, Model
-from gpu.param_kinds import GradientParams, Params
-from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
+from gpu.als import trainer as als
+from gpu.data.model import NO_NEIGHBOR, Model
+from gpu.data.param_kinds import GradientParams, Params
+from gpu.data.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
+from gpu.data.ratings import Rows
+from gpu.data.refit_rules import user_rules
+from gpu.data.signals import Calibration, signals
 from gpu.ranking import explain
-from gpu.ratings import Rows
-from gpu.refit_rules import user_rules
-from gpu.signals import Calibration, signals
-from gpu.training import als, evaluate
+from gpu.training import evaluate
 from tests import reference
 from tests.gpu.models import KINDS, params_as, random_matrix, random_model, random_params, ratings_of
 

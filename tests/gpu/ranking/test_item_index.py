@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.backend import Backend
-from gpu.model import NO_NEIGHBOR
-from gpu.param_kinds import Params
+from gpu.base.backend import Backend
+from gpu.data.model import NO_NEIGHBOR
+from gpu.data.param_kinds import Params
 from gpu.ranking.item_index import ItemIndex
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params, table_of
 from tests.gpu.ranking.test_topn import ask

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.params import AlsParams
+from gpu.data.params import AlsParams
+from gpu.data.ratings import Rows
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.partition import TILE, Part, merged
-from gpu.ratings import Rows
 from tests.gpu.models import random_model, random_params
 
 SIZES = [0, 1, 31, 32, 33, 64, 95, 97, 1000, 4096 + 5]

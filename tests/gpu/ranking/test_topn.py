@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.backend import Backend
-from gpu.errors import InvalidInput
-from gpu.host import topn as host
-from gpu.host.item_index import PANEL
-from gpu.model import Model
-from gpu.online.rating_table import RatingTable
-from gpu.param_kinds import Params
-from gpu.params import AlsParams, CulshParams
+from gpu.base.backend import Backend
+from gpu.base.errors import InvalidInput
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.data.params import AlsParams, CulshParams
+from gpu.data.rating_table import RatingTable
+from gpu.data.signals import Calibration
+from gpu.ranking import host_topn as host
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
+from gpu.ranking.host_item_index import PANEL
 from gpu.ranking.item_index import ItemIndex
-from gpu.signals import Calibration
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
 

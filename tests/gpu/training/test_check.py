@@ -9,7 +9,7 @@ import pytest
 
 import gpu
 from gpu.algorithms import ALGORITHMS
-from gpu.ratings import Ratings
+from gpu.data.ratings import Ratings
 from gpu.training.check import check_trained
 from tests.data import planted
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.backend import Backend
-from gpu.baselines import shrunk_biases
-from gpu.ratings import Ratings
+from gpu.base.backend import Backend
+from gpu.data.baselines import shrunk_biases
+from gpu.data.ratings import Ratings
 from gpu.training import evaluate
 from tests import reference
 from tests.gpu.models import ratings_of

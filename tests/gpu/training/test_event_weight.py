@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gpu
-from gpu.evidence import packed
+from gpu.data.evidence import packed
 from gpu.training import event_weight
 from gpu.training.event_weight import ENOUGH, WEIGHTS, chosen
 

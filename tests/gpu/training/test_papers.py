@@ -12,10 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import gpu
-from gpu.errors import InvalidParams, InvalidRatings, TrainingDiverged
-from gpu.model import Model
-from gpu.online.host_model import HostModel
-from gpu.params import (
+from gpu.base.errors import InvalidParams, InvalidRatings, TrainingDiverged
+from gpu.data.model import Model
+from gpu.data.params import (
     AlsImplicitParams,
     AlsParams,
     CulshImplicitParams,
@@ -25,9 +24,11 @@ from gpu.params import (
     SgdParams,
     params_for,
 )
-from gpu.training import esgd, sgd
-from gpu.training.nmf import random_start
-from gpu.views import balanced_bounds
+from gpu.data.views import balanced_bounds
+from gpu.descent import esgd
+from gpu.descent import trainer as sgd
+from gpu.nmf.trainer import random_start
+from gpu.online.model import HostModel
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.fitted import last_metrics
 from tests.gpu.models import table_of

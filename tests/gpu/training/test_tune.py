@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.backend import Backend
-from gpu.calibration import calibrate
-from gpu.errors import InvalidParams
-from gpu.param_kinds import FactorParams, Params
-from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, SgdParams
+from gpu.base.backend import Backend
+from gpu.base.errors import InvalidParams
+from gpu.data.calibration import calibrate
+from gpu.data.param_kinds import FactorParams, Params
+from gpu.data.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, SgdParams
 from gpu.training import tune
 from tests.data import planted, split
 

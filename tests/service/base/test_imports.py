@@ -47,11 +47,11 @@ def note(event, arguments):
 
 def kernel():
     import numpy as np
-    from gpu.host.online.rating_table import find
+    from gpu.data.host_rating_table import find
     assert find(np.arange(3), 0, 3, 1) == 1
 
 def all_kernels():
-    from gpu.host.jit import compilation
+    from gpu.base.host import compilation
     assert compilation.kernels()
 
 def linear_algebra():

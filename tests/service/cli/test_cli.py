@@ -274,14 +274,14 @@ def test_parameters_that_are_words(given, ratings_csv, tmp_path, capsys):
 
 
 def test_the_backend_is_named_with_its_reason_as_it_is(ratings_csv, capsys, monkeypatch):
-    monkeypatch.setattr("gpu.device.obstacle", lambda: "there is no CuPy: pip install '.[gpu]'")
+    monkeypatch.setattr("gpu.base.device.obstacle", lambda: "there is no CuPy: pip install '.[gpu]'")
     command = ["train", "--ratings", str(ratings_csv), "--algorithm", "als", "--set", "n_epochs=1", "n_factors=4"]
     assert run(command) == 0
     assert "backend: host (there is no CuPy: pip install '.[gpu]')" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_device_that_is_not_there_is_refused_before_the_ratings_are_read(capsys, monkeypatch):
-    monkeypatch.setattr("gpu.device.obstacle", lambda: "there is no CuPy")
+    monkeypatch.setattr("gpu.base.device.obstacle", lambda: "there is no CuPy")
     assert run(["train", "--ratings", "none.csv", "--algorithm", "culsh", "--backend", "device"]) == 1
     assert "expected a usable CUDA device, got none (there is no CuPy); use host" in capsys.readouterr().err
 

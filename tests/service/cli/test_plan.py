@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.training.als_plan import MEMORY_GB, size_of
+from gpu.als.division import MEMORY_GB, size_of
 from service.__main__ import run
 from service.cli import synthetic
 from service.cli.plan import gpus_of, shown

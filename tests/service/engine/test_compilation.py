@@ -14,8 +14,8 @@ import httpx
 import pytest
 from numba.core.caching import _CacheLocator
 
-from gpu.host.jit.compilation import called_for, kernels
-from gpu.host.jit.declared import Use
+from gpu.base.host.compilation import called_for, kernels
+from gpu.base.host.declared import Use
 from service.cli.client import Client
 from service.cli.service_process import ServiceProcess
 from service.engine import compilation
@@ -34,7 +34,7 @@ for locator in list(vars(caching).values()):
 caching.IndexDataCacheFile.load = lambda self, key: None
 caching.IndexDataCacheFile._load_index = lambda self: {}
 import numpy as np
-from gpu.host.online.rating_table import find
+from gpu.data.host_rating_table import find
 from service.engine import compilation
 compilation.check_cache()
 assert find(np.arange(3), 0, 3, 1) == 1  # compiled, and not kept
@@ -47,7 +47,7 @@ def port() -> int:
         return listener.getsockname()[1]
 
 
-MISSING = "exact", "item_index", "lists"  # modules: enough kernels to watch, and few to wait for
+MISSING = "exact", "host_item_index", "host_lists"  # modules: enough kernels to watch, and few to wait for
 
 
 def copy_cache(folder: Path, missing: Sequence[str]) -> int:
@@ -55,7 +55,7 @@ def copy_cache(folder: Path, missing: Sequence[str]) -> int:
     n_missing = 0
     for name in [*compilation.needed("als"), *called_for({Use.READING})]:
         cache = kernels()[name]._cache
-        if name.partition(".")[0] in missing:
+        if name.split(".")[-2] in missing:
             n_missing += 1
             continue
         source = kernels()[name].py_func.__code__.co_filename

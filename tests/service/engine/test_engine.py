@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import HOST, Backend
-from gpu.errors import BackendUnavailable
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import BackendUnavailable
 from service.base.errors import NotReady, Overloaded
 from service.engine import engine as engine_module
 from service.engine.background import SLICE_S, Slices

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.model import Model
+from gpu.data.model import Model
 from gpu.online import prepare_online
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.backend import HOST, Backend
-from gpu.errors import BackendUnavailable
-from gpu.model import bytes_of
-from gpu.params import params_for
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import BackendUnavailable
+from gpu.data.model import bytes_of
+from gpu.data.params import params_for
 from service.engine import compilation
 from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpu.backend import HOST
-from gpu.host.jit import compilation
-from gpu.model import Model
+from gpu.base.backend import HOST
+from gpu.base.host import compilation
+from gpu.data.model import Model
 from gpu.online import prepare_online
 from service.engine.compilation import compile_model, compile_reading
 from service.engine.models.live_model import LiveModel

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpu.backend import HOST
+from gpu.base.backend import HOST
 from service.base.errors import NotReady
 from service.engine import pending_events as module
 from service.engine.engine import Engine

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gpu.algorithms import ALGORITHMS
-from gpu.host.hamming import QUERY_BLOCK
-from gpu.host.jit import compilation, declared
-from gpu.host.jit.declared import Use
+from gpu.base.host import compilation, declared
+from gpu.base.host.declared import Use
+from gpu.hashing.host_hamming import QUERY_BLOCK
 from gpu.online.signatures import LISTED_PER_SLICE
 from service.engine.compilation import needed
 from tests.service.api.openapi.test_openapi import OPERATIONS
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[3]
 REHEARSED = """
 import json, sys
 import gpu
-from gpu.backend import HOST
-from gpu.host.jit import compilation
+from gpu.base.backend import HOST
+from gpu.base.host import compilation
 from service.base import tuning
 from service.cli import synthetic
 from tests.service import rehearsal
@@ -56,7 +56,7 @@ print(json.dumps({name: sorted(forms) for name, forms in called.items() if forms
 READING = set(compilation.called_for({Use.READING}))
 SMALL = {"n_factors": 8, "n_epochs": 2}
 AGED: dict[str, dict[str, int]] = {"culsh": SMALL, "culsh-implicit": SMALL, "ease": {}}  # the kinds of weights by age
-HOST_ONLY = ("topn.", "item_index.")
+HOST_ONLY = ("ranking.host_topn.", "ranking.host_item_index.")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,7 +113,7 @@ def test_a_service_on_a_device_compiles_only_what_the_host_does_there(algorithm:
 
 
 def test_every_kernel_is_listed() -> None:
-    sources = "".join(path.read_text("utf-8") for path in (ROOT / "gpu" / "host").rglob("*.py"))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "gpu").rglob("*.py"))
     defined = [part.split(")\n")[0] for part in sources.split("\n@njit(")[1:]]
     n_single = len([options for options in defined if 'inline="always"' not in options])
     assert len(compilation.kernels()) == n_single + 2 * sources.count(" = serial_and_parallel(") > 100

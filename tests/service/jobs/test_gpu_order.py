@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.device import memory_of_devices
+from gpu.base.device import memory_of_devices
 from service.jobs import gpu_order
 from service.jobs.gpu_order import environment, serving_last
 from service.settings.settings import Settings

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from gpu.backend import HOST
+from gpu.base.backend import HOST
 from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.queries.catalog_queries import ListUsers

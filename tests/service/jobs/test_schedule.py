@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 import structlog
 
-from gpu.model import Model
-from gpu.params import params_for
-from gpu.signals import Calibration
+from gpu.data.model import Model
+from gpu.data.params import params_for
+from gpu.data.signals import Calibration
 from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import JobTable

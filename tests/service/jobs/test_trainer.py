@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.calibration import calibrate
-from gpu.evidence import unpacked
-from gpu.params import AlsImplicitParams, Values
-from gpu.ratings import NO_MIDDLE
-from gpu.signals import evidence
+from gpu.data.calibration import calibrate
+from gpu.data.evidence import unpacked
+from gpu.data.params import AlsImplicitParams, Values
+from gpu.data.ratings import NO_MIDDLE
+from gpu.data.signals import evidence
 from service.cli import synthetic
 from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, read_corpus, usable
@@ -225,7 +225,9 @@ def test_what_could_not_be_measured_does_not_break_the_lines(
 
 
 def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.backend.importlib.import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
+    monkeypatch.setattr(
+        "gpu.base.backend.importlib.import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver")
+    )
     with pytest.raises(gpu.BackendUnavailable, match="no driver"):
         run(data, "als", ALS, backend="device")
 

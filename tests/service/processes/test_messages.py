@@ -12,7 +12,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import service
-from gpu.errors import InvalidInput, InvalidRatings
+from gpu.base.errors import InvalidInput, InvalidRatings
 from service.api import problems
 from service.base.errors import NotReady, ServiceError, TooManyRequests
 from service.engine.new_ids import TooManyNewIds, TooManyNewNames
@@ -50,7 +50,7 @@ def kinds() -> list[type[Exception]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__module__ in (*modules(), "gpu.errors"):
+        if kind.__module__ in (*modules(), "gpu.base.errors"):
             found.append(kind)
     return found
 

@@ -505,7 +505,7 @@ class Job(OpenModel):
 
 @dataclass(slots=True)
 class StoredCalibration(OpenModel):
-    """The values that a training derived from its data: see `gpu.calibration.Calibration`.
+    """The values that a training derived from its data: see `gpu.data.calibration.Calibration`.
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.online.rating_table import RatingTable
+from gpu.data.rating_table import RatingTable
 from service.engine.lists.common_lists import Popularity
 from service.engine.lists.top_items import TopItems
 

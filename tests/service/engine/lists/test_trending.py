@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.host.trends import BLOCK
-from gpu.online.rating_table import POSITIONS_A_MS, RatingTable
+from gpu.data.host_trends import BLOCK
+from gpu.data.rating_table import POSITIONS_A_MS, RatingTable
 from service.engine.lists.trending import N_BLOCKS, Moves, Trending
 from tests.service.engine.lists.test_popularity import best
 

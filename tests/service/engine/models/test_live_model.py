@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.backend import HOST, Backend
+from gpu.base.backend import HOST, Backend
 from gpu.online import prepare_online
 from gpu.ranking import topn
 from service.engine.models.live_model import LiveModel

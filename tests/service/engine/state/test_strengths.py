@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu.evidence import packed, unpacked
+from gpu.data.evidence import packed, unpacked
 from gpu.online.events import N_KEPT
 from service.engine.state.history import History
 from service.engine.state.strengths import MAX_SUM

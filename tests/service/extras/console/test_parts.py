@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from gpu.errors import InvalidParams
-from gpu.params import PARAMETERS, params_for
+from gpu.base.errors import InvalidParams
+from gpu.data.params import PARAMETERS, params_for
 from service.engine.models.model_info import ModelInfo
 from service.extras.console.items import histogram
 from service.extras.console.models import _verb

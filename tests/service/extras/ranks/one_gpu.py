@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpu.backend import Backend
-from gpu.device import memory_of_devices
+from gpu.base.backend import Backend
+from gpu.base.device import memory_of_devices
 from service.extras.ranks.rank_process import Here, RankProcess, environment
 from service.jobs.gpu_order import VISIBLE, inherited
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.calibration import calibrate
-from gpu.ratings import Ratings
+from gpu.data.calibration import calibrate
+from gpu.data.ratings import Ratings
 from service.extras.ranks import array_folder, checkpoints, partition_store
 from service.extras.ranks.checkpoints import CheckpointWriter
 from service.extras.ranks.errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 import gpu
-from gpu.errors import BackendUnavailable, NotEnoughMemory
-from gpu.ratings import Ratings
+from gpu.base.errors import BackendUnavailable, NotEnoughMemory
+from gpu.data.ratings import Ratings
 from service.extras.ranks import attempt, checkpoints, rank_process
 from service.extras.ranks.errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher, Rank

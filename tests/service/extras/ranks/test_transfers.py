@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.ratings import Ratings
+from gpu.data.ratings import Ratings
 from service.base.threads import helper
 from service.extras.ranks import array_folder, checkpoints
 from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable

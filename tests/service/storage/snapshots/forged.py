@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import gpu
-from gpu.backend import HOST
+from gpu.base.backend import HOST
 from gpu.online import prepare_online
 from service.base.errors import ServiceError
 from service.engine.lists.ranking import Ranking

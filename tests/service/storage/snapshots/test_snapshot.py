@@ -11,10 +11,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from gpu.model import Model
-from gpu.params import params_for
+from gpu.data.model import Model
+from gpu.data.params import params_for
+from gpu.data.signals import Calibration, before_calibration
 from gpu.ranking.deduction import Deduction
-from gpu.signals import Calibration, before_calibration
 from service.storage import files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names

@@ -1,0 +1,265 @@
+"""ALS on a CUDA device: loads both sides, chooses kernels and computes errors; `gpu.als.trainer` has the equations.
+
+There are three sets of kernels. Two keep A in registers, on tensor cores (float16, conjugate gradients, compute
+capability 8.0): `gpu.als.device_fused`, and `gpu.als.device_wide` for many factors. The third,
+`gpu.als.device_plain`, does everything else in float32, with A in memory. More than `WHOLE` factors are solved in
+blocks (`gpu.als.device_subspace`), by the first and the last set. All give equal bits for equal inputs on equal
+devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als import device_fused as fused
+from gpu.als import device_losses as losses
+from gpu.als import device_plain as plain
+from gpu.als import device_plan as plan
+from gpu.als import device_sides as arrays
+from gpu.als import device_subspace as subspace
+from gpu.als import device_wide as wide
+from gpu.als.device_sides import PANEL, Side, Table
+from gpu.als.device_tiling import tiling
+from gpu.als.trainer import WHOLE, AlsObjective, block_problem, is_blocked
+from gpu.base.device import TENSOR_CORES, compute_capability
+from gpu.base.errors import InvalidParams
+from gpu.cuda.arrays import free_bytes
+from gpu.data.ratings import Rows
+from gpu.ranks.device_exchange import shared_copy
+from gpu.ranks.exchange import Exchange
+
+__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
+
+WORKSPACE = 64 * 2**20  # bytes; work space of matrix products and reductions in CuPy, at most
+SLOTS_SHARE = 16  # sums of parts of rows may take 1 / SLOTS_SHARE of the device's memory, on each side
+
+
+def is_fused(problem: AlsObjective) -> bool:
+    """Whether tensor cores solve the problem."""
+    return problem.precision == "float16" and problem.solver == "cg" and compute_capability() >= TENSOR_CORES
+
+
+def path_of(problem: AlsObjective) -> ModuleType:
+    """The module whose kernels solve the problem, or one block of it.
+
+    Raises:
+        InvalidParams: an exact solution of more than `WHOLE` factors.
+    """
+    if problem.n_factors > WHOLE and not is_blocked(problem):
+        raise InvalidParams(f"Invalid solver: expected cg on a device beyond {WHOLE} factors, got cholesky; use host")
+    if not is_fused(problem):
+        return plain
+    return wide if not is_blocked(problem) and wide.fits(problem) else fused
+
+
+def _solved_at_once(problem: AlsObjective) -> AlsObjective:
+    """The problem that one launch solves: `problem`, or one block of it."""
+    return block_problem(problem) if is_blocked(problem) else problem
+
+
+def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+    """Peak bytes of device memory that a training takes.
+
+    They count ratings (8 bytes, once a side), work items and split rows (32), sums of their errors (16), ρ and
+    positions of rows (24), and rows without ratings (8). Then come both tables in float32 and, for tensor cores, in
+    float16; sums of parts of rows, or of a batch of rows; panels of float64; work space of matrix products and blocks.
+    """
+    n_users, n_items = len(by_user_lengths), len(by_item_lengths)
+    sides = _side_bytes(by_user_lengths, n_items, problem) + _side_bytes(by_item_lengths, n_users, problem)
+    if is_blocked(problem):
+        sides += subspace.bytes_needed(int(by_user_lengths.sum()), max(n_users, n_items), problem)
+    return table_bytes(n_users + n_items, problem) + sides + work_bytes(problem)
+
+
+def table_bytes(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of tables with `n_rows` rows together."""
+    halves = 2 * arrays.n_half_columns(problem) if is_fused(problem) else 0
+    return n_rows * (4 * arrays.stride(problem) + 4 * problem.biases + halves)
+
+
+def work_bytes(problem: AlsObjective) -> int:
+    """Bytes of work space: panels of float64, matrix products."""
+    return 2 * 8 * PANEL * arrays.stride(problem) * problem.is_implicit + WORKSPACE
+
+
+def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+    n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
+    if is_fused(problem):
+        ranges, cut = cut_of(lengths, n_columns, problem)
+        n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
+        n_items, held = n_slots + n_rated - n_split, n_slots
+    else:
+        n_split, n_items = n_rated, int(plan.n_parts_of(lengths).sum())
+        held = min(n_items, tiling(inner).max_slots)
+    sums: int = held * path.slot_bytes(inner)
+    return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (24 + 8) * len(lengths) + sums
+
+
+def prepare(
+    rows: Rows,
+    n_columns: int,
+    problem: AlsObjective,
+    n_rated: int | None = None,
+    lengths: NDArray[np.int64] | None = None,
+) -> Side:
+    """Copy the ratings of one side to the device, with the plan of its half-iterations.
+
+    Args:
+        rows: ratings of the rows to solve.
+        n_columns: rows of the fixed side.
+        n_rated: number of these that have ratings. Default: all.
+        lengths: numbers of ratings of all rows of the side, if `rows` are only some of them: they decide how rows are
+            cut into parts, so that every rank cuts a row as a single rank would. Default: of `rows`.
+    """
+    n_rated = n_columns if n_rated is None else n_rated
+    work = planned(rows, n_columns, problem, rows.lengths if lengths is None else lengths)
+    return arrays.side_of(rows, *work[:2], problem.ridges(rows.lengths, n_rated), n_rated, work.slots_bytes)
+
+
+class Work(NamedTuple):
+    """How rows are solved: `Side.plan`, `Side.batches` and `Side.slots_bytes`."""
+
+    plan: plan.Plan
+    batches: list[plan.Batch]
+    slots_bytes: int
+
+
+def planned(rows: Rows, n_columns: int, problem: AlsObjective, lengths: NDArray[np.int64]) -> Work:
+    """How `rows` are solved; arguments as in `prepare`."""
+    inner, path = _solved_at_once(problem), path_of(problem)
+    if is_fused(problem):
+        weights = plan.weights(rows, problem)
+        short = plan.short_of(arrays.n_half_columns(inner))
+        work = plan.fused(rows, weights, n_columns, *cut_of(lengths, n_columns, problem), short)
+        n_formed = len(work.items) - (0 if problem.is_implicit else work.n_short)
+        formed = plan.balanced(work.items[:n_formed], path.n_resident(problem))
+        work = work._replace(items=np.concatenate([formed, work.items[n_formed:]]))
+        return Work(work, [], work.n_slots * path.slot_bytes(inner))
+    work = plan.two_phase(rows)
+    batches = plan.batches(work.splits, tiling(inner).max_slots)
+    n_slots = max((batch.n_slots for batch in batches), default=0)
+    return Work(work, batches, n_slots * plain.slot_bytes(inner))
+
+
+def cut_of(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> tuple[int, plan.Cut]:
+    """(ranges of the fixed side, how rows of a side with these `lengths` are cut), on tensor cores."""
+    ranges = _n_ranges(n_columns, problem)
+    return ranges, plan.cut_of(lengths, ranges, max_slots(problem))
+
+
+def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
+    """Ranges of the fixed side; one if moving the sums of a part takes as long as gathering its ratings."""
+    if path_of(problem) is wide:
+        return 1
+    cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
+    return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
+
+
+def max_slots(problem: AlsObjective) -> int:
+    """Number of parts of rows whose sums may be in memory together, on each side."""
+    _, total = cupy.cuda.runtime.memGetInfo()
+    return int(total // SLOTS_SHARE // path_of(problem).slot_bytes(_solved_at_once(problem)))
+
+
+def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
+    """The table (rows, D) on the device, in every form that kernels read."""
+    return arrays.table_of(table, problem, is_fused(problem))
+
+
+def fetch(table: Table) -> NDArray[np.float32]:
+    """The table (rows, D) on the host; waits for the device."""
+    return arrays.fetched(table)
+
+
+def part(table: Table, rows: slice) -> Table:
+    """Consecutive rows of the table, not copied.
+
+    Raises:
+        InvalidParams: some rows of a table that is solved in blocks of factors.
+    """
+    if rows == slice(0, len(table.values)):
+        return table
+    if table.n_factors is not None:
+        raise InvalidParams(f"Invalid n_factors: expected at most {WHOLE} on several devices, got {table.n_factors}")
+    return table.part(rows)
+
+
+def share(exchange: Exchange, table: Table) -> Table:
+    """The table, in memory that the kernels of other ranks can write where devices reach each other's memory."""
+    if exchange.size == 1 or table.halves is None:
+        return table
+    halves, peers = shared_copy(table.halves, exchange)
+    if not 0 < len(peers) <= fused.MOST_PEERS:
+        return table
+    return replace(table, halves=halves, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
+
+
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
+    """Exchange what the other half-iteration reads of solved rows; `bounds` as in `Exchange.gather`.
+
+    That is float16 for tensor cores, and float32 for other kernels. Where kernels have written to all tables already,
+    ranks only wait for each other.
+
+    Returns:
+        Whether this is all that `complete` would exchange.
+    """
+    if table.peers:
+        n_own = int(bounds[exchange.rank + 1] - bounds[exchange.rank])
+        with exchange.traffic.of("stores", n_own * table.halves[:1].nbytes * len(table.peers)):
+            exchange.reduce(table.fence)
+    else:
+        exchange.gather(table.values if table.halves is None else table.halves, bounds)
+    return table.halves is None
+
+
+def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
+    """Exchange float32 parameters too, for errors and for `fetch`."""
+    exchange.gather(table.values, bounds)
+
+
+def finish() -> None:
+    """Wait until the device is idle."""
+    cupy.cuda.get_current_stream().synchronize()
+
+
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
+    """Minimize over every row of `solved`, in place, against `fixed`; rows without ratings become zero.
+
+    Returns before the work is done: see `finish`.
+
+    Args:
+        side: the ratings of the rows of `solved`; entries are rows of `fixed`.
+        solved: its content is the start of conjugate gradients or of the blocks.
+        fixed: the other side.
+    """
+    if len(side.empty):
+        solved.values[side.empty] = 0
+        if solved.biases is not None:
+            solved.biases[side.empty] = 0
+    if is_blocked(problem):
+        subspace.solve(path_of(problem), side, solved, fixed, problem)
+    else:
+        path_of(problem).solve(side, solved, fixed, problem)
+
+
+def errors(
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
+    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
+
+    The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
+    """
+    squares, loss = losses.errors(side, table, fixed, problem, scale)
+    return squares, loss + (losses.of_unrated(table, fixed) if problem.is_implicit else 0.0)
+
+
+def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
+    """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
+    del problem
+    return losses.penalty(side.ridges, table)

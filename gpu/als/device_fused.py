@@ -1,0 +1,197 @@
+"""Half-iterations on tensor cores: one kernel forms and solves A and b of a row without writing them to memory.
+
+Kernels and their ownership of data: kernels/als.cu. Sums of A are FP32; the solver reads A rounded to FP16. Parts of
+split rows are summed in FP32, and a second kernel solves these rows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupy_backends.cuda.api import driver
+from numpy.typing import NDArray
+
+from gpu.als import device_plan as plan
+from gpu.als import device_sides as sides
+from gpu.als.device_sides import Side, Table
+from gpu.als.device_subspace import Block
+from gpu.als.trainer import AlsObjective, block_problem, is_blocked, width
+from gpu.cuda.kernels import kernel, module
+
+NAME = "als"
+POINTERS = (
+    "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts", "lacks", "product", "steps",
+)  # fmt: skip
+MOST_PEERS = 7  # other ranks whose tables a kernel writes
+HALF = np.dtype(
+    [*((name, "<u8") for name in POINTERS), ("peers", "<u8", MOST_PEERS), ("n_peers", "<i4"), ("unused", "<i4")]
+)
+Macros = Mapping[str, int]
+
+
+class Geometry(NamedTuple):
+    """Sizes that kernels/als.cu defines and exports.
+
+    Attributes:
+        threads: threads of a block.
+        shared_bytes: bytes of shared memory of a block.
+        slot_bytes: bytes of the sums of a part of a row.
+        gram_edge, gram_bytes: rows and columns of the padded Gram matrix, and bytes of its packed form.
+        short_threads, short_bytes: threads, and bytes of shared memory, of a block that solves short rows.
+    """
+
+    threads: int
+    shared_bytes: int
+    slot_bytes: int
+    gram_edge: int
+    gram_bytes: int
+    short_threads: int
+    short_bytes: int
+
+
+def defines(problem: AlsObjective, stride: int | None = None) -> dict[str, int]:
+    """The macros of kernels/als.cu.
+
+    Args:
+        stride: width of the solved table, to improve one block of its factors. Default: rows are solved whole.
+    """
+    kind = {"F": problem.n_factors, "BIASES": int(problem.biases), "IMPLICIT": int(problem.is_implicit)}
+    return {**kind, "STEP": int(stride is not None), "STRIDE": stride or width(problem)}
+
+
+def slot_bytes(problem: AlsObjective) -> int:
+    """Bytes of the sums of one part of a row; compiles the kernels."""
+    return _geometry(defines(problem)).slot_bytes
+
+
+def n_resident(problem: AlsObjective) -> int:
+    """Blocks that form A which the device runs at once; compiles the kernels."""
+    macros = defines(block_problem(problem), sides.stride(problem)) if is_blocked(problem) else defines(problem)
+    return blocks_at_once(_kernel("solve_rows", macros), *_block(_geometry(macros)))
+
+
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
+    """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
+    macros = defines(problem)
+    gram: tuple[Any, Any] = (None, None)
+    if problem.is_implicit:
+        gram = packed(sides.gram_of_halves(fixed.halves, problem.n_factors), macros)
+    half, constants = half_of(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
+    _solve_rows(side, half, constants, macros)
+
+
+def improve(side: Side, block: Block, problem: AlsObjective) -> None:
+    """Improve one block of factors of every row with ratings."""
+    inner, stride = block_problem(problem), sides.stride(problem)
+    macros = defines(inner, stride)
+    gram, unit = (None, None) if block.gram is None else packed(block.gram, macros)
+    values = side.values if problem.is_implicit else block.lacks
+    half = pointers(
+        columns=side.columns, values=values, fixed=block.fixed_halves, gram=gram, gram_unit=unit, solved=block.values,
+        table=block.halves, parts=side.slots, lacks=block.lacks, product=block.product, steps=block.steps,
+    )  # fmt: skip
+    _solve_rows(side, half, plan.solver_of(inner, side.n_rated), macros)
+
+
+def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
+    n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # implicit: each step would have to apply VᵀV
+    form(side.items, len(side.plan.items) - n_short, side.plan.n_slots, half, constants, macros)
+    solve_short_rows(side, half, constants, macros, n_short)
+    solve_split_rows(side.splits, len(side.plan.splits), half, constants, macros)
+
+
+def form(
+    items: Any, n_items: int, n_parts: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """Form A and b of `n_items` items: parts of rows, which come first, go to their slots; whole rows are solved."""
+    if n_items:
+        counts = np.uint32(n_items), np.uint32(n_parts)
+        launch(_kernel("solve_rows", macros), *_block(_geometry(macros)), n_items, items, *counts, half, constants)
+
+
+def solve_split_rows(
+    splits: Any, n_splits: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """Solve the rows whose parts have been formed."""
+    if n_splits:
+        geometry, solver = _geometry(macros), _kernel("solve_split_rows", macros)
+        solver((n_splits,), (geometry.threads,), (splits, half, constants), shared_mem=geometry.shared_bytes)
+
+
+def solve_short_rows(
+    side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros, n_short: int
+) -> None:
+    """Solve the last `n_short` items, which are short rows: see `plan.short_of`."""
+    if n_short:
+        geometry = _geometry(macros)
+        items = side.items[plan.ITEM.itemsize * (len(side.plan.items) - n_short) :]
+        solver, block = _kernel("solve_short_rows", macros), (geometry.short_threads, geometry.short_bytes)
+        launch(solver, *block, n_short, items, np.uint32(n_short), half, constants)
+
+
+def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: Any) -> None:
+    """Run a kernel whose blocks share the work: as many blocks as are resident at once, at most `most`."""
+    blocks = min(most, blocks_at_once(solver, threads, shared_bytes))
+    solver((blocks,), (threads,), arguments, shared_mem=shared_bytes)
+
+
+def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
+    """`Half` of the kernels for rows that are solved whole."""
+    half = pointers(
+        columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
+        solved=solved.values, table=solved.halves, parts=side.slots,
+    )  # fmt: skip
+    half["n_peers"] = len(solved.peers)
+    half["peers"][: len(solved.peers)] = solved.peers
+    return half
+
+
+def pointers(**arrays: Any) -> NDArray[np.void]:
+    """`Half` of the kernels: addresses, passed by value."""
+    half = np.zeros((), dtype=HALF)
+    for name, array in arrays.items():
+        half[name] = 0 if array is None else array.data.ptr
+    return half
+
+
+def packed(gram: Any, macros: Macros) -> tuple[Any, Any]:
+    """VᵀV in the kernels' form: (float16 shares of its largest element, that element)."""
+    geometry = _geometry(macros)
+    padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)
+    padded[: len(gram), : len(gram)] = gram
+    packed, unit = cupy.empty(geometry.gram_bytes, dtype=cupy.uint8), cupy.empty(1, dtype=cupy.float32)
+    _kernel("pack_gram", macros)((1,), (geometry.threads,), (padded, packed, unit))
+    return packed, unit
+
+
+def _kernel(function: str, macros: Macros) -> Any:
+    geometry = _geometry(macros)
+    shared_bytes = geometry.short_bytes if function == "solve_short_rows" else geometry.shared_bytes
+    return kernel(NAME, function, dict(macros), shared_bytes)
+
+
+def _block(geometry: Geometry) -> tuple[int, int]:
+    """(threads, bytes of shared memory) of a block."""
+    return geometry.threads, geometry.shared_bytes
+
+
+def _geometry(macros: Macros) -> Geometry:
+    return Geometry(*geometry_of(module(NAME, dict(macros)), len(Geometry._fields)))
+
+
+@functools.cache
+def geometry_of(loaded: Any, n: int) -> tuple[int, ...]:
+    """The `n` numbers of the global array `geometry` that a module exports."""
+    numbers = cupy.ndarray(n, cupy.int32, loaded.get_global("geometry"))
+    return tuple(numbers.get().tolist())
+
+
+@functools.cache
+def blocks_at_once(solver: Any, threads: int, shared_bytes: int) -> int:
+    """Blocks of a kernel that the device runs at once."""
+    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

@@ -1,0 +1,259 @@
+"""The plan of a half-iteration on a device: which rows are solved whole, which in parts, and in what order.
+
+Blocks take work items in turns (kernels/als_work.cuh). Items are sorted by length, long ones first, and within a turn
+the block with the least work so far gets the longest, so that all blocks end at about the same time. A second kernel
+adds the sums A and b of the parts of a row. Three rules decide the parts:
+
+* Length: a row of more than `LONG` ratings would keep one block busy for too long.
+* Cache: if the fixed table is larger than half of the L2 cache, its rows are divided into ranges. Rows with many
+  ratings in each range are cut at the ranges. Parts of the same range run together, so that their reads hit the cache.
+* Memory: parts become longer until their sums fit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als.trainer import AlsObjective
+from gpu.data.ratings import Rows
+
+LONG = 8192  # ratings of a part, at most, if memory allows
+NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
+SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
+CUT = 2048  # ratings of a row that is cut at ranges, at least
+PER_RANGE = 512  # ratings of a part of such a row, on average at least
+MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
+STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
+MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
+WHOLE = -1  # slot of an item that is a whole row
+
+# As in common.cuh.
+ITEM = np.dtype("<i8, <i4, <i4, <i4, <f4, <i4, <i4")
+ITEM.names = ("begin", "row", "length", "slot", "weight", "total", "unused")
+SPLIT = np.dtype("<i4, <i4, <i4, <i4, <f4, (3,)<i4")
+SPLIT.names = ("row", "first_slot", "n_slots", "total", "weight", "unused")
+SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
+SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "prior", "tolerance", "n_steps")
+
+
+class Plan(NamedTuple):
+    """Attributes:
+    items: `ITEM` (n,): parts of rows in order of their ranges, then by length, longest first; then whole rows by
+        length, longest first. Rows without ratings are left out.
+    splits: `SPLIT` (n,): the rows that come in parts; the slots of one row are consecutive numbers.
+    n_slots: parts in all.
+    n_short: items at the end that are short rows, see `short_of`.
+    """
+
+    items: NDArray[np.void]
+    splits: NDArray[np.void]
+    n_slots: int
+    n_short: int
+
+
+class Batch(NamedTuple):
+    """Consecutive splits whose sums are in memory together, and their parts, which are consecutive items."""
+
+    first_split: int
+    n_splits: int
+    first_slot: int
+    n_slots: int
+
+
+class Cut(NamedTuple):
+    """How rows are cut: rows of more than `ranged` ratings at ranges, and all rows into parts of at most `part`."""
+
+    ranged: int
+    part: int
+
+
+def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
+    """`SOLVER` () of a half-iteration with ρ = λ (n + offset)^ν + λ0; `n_rated` fixed rows have ratings."""
+    offset = n_rated / problem.alpha if problem.is_implicit else 0.0
+    ridge = (problem.regularization, problem.exponent, offset, problem.prior)
+    constants = (problem.alpha, problem.mean, *ridge, problem.cg_tolerance, problem.n_cg_steps)
+    return np.array(constants, dtype=SOLVER)
+
+
+def n_ranges(table_bytes: int, cache_bytes: int) -> int:
+    """Number of ranges of the fixed side's rows so that each takes at most half of the cache."""
+    return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
+
+
+def short_of(n_columns: int) -> int:
+    """Ratings of a short row, at most; `n_columns` of the fixed table."""
+    return SHORT if n_columns <= NARROW else SHORT_OF_WIDE
+
+
+def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
+    """The finest cut with at most `max_slots` parts."""
+    cut = Cut(LONG if ranges == 1 else max(CUT, PER_RANGE * ranges), LONG)
+    while slots_of(lengths, ranges, cut) > max_slots:
+        cut = Cut(2 * cut.ranged, 2 * cut.part)
+    return cut
+
+
+def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
+    """Number of parts of rows of these lengths: exact for one range, else an upper bound."""
+    return int(parts_of(lengths, ranges, cut).sum())
+
+
+def parts_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> NDArray[np.int64]:
+    """Number of parts of each row, 0 for one that is solved whole; see `slots_of`."""
+    return np.where(lengths > min(cut), -(-lengths // cut.part) + (ranges - 1) * (lengths > cut.ranged), 0)
+
+
+def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
+    """Largest α·|r| of each row, or |r − μ| in explicit problems, since FP16 holds shares of it; 1 instead of 0."""
+    largest_of_rows = np.ones(len(rows.starts), dtype=np.float32)
+    rated = np.flatnonzero(rows.lengths)
+    if not len(rated):
+        return largest_of_rows
+    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # in memory order: only the last ends with the array
+    starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
+    bounds = np.column_stack([starts, ends]).ravel()
+    bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
+    highest, lowest = (reduce.reduceat(rows.values, bounds)[::2] for reduce in (np.maximum, np.minimum))
+    mean = np.float32(problem.mean)
+    largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
+    if problem.is_implicit:
+        largest *= np.float32(problem.alpha)
+    largest_of_rows[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
+    return largest_of_rows
+
+
+def fused(
+    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, cut: Cut, short: int = SHORT
+) -> Plan:
+    """The plan of the kernels that form and solve A in one launch.
+
+    Args:
+        rows: ratings of the side to solve.
+        row_weights: float32 (rows,), see `weights`.
+        n_columns: rows of the fixed side.
+        ranges: see `n_ranges`.
+        cut: see `cut_of`.
+        short: see `short_of`.
+    """
+    long = np.flatnonzero(rows.lengths > min(cut))
+    whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
+    whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
+    bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+    bounds[rows.lengths[long] <= cut.ranged, 1:-1] = bounds[rows.lengths[long] <= cut.ranged, -1:]
+    parts = _parts(bounds, long, np.maximum(-(-np.diff(bounds) // cut.part), 0))
+    in_range = np.repeat(np.arange(len(long) * ranges) % ranges, parts.n_parts.ravel())
+    order = np.lexsort((-parts.lengths, in_range))
+    n_slots = len(order)
+    items = np.zeros(n_slots + len(whole), dtype=ITEM)
+    items["begin"] = np.concatenate([parts.begins[order], rows.starts[whole]])
+    items["row"] = np.concatenate([parts.rows[order], whole])
+    items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
+    items["slot"] = np.concatenate([order, np.full(len(whole), WHOLE)])
+    _describe(items, rows, row_weights)
+    n_short = int(np.count_nonzero(rows.lengths[whole] <= short))
+    return Plan(items, _splits(long, parts.n_parts.sum(axis=1), rows, row_weights), n_slots, n_short)
+
+
+def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
+    """The items in an order that gives all blocks of a launch about equal work; an item stays in its turn.
+
+    Block b of G takes items b, 2G − 1 − b, 2G + b, … (kernels/als_work.cuh). Lengths fall steeply, and each range
+    starts with long parts. So without this some blocks would always have the longer items: on one of four devices
+    the busiest would have 1.4 times the mean on Netflix's shape.
+
+    Args:
+        items: `ITEM` (n,), turn by turn.
+        n_blocks: G, blocks of the launch.
+    """
+    work = -(-items["length"] // STAGE)
+    loads = np.zeros(n_blocks, dtype=np.int64)
+    order = np.arange(len(items))
+    for turn, first in enumerate(range(0, len(items), n_blocks)):
+        longest_first = first + np.argsort(-work[first : first + n_blocks], kind="stable")
+        blocks = np.arange(n_blocks)[:: -1 if turn % 2 else 1][: len(longest_first)]
+        least_first = np.argsort(loads[blocks], kind="stable")
+        order[first + least_first] = longest_first
+        loads[blocks[least_first]] += work[longest_first]
+    return items[order]
+
+
+def two_phase(rows: Rows) -> Plan:
+    """The plan of the kernels that write every A to memory: all rows are split into parts, longest row first."""
+    rated = np.flatnonzero(rows.lengths)
+    rated = rated[np.argsort(-rows.lengths[rated], kind="stable")]
+    n_parts = n_parts_of(rows.lengths[rated])
+    bounds = np.column_stack([rows.starts[rated], rows.starts[rated] + rows.lengths[rated]])
+    parts = _parts(bounds, rated, n_parts[:, None])
+    items = np.zeros(len(parts.rows), dtype=ITEM)
+    items["begin"], items["row"], items["length"] = parts.begins, parts.rows, parts.lengths
+    items["slot"] = np.arange(len(items))
+    row_weights = np.ones(len(rows.starts), dtype=np.float32)
+    _describe(items, rows, row_weights)
+    return Plan(items, _splits(rated, n_parts, rows, row_weights), len(items), 0)
+
+
+def n_parts_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of parts of rows of these lengths in the plan `two_phase`."""
+    return np.minimum(-(-lengths // LONG), MAX_PARTS)
+
+
+def batches(splits: NDArray[np.void], max_slots: int) -> list[Batch]:
+    """Cut `splits` into runs of at most `max_slots` parts, but at least one row."""
+    ends = np.cumsum(splits["n_slots"], dtype=np.int64)
+    runs: list[Batch] = []
+    first, slot = 0, 0
+    while first < len(splits):
+        last = max(first + 1, int(np.searchsorted(ends, slot + max_slots, side="right")))
+        runs.append(Batch(first, last - first, slot, int(ends[last - 1]) - slot))
+        first, slot = last, int(ends[last - 1])
+    return runs
+
+
+class _Parts(NamedTuple):
+    """Parts in order of rows and ranges: begins, lengths and rows (n,); and the number of parts per (row, range)."""
+
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    n_parts: NDArray[np.int64]
+
+
+def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[np.int64]) -> _Parts:
+    """Cut each stretch between two `bounds` (rows, ranges + 1) into its `n_parts` (rows, ranges) of equal length."""
+    flat = n_parts.ravel()
+    starts, lengths = bounds[:, :-1].ravel(), np.diff(bounds).ravel()
+    stretch = np.repeat(np.arange(len(flat)), flat)
+    position = np.arange(len(stretch)) - np.repeat(np.cumsum(flat) - flat, flat)
+    begins = lengths[stretch] * position // flat[stretch]
+    ends = lengths[stretch] * (position + 1) // flat[stretch]
+    owners = np.repeat(rows, n_parts.sum(axis=1))
+    return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
+
+
+def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each range of a row begins in the flat arrays, and where the last ends; `edges` divide the columns."""
+    starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
+    low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))
+    while (is_open := low < high).any():
+        middle = (low + high) >> 1
+        is_below = rows.items[np.where(is_open, middle, 0)] < edges
+        low = np.where(is_open & is_below, middle + 1, low)
+        high = np.where(is_open & ~is_below, middle, high)
+    return np.column_stack([starts, low, ends])
+
+
+def _describe(items: NDArray[np.void], rows: Rows, row_weights: NDArray[np.float32]) -> None:
+    items["total"], items["weight"] = rows.lengths[items["row"]], row_weights[items["row"]]
+
+
+def _splits(
+    split: NDArray[np.int64], n_parts: NDArray[np.int64], rows: Rows, row_weights: NDArray[np.float32]
+) -> NDArray[np.void]:
+    splits = np.zeros(len(split), dtype=SPLIT)
+    splits["row"], splits["n_slots"] = split, n_parts
+    splits["first_slot"] = np.cumsum(n_parts) - n_parts
+    splits["total"], splits["weight"] = rows.lengths[split], row_weights[split]
+    return splits

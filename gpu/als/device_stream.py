@@ -1,0 +1,164 @@
+"""ALS on a CUDA device with ratings that are loaded in batches of rows; see `gpu.als.batches`.
+
+Both tables stay on the device. `gpu.cuda.feed` copies ratings and work items of a batch there while the batch
+before is solved. Work items are planned once, as for the whole side: rows are cut, formed and solved as in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als import device as als
+from gpu.als import device_losses as losses
+from gpu.als import device_plan as plan
+from gpu.als import device_sides as sides
+from gpu.als.device_sides import Side, Table
+from gpu.als.device_tiling import tiling
+from gpu.als.trainer import WHOLE, AlsObjective, is_blocked
+from gpu.base.errors import InvalidParams
+from gpu.cuda.arrays import to_device
+from gpu.cuda.feed import ALIGNMENT, N_BUFFERS, Feed, Parcel
+from gpu.data.ratings import Rows
+from gpu.data.views import part_of
+
+__all__ = ["N_BUFFERS", "Feed"]  # primitives that another module has
+
+N_ARRAYS = 6  # arrays of a batch, sums of parts included
+
+
+class Batch(NamedTuple):
+    """Consecutive rows; their ratings, work items and empty rows are parcel `number` of the feed."""
+
+    number: int
+    rows: slice
+    work: als.Work
+
+
+class Stream(NamedTuple):
+    """One side in batches.
+
+    Attributes:
+        feed: loads them; shared with the other side.
+        batches: in the order of their rows.
+        ridges: float64 (rows,), ρ, on the host.
+        n_rated: number of rows of the fixed side that have ratings.
+        slots: memory for sums that all batches use, uint8; None if each batch has its own.
+    """
+
+    feed: Feed
+    batches: list[Batch]
+    ridges: NDArray[np.float64]
+    n_rated: int
+    slots: Any
+
+
+def can_stream(problem: AlsObjective) -> bool:
+    """Whether ratings can be loaded in batches: not where rows are solved in blocks of factors."""
+    return not is_blocked(problem)
+
+
+def resident_bytes(
+    by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective
+) -> int:
+    """Peak bytes of device memory of a training that has all ratings there."""
+    return als.bytes_needed(by_user_lengths, by_item_lengths, problem)
+
+
+def fixed_bytes(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+    """Peak bytes of device memory without batches: both tables, ρ and norms of rows, sums, work space."""
+    sums = 0
+    if not als.is_fused(problem):
+        most = max(int(plan.n_parts_of(lengths).sum()) for lengths in (by_user_lengths, by_item_lengths))
+        sums = min(most, tiling(problem).max_slots) * als.path_of(problem).slot_bytes(problem)
+    n_users, n_items = len(by_user_lengths), len(by_item_lengths)
+    tables = als.table_bytes(n_users + n_items, problem)
+    return tables + 24 * max(n_users, n_items) + sums + als.work_bytes(problem) + N_BUFFERS * N_ARRAYS * ALIGNMENT
+
+
+def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
+    """Bytes of each row of a side in a batch.
+
+    They count ratings (8), work items and split rows (32), sums of their errors (16), positions of rows without ratings
+    (8), and on tensor cores sums of parts of rows.
+    """
+    if als.is_fused(problem):
+        parts = plan.parts_of(lengths, *als.cut_of(lengths, n_columns, problem))
+        split, sums = parts > 0, parts * als.path_of(problem).slot_bytes(problem)
+    else:
+        parts, sums = plan.n_parts_of(lengths), np.zeros_like(lengths)
+        split = parts > 0
+    n_items = np.where(lengths > 0, np.maximum(parts, 1), 0)
+    found: NDArray[np.int64] = 8 * lengths + (32 + 16) * n_items + 32 * split + 8 * (lengths == 0) + sums
+    return found
+
+
+def prepare(
+    rows: Rows,
+    n_columns: int,
+    problem: AlsObjective,
+    n_rated: int,
+    lengths: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    feed: Feed,
+) -> Stream:
+    """The batches of one side; rows `bounds[k]` to `bounds[k + 1]` (excluded) are in batch k.
+
+    Args:
+        bounds: int64 (q + 1,).
+        feed: of the training.
+        rows, n_columns, problem, n_rated, lengths: as in `gpu.als.device.prepare`.
+
+    Raises:
+        InvalidParams: rows are solved in blocks of factors.
+    """
+    if not can_stream(problem):
+        raise InvalidParams(f"Invalid n_factors: expected at most {WHOLE} with batches, got {problem.n_factors}")
+    spans, batches = [slice(first, last) for first, last in pairwise(bounds.tolist())], []
+    for span in spans:
+        part, _ = part_of(rows, span)
+        work = als.planned(part, n_columns, problem, lengths)
+        tables = work.plan.items.view(np.uint8), work.plan.splits.view(np.uint8), np.flatnonzero(part.lengths == 0)
+        own_sums = work.slots_bytes if als.is_fused(problem) else 0
+        batches.append(Batch(feed.add(Parcel((part.items, part.values, *tables), own_sums)), span, work))
+    sums = None
+    if not als.is_fused(problem):
+        sums = cupy.empty(max((batch.work.slots_bytes for batch in batches), default=0), dtype=cupy.uint8)
+    return Stream(feed, batches, problem.ridges(rows.lengths, n_rated), n_rated, sums)
+
+
+def solve(stream: Stream, solved: Table, fixed: Table, problem: AlsObjective) -> None:
+    """As `gpu.als.device.solve`, with the same bits; returns before the last batch is solved."""
+    for rows, side in _loaded(stream):
+        als.solve(side, als.part(solved, rows), fixed, problem)
+
+
+def errors(
+    stream: Stream, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
+    """As `gpu.als.device.errors`, but for the order of summation."""
+    squares, loss = 0.0, losses.of_unrated(table, fixed) if problem.is_implicit else 0.0
+    for rows, side in _loaded(stream):
+        found = losses.errors(side, als.part(table, rows), fixed, problem, scale)
+        squares, loss = squares + found[0], loss + found[1]
+    return squares, loss
+
+
+def penalty(stream: Stream, table: Table, problem: AlsObjective) -> float:
+    """As `gpu.als.device.penalty`."""
+    del problem
+    return losses.penalty(to_device(stream.ridges), table)
+
+
+def _loaded(stream: Stream) -> Iterator[tuple[slice, Side]]:
+    """Each batch on the device, with its rows; the caller launches its work before it asks for the next one."""
+    for number, rows, work in stream.batches:
+        arrays, sums = stream.feed.take(number)
+        sums = sums if stream.slots is None else stream.slots
+        yield rows, sides.loaded_side(arrays, work.plan, work.batches, stream.n_rated, sums)
+        stream.feed.release(number)

@@ -1,0 +1,99 @@
+"""ALS on the CPU with ratings that are read in batches of rows, such as those of a mapped file.
+
+The twin of `gpu.als.device_stream`; see `gpu.als.batches`. A thread reads the ratings where they lie, and the
+rows of a batch are solved before the pages of the next one are touched.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als import host as als
+from gpu.als.host import Side, Table
+from gpu.als.trainer import AlsObjective
+from gpu.data.ratings import Rows
+from gpu.data.views import part_of
+
+N_BUFFERS = 1  # batches in memory at the same time
+RATING_BYTES = 8  # column and value
+
+
+class Batch(NamedTuple):
+    """Consecutive rows, and their ratings."""
+
+    rows: slice
+    side: Side
+
+
+class Feed:
+    """What all sides of a training share: nothing; see the twin."""
+
+
+def can_stream(problem: AlsObjective) -> bool:
+    """Whether ratings can be read in batches: always."""
+    del problem
+    return True
+
+
+def resident_bytes(
+    by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective
+) -> int:
+    """Bytes of a training that has all ratings in memory."""
+    n_ratings = int(by_user_lengths.sum() + by_item_lengths.sum())
+    return als.bytes_needed(by_user_lengths, by_item_lengths, problem) + RATING_BYTES * n_ratings
+
+
+def fixed_bytes(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+    """Bytes of a training without any ratings."""
+    return als.bytes_needed(by_user_lengths, by_item_lengths, problem)
+
+
+def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
+    """Bytes of each row of a side in a batch."""
+    del n_columns, problem
+    return RATING_BYTES * lengths
+
+
+def prepare(
+    rows: Rows,
+    n_columns: int,
+    problem: AlsObjective,
+    n_rated: int,
+    lengths: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    feed: Feed,
+) -> list[Batch]:
+    """The batches of one side; rows `bounds[k]` to `bounds[k + 1]` (excluded) are in batch k.
+
+    Args:
+        bounds: int64 (q + 1,).
+        feed: of the training.
+        rows, n_columns, problem, n_rated, lengths: as in `gpu.als.host.prepare`.
+    """
+    del feed
+    spans = [slice(first, last) for first, last in pairwise(bounds.tolist())]
+    return [Batch(span, als.prepare(part_of(rows, span)[0], n_columns, problem, n_rated, lengths)) for span in spans]
+
+
+def solve(batches: list[Batch], solved: Table, fixed: Table, problem: AlsObjective) -> None:
+    """As `gpu.als.host.solve`, with the same bits."""
+    system = als.system_to_solve(fixed, problem)
+    for rows, side in batches:
+        als.solve_against(side, solved[rows], system, problem)
+
+
+def errors(
+    batches: list[Batch], table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
+    """As `gpu.als.host.errors`, but for the order of summation."""
+    sums = [als.errors(side, table[rows], fixed, problem, scale) for rows, side in batches]
+    return sum(squares for squares, _ in sums), sum(loss for _, loss in sums)
+
+
+def penalty(batches: list[Batch], table: Table, problem: AlsObjective) -> float:
+    """As `gpu.als.host.penalty`, but for the order of summation."""
+    return sum(als.penalty(side, table[rows], problem) for rows, side in batches)

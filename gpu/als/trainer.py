@@ -1,0 +1,303 @@
+"""ALS ([000] Alg. 1; [001]): the two half-iterations, in cuMF's order (items first), explicit or implicit.
+
+With one side fixed, each row of the other minimizes its own part of the objective. It solves (A + ρ I) x = b with
+A = Σ w z zᵀ and b = Σ y z over the row's ratings.
+
+* Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
+* Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
+  to A; ρ = λ (n + N/α)^ν, where N counts the rows of the other side that have ratings. A pair whose rating and events
+  disagree has two entries, of either sign (`gpu.data.signals.entries_of`).
+
+λ0 (`AlsObjective.prior`) is added to every ρ. With `calibration=none` it is 0, N is 0, and values are those of the
+ratings: then this is [000] eq. 1, and its §5.6.
+
+In explicit problems all epochs but the last take `STRONG` times λ, unless `calibration=none`. A strong ridge ends
+noise: directions of factors that ratings support too little shrink to zero. But it also shortens all other directions.
+In the last epoch these grow to the length that λ gives them, and one epoch is too short for noise to come back
+(docs/decisions/0027).
+
+A row without ratings gets zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als.batches import Batches, batches_of
+from gpu.als.division import division_of
+from gpu.als.halves import Division, Modes, Side, halves_of
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import TrainingDiverged
+from gpu.data.baselines import mean_of
+from gpu.data.calibration import calibrate
+from gpu.data.model import Model
+from gpu.data.params import AlsImplicitParams, AlsParams
+from gpu.data.ratings import Ratings, Rows
+from gpu.data.refit_rules import ridges
+from gpu.data.signals import Calibration, signals_of
+from gpu.ranks.exchange import ALONE, Exchange
+from gpu.training import evaluate
+from gpu.training.loop import State, Trainer
+
+STRONG = 2.0  # factor of λ in all epochs but the last, in explicit problems; chosen on held-out parts of four sets
+WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
+START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
+
+
+class AlsObjective(NamedTuple):
+    """Objective and solver of both half-iterations; the same for both sides.
+
+    Attributes:
+        n_factors: F.
+        biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
+        is_implicit, alpha: see the module; α is 0 for explicit problems.
+        mean: μ, subtracted from ratings; 0 without biases.
+        regularization: λ.
+        exponent: ν; 1 for explicit problems.
+        prior: λ0, the same for every row with ratings.
+        n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
+    """
+
+    n_factors: int
+    biases: bool
+    is_implicit: bool
+    alpha: float
+    mean: float
+    regularization: float
+    exponent: float
+    prior: float
+    n_cg_steps: int
+    cg_tolerance: float
+    solver: str
+    precision: str
+
+    def ridges(self, lengths: NDArray[np.int64], n_others: int) -> NDArray[np.float64]:
+        """ρ of rows with `lengths` (B,) ratings, if `n_others` rows of the other side have ratings."""
+        return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
+
+
+def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
+    """The objective of a training with `params` on `ratings`."""
+    data = calibration
+    if isinstance(params, AlsImplicitParams):
+        kind = (False, True, data.alpha, 0.0, data.regularization, params.regularization_exponent, data.prior)
+    else:
+        mean = mean_of(ratings) if params.biases else 0.0
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, data.prior)
+    return AlsObjective(
+        params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision
+    )
+
+
+class AlsTrainer(Trainer[Model]):
+    """Solves both sides in turn on the backend; see `gpu.training.loop.Trainer`."""
+
+    n_parts = 2
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        params: AlsParams | AlsImplicitParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        calibration: Calibration | None = None,
+        exchange: Exchange = ALONE,
+        modes: Modes | None = None,
+        batches: Batches | None = None,
+    ) -> None:
+        """Load this rank's rows of both sides onto the backend.
+
+        Args:
+            calibration: of these ratings. Default: computed here.
+            exchange: the ranks that train together.
+            modes: how they share each half; see `gpu.als.halves`. Default: those of the plan for these ranks.
+                "gather" for both gives the bits of one rank.
+            batches: how ratings are loaded in batches. Default: the fewest with which the training fits, or none; see
+                `gpu.als.batches`.
+
+        Raises:
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        calibration = calibration or calibrate(ratings, params)
+        self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
+        self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
+        given = None if modes is None else Division(modes, exchange.weights)
+        self._division = division = given or division_of(ratings, params, backend, exchange)
+        self.modes = division.modes
+        self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
+        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, division)
+        self.primitives = als = backend.primitives("als")
+        n_users, n_items = (
+            int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
+        )
+        users, items = start_tables(ratings, self.problem, params.seed)
+        bounds = self.batches or (None, None)
+        sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
+        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, division)
+        self._held_out = None
+        if test is not None and exchange.rank == 0:
+            self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
+        self.seconds = 0.0
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
+
+    @property
+    def division(self) -> str:
+        """The mode of each half, if there are several ranks, and unequal shares."""
+        if self.exchange.size == 1:
+            return ""
+        shares = self._division.shares
+        parts = ", ".join(f"{share / sum(shares):.0%}" for share in shares)
+        text = "items half in mode {}, users half in mode {}".format(*self.modes)
+        return text if min(shares) == max(shares) else f"{text}, ranks have {parts} of the ratings"
+
+    def learn(self, epoch: int) -> None:
+        """Solve all items, then all users."""
+        for part in range(self.n_parts):
+            self.learn_part(epoch, part)
+
+    def learn_part(self, epoch: int, part: int) -> None:
+        """Solve all items (part 0) or all users (part 1)."""
+        solved, fixed = (self._items, self._users) if part == 0 else (self._users, self._items)
+        is_last = epoch == self.n_epochs - 1
+        solved.solve(fixed, strong(self.problem) if self.params.is_calibrated and not is_last else self.problem)
+        if part == self.n_parts - 1:
+            self.primitives.finish()
+
+    def state(self) -> State:
+        """Both tables."""
+        self._complete()
+        users, items = self._tables()
+        return {"users": users, "items": items}
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        for half, name in ((self._users, "users"), (self._items, "items")):
+            half.load(np.array(state[name]))
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """The error for ratings whose squares overflow, or for a singular row."""
+        return TrainingDiverged(
+            f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
+            f"raise regularization ({self.problem.regularization:g})"
+        )
+
+    def model(self) -> Model:
+        """The present parameters, on the host; with several ranks all must call it."""
+        self._complete()
+        return self._model()
+
+    def _complete(self) -> None:
+        for half in (self._users, self._items):
+            half.complete()
+
+    def _model(self) -> Model:
+        """The model of tables that are complete on this rank."""
+        model = model_of(self.ratings, self.params, self.problem, *self._tables())
+        model.calibration = self.calibration
+        return model
+
+    def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(users, items) on the host."""
+        return self.primitives.fetch(self._users.table), self.primitives.fetch(self._items.table)
+
+    def compile(self) -> None:
+        """Compile the kernels of a half-iteration, by solving a matrix without rows."""
+        starts, lengths, items, values = self.ratings.by_user
+        rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
+        nothing = self.primitives.prepare(rows, 1, self.problem)
+        table = self.primitives.load(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        self.primitives.solve(nothing, table, table, self.problem)
+        self.primitives.finish()
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
+        problem, scale, n = self.problem, self._error_scale(), len(self.ratings)
+        self._complete()
+        squares, loss = self._users.errors(self._items, scale)
+        loss += self._users.penalty() + self._items.penalty()
+        squares, loss = self.exchange.totals(squares, loss)
+        metrics = {"train_loss": loss / n}
+        if not problem.is_implicit:
+            metrics["train_rmse"] = float(np.sqrt(squares / n))
+        return metrics | self._test_metrics()
+
+    def _test_metrics(self) -> dict[str, float]:
+        if self.test is None or self._held_out is None:
+            return {}
+        if self.problem.is_implicit:
+            ranks = evaluate.ranking(self._model(), self._rated, self.test)
+            return {f"test_{name}": value for name, value in ranks.items()}
+        tables = self._users.table, self._items.table
+        squares, _ = self.primitives.errors(self._held_out, *tables, self.problem, self._error_scale())
+        return {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+
+    def _error_scale(self) -> tuple[float, float]:
+        """See `Model.error_scale`."""
+        return self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)
+
+
+def strong(problem: AlsObjective) -> AlsObjective:
+    """The objective of all epochs but the last."""
+    return problem if problem.is_implicit else problem._replace(regularization=STRONG * problem.regularization)
+
+
+def is_blocked(problem: AlsObjective) -> bool:
+    """Whether rows are improved block by block rather than solved as a whole."""
+    return problem.solver == "cg" and problem.n_factors > WHOLE
+
+
+def block_problem(problem: AlsObjective) -> AlsObjective:
+    """The objective of one block of factors: no biases, and targets that are residuals."""
+    return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
+
+
+def n_blocks(problem: AlsObjective) -> int:
+    """Blocks of factors; the last one may be shorter."""
+    return -(-problem.n_factors // BLOCK)
+
+
+def width(problem: AlsObjective) -> int:
+    """Columns of a table: F, or F + 1 with biases."""
+    return problem.n_factors + problem.biases
+
+
+def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(users, items) before the first half-iteration: random users, zeros for items and for rows without ratings.
+
+    Without biases all targets are positive, so the start is positive too.
+    """
+    generator = np.random.default_rng(seed)
+    shape = (ratings.n_users, width(problem))
+    if problem.biases:
+        users = generator.standard_normal(shape, dtype=np.float32) * np.float32(START / 2)
+        users[:, -1] = 0
+    else:
+        users = generator.random(shape, dtype=np.float32) * np.float32(START)
+    users[ratings.by_user.lengths == 0] = 0
+    return users, np.zeros((ratings.n_items, shape[1]), dtype=np.float32)
+
+
+def model_of(
+    ratings: Ratings,
+    params: AlsParams | AlsImplicitParams,
+    problem: AlsObjective,
+    users: NDArray[np.float32],
+    items: NDArray[np.float32],
+) -> Model:
+    """The model with these tables of users and items; estimates of implicit models lie between 0 and 1."""
+    scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
+    model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
+    model.mark_trained(ratings.by_user.lengths, ratings.n_pairs_of_items)
+    model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
+    if problem.biases:
+        model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
+    return model

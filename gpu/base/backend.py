@@ -1,0 +1,181 @@
+"""Chooses between host and device, once, with a reason for the log."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Literal
+
+from gpu.als.planner_costs import CUDA_BYTES, WORKSPACE
+from gpu.base.errors import BackendUnavailable, InvalidInput
+from gpu.ranks.exchange import Exchange
+
+BackendName = Literal["auto", "host", "device"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where arrays live and which primitives work on them.
+
+    Attributes:
+        name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
+        reason: why this backend was chosen, for the log.
+        kept_bytes: bytes that a training must leave free for other uses.
+        limit_bytes: bytes that a training may take, `kept_bytes` included. None: all that are free.
+        ranking_devices: numbers of the devices that share the items in rankings; one that occurs twice has two parts.
+            Empty: the current device has all items. Everything else is done on the current device.
+    """
+
+    name: Literal["host", "device"]
+    reason: str
+    kept_bytes: int = 0
+    limit_bytes: int | None = None
+    ranking_devices: tuple[int, ...] = ()
+
+    def primitives(self, family: str) -> ModuleType:
+        """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
+
+        Families without a twin on the device run on the host.
+        """
+        host, device = FAMILIES[family]
+        return importlib.import_module(device if self.name == "device" and device else host)
+
+    def check(self) -> None:
+        """Check that the backend still works; call it after an unexpected failure.
+
+        Raises:
+            BackendUnavailable: a device can no longer be used in this process.
+        """
+        if self.name == "device":
+            importlib.import_module("gpu.base.device").check(*self.ranking_devices)
+
+    def device_bytes(self) -> dict[str, int]:
+        """Bytes of device memory: "arrays" of this process with spare room of its pool, and "taken" by all processes.
+
+        Sums over the ranking devices. Empty on the host.
+        """
+        if self.name != "device":
+            return {}
+        found: dict[str, int] = importlib.import_module("gpu.base.device").used_bytes(*self.ranking_devices)
+        return found
+
+    def memory_bytes(self) -> int | None:
+        """Bytes of memory of the device that this process computes on, used or not; None on the host."""
+        return None if self.name == "host" else importlib.import_module("gpu.base.device").memory_bytes()
+
+    def free_bytes(self) -> int:
+        """Bytes that no process uses now, including `kept_bytes`; at most `limit_bytes`."""
+        free: int = self.primitives("als").free_bytes()
+        return free if self.limit_bytes is None else min(free, self.limit_bytes)
+
+    def load(self) -> Backend:
+        """This backend with all its modules imported, for before threads start; see
+        `gpu.base.host.compilation.load`.
+        """
+        if self.name == "device":
+            for module in pkgutil.walk_packages(importlib.import_module("gpu").__path__, "gpu."):
+                if any(part.startswith("device") for part in module.name.split(".")):
+                    importlib.import_module(module.name)
+        return self
+
+    def ranking_on(self, n_devices: int) -> Backend:
+        """This backend, where the first `n_devices` devices share the items in rankings.
+
+        Raises:
+            BackendUnavailable: there are fewer, or this is the host; the message has both numbers.
+        """
+        if n_devices == 1:
+            return self
+        if self.name != "device":
+            expected = f"1, because models answer on the host ({self.reason})"
+            raise BackendUnavailable(f"Invalid ranking_gpus: expected {expected}, got {n_devices}")
+        there: int = importlib.import_module("gpu.base.device").n_devices()
+        if n_devices > there:
+            expected = f"at most {there}, the number of GPUs that this process sees"
+            raise BackendUnavailable(f"Invalid ranking_gpus: expected {expected}, got {n_devices}")
+        return replace(self, ranking_devices=tuple(range(n_devices)))
+
+    def within(self, n_bytes: int) -> Backend:
+        """This backend for trainings that take at most `n_bytes`, on a device with what CUDA and its libraries take."""
+        taken = CUDA_BYTES + WORKSPACE if self.name == "device" else 0
+        return replace(self, limit_bytes=max(0, n_bytes - taken))
+
+    def exchange(self, ring: Exchange, *, can_store: bool = True) -> Exchange:
+        """How the ranks of `ring`, which lie on the host, exchange arrays of this backend.
+
+        Args:
+            can_store: whether kernels may store into the memory of other devices. Default: where it works.
+
+        Raises:
+            BackendUnavailable: devices cannot reach each other; the message says what to install or to set.
+        """
+        if self.name == "host":
+            return ring
+        found: Exchange = importlib.import_module("gpu.ranks.device_exchange").exchange_of(ring, can_store=can_store)
+        return found
+
+    def exchange_version(self) -> str:
+        """What several ranks exchange arrays by, with its version: "NCCL 2.28.9"; empty on the host.
+
+        Raises:
+            BackendUnavailable: it is missing or too old; the message says what to install.
+        """
+        if self.name == "host":
+            return ""
+        return f"NCCL {importlib.import_module('gpu.ranks.device_exchange').nccl_version()}"
+
+    def release(self) -> None:
+        """Free unused memory of this process's pool for other processes; may wait for the device."""
+        if self.name == "device":
+            importlib.import_module("gpu.base.device").release(*self.ranking_devices)
+
+
+HOST = Backend("host", "asked for")
+FAMILIES = {  # of primitives: their modules on the host and, if there is one, on the device
+    "als": ("gpu.als.host", "gpu.als.device"),
+    "als_stream": ("gpu.als.host_stream", "gpu.als.device_stream"),
+    "als_sums": ("gpu.als.host_sums", "gpu.als.device_sums"),
+    "averages": ("gpu.data.host_averages", ""),
+    "descent": ("gpu.descent.host", "gpu.descent.device"),
+    "ease": ("gpu.ease.host", "gpu.ease.device"),
+    "esgd": ("gpu.descent.host_esgd", "gpu.descent.device_esgd"),
+    "estimate": ("gpu.ranking.host_estimate", ""),
+    "hals": ("gpu.nmf.host", "gpu.nmf.device"),
+    "hamming": ("gpu.hashing.host_hamming", "gpu.hashing.device_hamming"),
+    "ids": ("gpu.data.host_ids", ""),
+    "item_changes": ("gpu.descent.host_item_changes", "gpu.descent.device_item_changes"),
+    "item_index": ("gpu.ranking.host_item_index", "gpu.ranking.device_item_index"),
+    "keys": ("gpu.data.host_keys", ""),
+    "lists": ("gpu.ranking.host_lists", ""),
+    "lsh": ("gpu.hashing.host_lsh", "gpu.hashing.device_lsh"),
+    "online.exact": ("gpu.online.host.exact", "gpu.online.device.exact"),
+    "online.refit_items": ("gpu.online.host.refit_items", ""),
+    "online.refit_users": ("gpu.online.host.refit_users", ""),
+    "online.weighted": ("gpu.ranking.host_weighted", ""),
+    "rivals": ("gpu.training.host_rivals", ""),
+    "sgd": ("gpu.descent.host_sgd", ""),
+    "similarity": ("gpu.hashing.host_similarity", "gpu.hashing.device_similarity"),
+    "topn": ("gpu.ranking.host_topn", "gpu.ranking.device_topn"),
+}
+
+
+def choose(wanted: BackendName = "auto") -> Backend:
+    """The backend to use; `auto` is the device if one works, else the host.
+
+    Raises:
+        BackendUnavailable: `device` was asked for and cannot run here.
+        InvalidInput: an unknown name.
+    """
+    if wanted == "host":
+        return HOST
+    if wanted not in ("auto", "device"):
+        raise InvalidInput(f"Invalid backend: expected auto, host or device, got {wanted!r}")
+    device = importlib.import_module("gpu.base.device")
+    obstacle = device.obstacle()
+    if obstacle is None:
+        return Backend("device", device.describe())
+    if wanted == "device":
+        raise BackendUnavailable(f"Invalid backend: expected a usable CUDA device, got none ({obstacle}); use host")
+    return Backend("host", obstacle)

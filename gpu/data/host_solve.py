@@ -1,0 +1,112 @@
+"""Small symmetric systems on the host, built and solved without any library call.
+
+Every sum runs over vectors in one fixed order, so that a result does not depend on other work in the call. Only the
+upper triangle is stored, row by row, in float64. Indices are unsigned: signed ones may count from the end, which
+prevents vector instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.base.host import njit
+from gpu.data.refit_rules import N_SWEEPS, TOLERANCE
+
+BATCH = 4  # observations added in one pass over the matrix
+
+
+class LinearSystem(NamedTuple):
+    """matrix · x = right.
+
+    Attributes:
+        matrix: float64 (D, D), symmetric; only the upper triangle is read.
+        right: float64 (D,).
+    """
+
+    matrix: Annotated[NDArray[np.float64], 2]
+    right: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def add_observations(
+    matrix: NDArray[np.floating],
+    right: NDArray[np.floating],
+    rows: NDArray[np.floating],
+    weights: NDArray[np.floating],
+    targets: NDArray[np.floating],
+) -> None:
+    """Add Σ weight · x xᵀ to `matrix` and Σ target · x to `right` over `BATCH` observations x = `rows` (BATCH, D).
+
+    All arrays are of one precision, float64 or float32.
+    """
+    n = np.uintp(len(right))
+    one, two, three, four = rows[0], rows[1], rows[2], rows[3]
+    for a in range(n):
+        w1, w2, w3, w4 = weights[0] * one[a], weights[1] * two[a], weights[2] * three[a], weights[3] * four[a]
+        line = matrix[a]
+        for c in range(a, n):
+            line[c] = line[c] + w1 * one[c] + w2 * two[c] + w3 * three[c] + w4 * four[c]
+        right[a] += targets[0] * one[a] + targets[1] * two[a] + targets[2] * three[a] + targets[3] * four[a]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def factorize(matrix: NDArray[np.float64]) -> None:
+    """Cholesky factor R, RᵀR = matrix, in place of a positive definite matrix's upper triangle."""
+    n, one = np.uintp(len(matrix)), np.uintp(1)
+    for k in range(n):
+        pivot = matrix[k]
+        scale = 1 / np.sqrt(pivot[k])
+        for c in range(k, n):
+            pivot[c] *= scale
+        for i in range(k + one, n):
+            line, factor = matrix[i], pivot[i]
+            for c in range(i, n):
+                line[c] -= factor * pivot[c]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Solve matrix · x = right; x replaces `right`, the Cholesky factor replaces the upper triangle."""
+    factorize(matrix)
+    n, one = np.uintp(len(right)), np.uintp(1)
+    for k in range(n):
+        line = matrix[k]
+        right[k] /= line[k]
+        factor = right[k]
+        for c in range(k + one, n):
+            right[c] -= factor * line[c]
+    for position in range(n):
+        a = n - one - position
+        line = matrix[a]
+        total = right[a]
+        for c in range(a + one, n):
+            total -= line[c] * right[c]
+        right[a] = total / line[a]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def solve_nonnegative(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Minimize ½ xᵀ matrix x − right · x over x ≥ 0; x replaces `right`, the lower triangle is filled in.
+
+    By coordinate descent from zero: HALS for one row. The matrix has to be positive definite.
+    """
+    n = np.uintp(len(right))
+    for a in range(n):
+        for c in range(a):
+            matrix[a, c] = matrix[c, a]
+    x = np.zeros(len(right))
+    for _ in range(N_SWEEPS):
+        change, largest = 0.0, 0.0
+        for k in range(n):
+            line = matrix[k]
+            step = max(-x[k], right[k] / line[k])  # `right` holds the residual
+            x[k] += step
+            for c in range(n):
+                right[c] -= step * line[c]
+            change, largest = max(change, abs(step)), max(largest, x[k])
+        if change <= TOLERANCE * largest:
+            break
+    right[:] = x

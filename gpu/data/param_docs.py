@@ -1,0 +1,42 @@
+"""What each hyperparameter means: the sections `Attributes` of the classes in `gpu.data.params`, as text for people."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_SECTION = re.compile(r"^Attributes[^\n]*:\n((?:    .*\n?|\n)+)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
+_AS_IN = re.compile(r"as in `(\w+)`\.")
+_MODULE = re.compile(r" \(`gpu\.[\w.]+`\)")
+
+
+def meanings(kind: type[Any]) -> dict[str, str]:
+    """The meaning of each parameter of an algorithm that its class or a base class describes.
+
+    A parameter that is "as in" another class gets the text of that class. Empty if Python was started without
+    docstrings.
+    """
+    found: dict[str, str] = {}
+    for one in inspect.getmro(kind):
+        for name, text in _entries(one):
+            reference = _AS_IN.fullmatch(text)
+            meaning = text if reference is None else meanings(_class(one, reference[1])).get(name, "")
+            found.setdefault(name, meaning)
+    return {name: _MODULE.sub("", text).replace("`", "") for name, text in found.items() if text}
+
+
+def _entries(kind: type[Any]) -> Iterator[tuple[str, str]]:
+    """Name and text of what the docstring of one class describes."""
+    section = _SECTION.search(inspect.cleandoc(kind.__doc__ or ""))
+    for names, text in _ENTRY.findall("" if section is None else section[1]):
+        for name in names.split(", "):
+            yield name, " ".join(text.split())
+
+
+def _class(kind: type[Any], name: str) -> type[Any]:
+    found: type[Any] = vars(sys.modules[kind.__module__])[name]
+    return found

@@ -1,0 +1,152 @@
+"""Base classes of hyperparameters, with the facts about an algorithm that the engine asks for; see
+`gpu.data.params`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from gpu.data.param_ranges import Together, check_ranges, check_together
+
+RefitKind = Literal["sampled", "exact", "none"]
+Calibrated = Literal["data", "none"]
+
+
+@dataclass(frozen=True)
+class Params:
+    """What every algorithm has.
+
+    Attributes:
+        algorithm: its name on the command line and in the API.
+        is_implicit: whether it learns who rated what, not how high, and is judged by its ranking.
+        is_logit: whether its scores are log-odds of a rating.
+        is_nonnegative: whether no factor is below 0.
+        has_values: whether it has `values`, the choice between ratings and counts.
+        refits: how its rows learn online: from a sample of their ratings, exactly from all of them, or not at all.
+        has_item_weights: whether its users are their ratings, which item weights turn into scores
+        (`gpu.ranking.weighted`).
+    """
+
+    algorithm: ClassVar[str]
+    is_implicit: ClassVar[bool] = False
+    is_logit: ClassVar[bool] = False
+    is_nonnegative: ClassVar[bool] = False
+    has_values: ClassVar[bool] = False
+    has_item_weights: ClassVar[bool] = False
+    refits: ClassVar[RefitKind] = "none"
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
+    choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
+    together: ClassVar[Together] = {}
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_together(self)
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether a training takes its scale from the data (`gpu.data.calibration`)."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """F of the models it makes."""
+        return 1
+
+    @property
+    def n_absences(self) -> int:
+        """Pairs without a rating that are drawn for each like; 0 where none are."""
+        return 0
+
+    def with_epochs(self, share: float) -> Self:
+        """These with a share of the epochs, at least one; the same where there are none."""
+        del share
+        return self
+
+
+@dataclass(frozen=True)
+class FactorParams(Params):
+    """What every algorithm has that learns factors, in epochs.
+
+    Attributes (beyond `Params`):
+        n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
+        n_epochs: passes over the ratings; one solves or visits both sides.
+        seed: start of every random stream; equal seeds give equal models on equal ratings.
+        calibration: `data` computes units, priors and confidences from the ratings, so that the defaults fit any data.
+            `none` trains the objective of the paper as printed: ratings as they are, means that are not shrunk, no λ0,
+            one λ in all epochs, and no clipping of outliers or of estimates in errors. Then values that would come
+            from the data must be given.
+    """
+
+    n_factors: int = 64
+    n_epochs: int = 15
+    seed: int = 0
+    calibration: Calibrated = "data"
+
+    @property
+    def is_calibrated(self) -> bool:
+        """See `Params.is_calibrated`."""
+        return self.calibration == "data"
+
+    @property
+    def width(self) -> int:
+        """F."""
+        return self.n_factors
+
+    def with_epochs(self, share: float) -> Self:
+        """See `Params.with_epochs`."""
+        return dataclasses.replace(self, n_epochs=max(1, round(self.n_epochs * share)))
+
+
+@dataclass(frozen=True)
+class RegularizedParams(FactorParams):
+    """What every algorithm has whose factors are held back by a ridge.
+
+    Attributes (beyond `FactorParams`):
+        regularization: λ of both factor matrices; more pulls rows with few ratings harder toward zero.
+    """
+
+    regularization: float = 0.055
+
+
+@dataclass(frozen=True)
+class GradientParams(RegularizedParams):
+    """What every algorithm has that learns by stochastic gradient descent.
+
+    λ of the factors is applied once per rating, so weighted by counts.
+
+    Attributes (beyond `RegularizedParams`):
+        learning_rate: the step of the first epoch. Longer ones learn in fewer epochs, and diverge beyond some length.
+    """
+
+    refits: ClassVar[RefitKind] = "sampled"
+
+    learning_rate: float = 0.02
+
+    @property
+    def ridge_of_items(self) -> float:
+        """λ of the factors of items."""
+        return self.regularization
+
+    @property
+    def ridge_of_biases(self) -> float:
+        """λ of the biases; 0 where they are fixed."""
+        return 0.0
+
+    @property
+    def ridge_of_weights(self) -> float:
+        """λ of W and C; 0 where there are none."""
+        return 0.0
+
+
+def descending(params: Params) -> GradientParams:
+    """`params` of an algorithm of stochastic gradient descent, by their type.
+
+    Raises:
+        TypeError: they are of another one.
+    """
+    if not isinstance(params, GradientParams):
+        raise TypeError(f"expected an algorithm of gradient descent, got {params.algorithm}")
+    return params

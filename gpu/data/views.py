@@ -1,0 +1,126 @@
+"""Plain tuples of arrays that the training and prediction primitives of every backend read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.data.model import Model
+from gpu.data.ratings import Rows
+
+NO_WEIGHTS = np.zeros(0, dtype=np.float32)
+
+
+class Arrays(NamedTuple):
+    """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
+
+    For implicit models a rating from `middle` on is a like and counts as 1; a lower one is a dislike and counts as −1.
+    Beside events its merit decides, with `lift` (`gpu.data.evidence.merits`).
+    Other models clip ratings to `low` and `high` (`Model.learned_scale`).
+    """
+
+    mean: np.float32
+    middle: np.float32
+    lift: np.float32
+    low: np.float32
+    high: np.float32
+    is_implicit: bool
+    user_factors: Annotated[NDArray[np.float32], 2]
+    item_factors: Annotated[NDArray[np.float32], 2]
+    user_bias: NDArray[np.float32]
+    item_bias: NDArray[np.float32]
+    user_baseline: NDArray[np.float32]
+    item_baseline: NDArray[np.float32]
+    neighbors: Annotated[NDArray[np.uint32], 2]
+    explicit_weights: Annotated[NDArray[np.float32], 2]
+    implicit_weights: Annotated[NDArray[np.float32], 2]
+    item_slots: NDArray[np.int32]
+    item_weights: Annotated[NDArray[np.float32], 2]
+
+
+class Samples(NamedTuple):
+    """Targets of one epoch; user i has `items[cuts[i, g] : cuts[i, g + 1]]` in item group g of D groups.
+
+    Attributes:
+        items (S,), targets (S,): int32 item rows and float32 values to learn, grouped by user, then by item group.
+        cuts (U, D + 1): int64.
+        weights (S,): float32, factors of the samples' errors; empty: all are 1.
+    """
+
+    items: NDArray[np.int32]
+    targets: NDArray[np.float32]
+    cuts: Annotated[NDArray[np.int64], 2]
+    weights: NDArray[np.float32] = NO_WEIGHTS
+
+
+class Rates(NamedTuple):
+    """Step lengths γ and regularization λ of one epoch (eq. 5); `bias_step` is 0 where there are no biases."""
+
+    step: np.float32
+    bias_step: np.float32
+    weight_step: np.float32
+    regularization: np.float32
+    bias_regularization: np.float32
+    weight_regularization: np.float32
+
+    @classmethod
+    def none(cls) -> Rates:
+        """Rates of zero, which change no parameter."""
+        return cls(*[np.float32(0)] * 6)
+
+
+class Shares(NamedTuple):
+    """Shares by which λ0, the constant part of the ridge λ n + λ0, shrinks parameters in an epoch."""
+
+    factors: float
+    biases: float
+    weights: float
+
+
+def arrays_of(model: Model) -> Arrays:
+    """The arrays of `model` in the form of the primitives.
+
+    Neighbors become unsigned, so that `NO_NEIGHBOR` is larger than any row and an index needs no sign check.
+    """
+    low, high = model.learned_scale
+    return Arrays(
+        np.float32(model.mean),
+        np.float32(model.middle),
+        np.float32(model.lift),
+        np.float32(low),
+        np.float32(high),
+        model.is_implicit,
+        model.user_factors,
+        model.item_factors,
+        model.user_bias,
+        model.item_bias,
+        model.user_baseline,
+        model.item_baseline,
+        model.neighbors.view(np.uint32),
+        model.explicit_weights,
+        model.implicit_weights,
+        model.item_slots,
+        model.item_weights,
+    )
+
+
+def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of D = `n_groups` runs of rows with similar numbers of ratings."""
+    return weighted_bounds(lengths, (1.0,) * n_groups)
+
+
+def weighted_bounds(lengths: NDArray[np.int64], weights: Sequence[float]) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of D runs of rows whose numbers of ratings are about in proportion to `weights` (D,)."""
+    ends, parts = np.cumsum(lengths), np.cumsum(weights)
+    targets = parts[:-1] * (ends[-1] / parts[-1])
+    return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)
+
+
+def part_of(rows: Rows, own: slice) -> tuple[Rows, int]:
+    """(consecutive rows of a compact matrix, as a compact matrix of views; position of their first entry in `rows`)."""
+    first, n = int(rows.lengths[: own.start].sum()), int(rows.lengths[own].sum())
+    entries = slice(first, first + n)
+    return Rows(rows.starts[own] - first, rows.lengths[own], rows.items[entries], rows.values[entries]), first

@@ -1,0 +1,1 @@
+"""Stochastic gradient descent: CUSGD++ and CULSH-MF ([004]), and ESGD ([003])."""

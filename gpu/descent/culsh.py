@@ -1,0 +1,60 @@
+"""CULSH-MF ([004] Alg. 3): CUSGD++ plus the weights W and C of hashed neighbors; explicit or implicit feedback.
+
+Implicit feedback ([004] §5.4) minimizes the cross-entropy of "liked or not". Every like is a 1 and every dislike (a
+rating below `middle`) a 0. For each like an epoch draws `n_negatives` items that the user has not rated, as 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpu.base.backend import HOST, Backend
+from gpu.data.baselines import Baselines
+from gpu.data.memory import check_training
+from gpu.data.params import CulshParams
+from gpu.data.ratings import Ratings, are_likes
+from gpu.data.signals import NEUTRAL, Calibration
+from gpu.descent.trainer import DescentTrainer, bytes_needed, start_model, start_of_biases
+from gpu.hashing import similarity
+from gpu.ranks.exchange import ALONE, Exchange
+
+
+def trainer(
+    ratings: Ratings,
+    params: CulshParams,
+    backend: Backend = HOST,
+    test: Ratings | None = None,
+    calibration: Calibration = NEUTRAL,
+    exchange: Exchange = ALONE,
+) -> DescentTrainer:
+    """The trainer of factors, biases, W and C before the first epoch; the neighbors are found here.
+
+    Args:
+        exchange: the ranks that train together; see `gpu.descent.trainer.trainer`.
+
+    Raises:
+        NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
+    """
+    of_neighbors = backend.primitives("similarity").bytes_needed(ratings, params)
+    needed = max(of_neighbors, bytes_needed(ratings, params, backend, exchange))
+    check_training(needed, params.n_factors, ratings, backend)
+    known, biases = start_of_biases(ratings, params)
+    known = known._replace(middle=calibration.middle)
+    found = similarity.neighbors(ratings, params, backend, known, exchange)
+    if params.is_implicit:
+        known = biases = _implicit_baselines(known, params, ratings)
+    model = start_model(ratings, params, known, biases, found.projections.shape[1])
+    if params.is_implicit:
+        model.scale, model.calibration = (0.0, 1.0), calibration
+    model.neighbors[:], model.projections[:] = found.neighbors, found.projections
+    return DescentTrainer(model, params, ratings, backend, test, found.seconds, exchange)
+
+
+def _implicit_baselines(known: Baselines, params: CulshParams, ratings: Ratings) -> Baselines:
+    """Baselines with μ = the log-odds of a positive among the samples, and zeros, as neighbor residuals are 1 or −1."""
+    n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, known.middle))), 1)
+    n_dislikes = max(len(ratings) - n_likes, 0)
+    mean = -math.log((params.n_absences * n_likes + n_dislikes) / n_likes)
+    return Baselines(mean, np.zeros_like(known.user), np.zeros_like(known.item), known.middle)

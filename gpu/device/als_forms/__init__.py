@@ -1,1 +1,0 @@
-"""Forms of the ALS half-iteration on the device: tables and plan of work, and what launches each kernel."""

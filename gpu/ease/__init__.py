@@ -1,0 +1,1 @@
+"""EASE (Steck 2019): item weights in closed form."""

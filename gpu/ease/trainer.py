@@ -1,0 +1,154 @@
+"""EASE (Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data"): item weights in closed form.
+
+arXiv:1905.03375.
+
+X (U, T) has 1, or the signal of a count, for each like, and 0 for all other pairs, also for dislikes. With a half-life
+an x is multiplied by the weight of its pair (`gpu.data.decay`). The weights B
+minimize ‖X − X B‖² + λ ‖B‖² under B_jj = 0: with P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj. There are no epochs and no
+random numbers. `gpu.ranking.weighted` describes how B scores a user's items.
+
+T counts the items liked by at least one user with another like. All other items would have rows and columns of zeros. B
+has T² numbers and takes T³ multiply-adds, so T is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from gpu.base.backend import HOST, Backend
+from gpu.base.errors import InvalidRatings, TrainingDiverged
+from gpu.data.calibration import calibrate
+from gpu.data.memory import check_room
+from gpu.data.model import MAX_WEIGHTED, Model
+from gpu.data.params import EaseParams
+from gpu.data.ratings import Ratings
+from gpu.data.signals import Calibration, preferences
+from gpu.ranking.weighted import rows_by_age
+from gpu.training import evaluate
+from gpu.training.loop import Trainer
+
+
+class EaseTrainer(Trainer[Model]):
+    """Item weights in one epoch; see `gpu.training.loop.Trainer`."""
+
+    n_epochs = 1
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        params: EaseParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Find the items that get weights.
+
+        Args:
+            calibration: of these ratings. Default: computed here.
+
+        Raises:
+            InvalidRatings: more than `MAX_WEIGHTED` items would get weights; the message has the bytes they would take.
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        self._ratings, self._params, self._test, self._ease = ratings, params, test, backend.primitives("ease")
+        self._calibration = calibration or calibrate(ratings, params)
+        self._liked = _liked(ratings, self._calibration)
+        self._items = weighted_items(self._liked)
+        _check_size(len(self._items), len(self._liked), ratings, backend)
+        self._weights, self.seconds = np.zeros((0, 0), dtype=np.float32), 0.0
+
+    def learn(self, epoch: int) -> None:
+        """Compute all weights."""
+        del epoch
+        if len(self._items):
+            matrix = _matrix(self._liked, self._items)
+            self._weights = self._ease.item_weights(matrix, self._calibration.regularization)
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """See `no_inverse`."""
+        del epoch
+        return no_inverse()
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.training.loop.EpochReport`; empty without a test set."""
+        if self._test is None:
+            return {}
+        found = evaluate.ranking(self.model(), rows_by_age(self._ratings, self._calibration), self._test)
+        return {f"test_{name}": value for name, value in found.items()}
+
+    def model(self) -> Model:
+        """The model with the present weights."""
+        ratings, liked = self._ratings, self._liked
+        model = model_of(ratings, self._params, self._calibration, self._items, self._weights)
+        model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, self._items)
+        model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
+        return model
+
+
+def no_inverse() -> TrainingDiverged:
+    """The error for a singular XᵀX + λ I: λ is too small for the backend's precision."""
+    return TrainingDiverged("Training of ease diverged: expected XᵀX + λ to have an inverse; raise regularization")
+
+
+def weighted_items(liked: Ratings) -> NDArray[np.int64]:
+    """The items (T,), ascending, that at least one user with another like likes."""
+    several = np.repeat(liked.by_user.lengths > 1, liked.by_user.lengths)
+    return np.flatnonzero(np.bincount(liked.by_user.items[several], minlength=liked.n_items))
+
+
+def model_of(
+    ratings: Ratings,
+    params: EaseParams,
+    calibration: Calibration,
+    items: NDArray[np.int64],
+    weights: NDArray[np.float32],
+) -> Model:
+    """The model with `weights` (T, T) of `items` (T,); estimates lie between 0 and 1."""
+    arrays = Model.zeros(params, 0.0, (0.0, 1.0), ratings.n_users, ratings.n_items).arrays
+    arrays["item_weights"] = weights
+    arrays["item_slots"][items] = np.arange(len(items))
+    model = Model(params, 0.0, (0.0, 1.0), arrays, calibration)
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
+    model.item_trained[:] = False
+    model.item_trained[items] = True
+    return model
+
+
+def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:
+    """The likes among `ratings`, with x as their values."""
+    users, items, values = ratings.coo()
+    x = preferences(values, calibration)
+    x = x if ratings.weights is None else x * ratings.weights
+    shape = ratings.n_users, ratings.n_items
+    return Ratings.from_coo(users[x > 0], items[x > 0], x[x > 0], shape)
+
+
+def _matrix(liked: Ratings, items: NDArray[np.int64]) -> scipy.sparse.csr_matrix:
+    """X, float64 (U, T)."""
+    starts, _, columns, values = liked.by_user
+    bounds = np.append(starts, len(columns))
+    shape = liked.n_users, liked.n_items
+    return scipy.sparse.csr_matrix((values.astype(np.float64), columns, bounds), shape)[:, items]
+
+
+def _like_some(liked: Ratings, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which users (U,) like an item with weights."""
+    found = np.zeros(liked.n_users, dtype=np.bool_)
+    users, rated, _ = liked.coo()
+    found[users[np.isin(rated, items)]] = True
+    return found
+
+
+def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) -> None:
+    needed: int = backend.primitives("ease").bytes_needed(n_items, n_likes)
+    if n_items > MAX_WEIGHTED:
+        raise InvalidRatings(
+            f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked together with others,"
+            f" got {n_items:,}, whose training would need about {needed:,} bytes; use als-implicit"
+        )
+    size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
+    check_room(f"Training on the {backend.name} with weights of {n_items:,} items ({size})", needed, backend)

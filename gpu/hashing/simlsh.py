@@ -1,0 +1,310 @@
+"""simLSH ([004] eq. 3): hash items by their ratings so that items rated alike by the same users agree in many bits.
+
+Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. A counter-based
+generator keyed by (seed, user key) draws Φ(H_i), ±1 for each projection. So all processes agree, and nothing is stored
+per user. Ψ is fixed point and A_j int32, so sums are exact in any order, and a rating can be subtracted again.
+Neighbors are the items whose signatures agree in most bits.
+
+The code serves both backends: the host processes arrays of NumPy, and `backend` processes arrays of a device. Results
+are in the same memory as the arguments. Both give the same integers.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.base.backend import HOST, Backend
+from gpu.data.baselines import Baselines
+from gpu.data.params import CulshParams, Psi
+from gpu.data.ratings import NO_MIDDLE, Ratings, are_likes
+from gpu.ranks.exchange import ALONE, Exchange
+
+Scale = tuple[float, float]  # smallest and largest rating
+WORD_BITS = 64
+
+# Steps of Ψ in the width of the rating scale (residual) or in the largest square (power): a step is a sixteenth of a
+# star on five stars. Neighbors found with 1,024 steps train no better models.
+PSI_STEPS = 64
+# Steps; Ψ saturates here, at two widths. So it is a signed byte, whose eight bits a device multiplies at once. A sum of
+# n random signs has a deviation of at most 127·√n, so int32 does not overflow. If it did, subtraction would still undo
+# addition.
+PSI_LIMIT = 127
+SQUARINGS = {"linear": 0, "power": 1, "fourth": 2}  # Ψ = r, r² and r⁴: how often r is squared
+
+ALL_PAIRS_LIMIT = 50_000  # candidates; up to this number all pairs are compared, above it only bucket mates
+BUCKET_SIZE = 32  # items; target mean of a bucket, which decides the width of keys
+BUCKET_WINDOW = 32  # bucket mates compared on each side
+REFINEMENTS = 3  # recall on 100,000 hard items: .18, then .34, .50, .57 (best eight: .26, .55, .82, .90)
+
+
+def n_words(params: CulshParams) -> int:
+    """W, 64-bit words of a signature: `params.n_bits` rounded up to whole words."""
+    return -(-params.n_bits // WORD_BITS)
+
+
+def psi_of(params: CulshParams) -> Psi | None:
+    """The kind of Ψ; None for implicit models, where a like counts 1 and a dislike −1."""
+    return None if params.is_implicit else params.psi
+
+
+def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:
+    """The value that `PSI_STEPS` steps stand for: the width of the scale (residual), or its largest power of r."""
+    if params.psi in SQUARINGS:
+        return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2 ** SQUARINGS[params.psi]) or 1.0
+    return scale[1] - scale[0] or 1.0
+
+
+def psi(
+    params: CulshParams,
+    scale: tuple[float, float],
+    origin: float,
+    values: NDArray[np.float32],
+    mean: float,
+    user_baseline: NDArray[np.float32],
+    item_baseline: NDArray[np.float32],
+    middle: float = NO_MIDDLE,
+) -> NDArray[np.int8]:
+    """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
+
+    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest; `linear` and
+    `fourth` are its first and fourth power. Implicit: 1 for a like, −1 for a dislike. It works element by element in
+    float64, so equal ratings give equal integers.
+
+    Args:
+        scale: smallest and largest training rating (`Model.scale`).
+        origin: the zero point of r (`Calibration.origin`).
+        values: ratings, (N,).
+        mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
+        middle: of the model; ratings below it are dislikes.
+
+    Returns:
+        int8 (N,), |Ψ| ≤ `PSI_LIMIT`.
+    """
+    if psi_of(params) is None:
+        return np.where(are_likes(values, middle), np.int8(1), np.int8(-1))
+    exact = values.astype(np.float64)
+    weights = exact - origin if params.psi in SQUARINGS else exact - mean - user_baseline - item_baseline
+    for _ in range(SQUARINGS.get(params.psi, 0)):
+        weights = weights * weights  # as the device does: a power could differ in the last bit
+    return in_steps(weights / unit(params, scale, origin))
+
+
+def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Weights in fixed point, int8 (N,): 1 is `PSI_STEPS`."""
+    return np.clip(np.rint(weights * PSI_STEPS), -PSI_LIMIT, PSI_LIMIT).astype(np.int8)
+
+
+def projections(
+    ratings: Ratings,
+    baselines: Baselines | None,
+    params: CulshParams,
+    backend: Backend = HOST,
+    scale: Scale | None = None,
+) -> NDArray[np.int32]:
+    """Sums A_j of all items, int32 (I, H), H = 64·W, in the memory of `backend`.
+
+    It costs N·H signed additions: with vector instructions on the host, as products of bits on a device.
+
+    Args:
+        baselines: of these ratings; only Ψ = `residual` needs them.
+        scale: smallest and largest rating of the training. Default: of these ratings.
+    """
+    weights = backend.primitives("lsh").weights(ratings, baselines, params, scale)
+    return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
+
+
+def weighted_sums(
+    ratings: Ratings, weights: NDArray[np.int8], words: int, seed: int, backend: Backend = HOST
+) -> NDArray[np.int32]:
+    """Σ weights · Φ of every column, int32 (I, 64·words); `weights` in the order of `ratings.by_item`."""
+    sums: NDArray[np.int32] = backend.primitives("lsh").project(ratings, weights, words, seed)
+    return sums
+
+
+def update(
+    sums: NDArray[np.int32],
+    items: NDArray[np.integer],
+    user_keys: NDArray[np.uint64],
+    weights: NDArray[np.int32],
+    seed: int,
+    backend: Backend = HOST,
+) -> None:
+    """Add `weights[n]` · Φ(user_keys[n]) to the sums of item `items[n]`, in place.
+
+    A new rating has the weight Ψ(new), a changed one Ψ(new) − Ψ(old), a deleted one −Ψ(old).
+    """
+    lsh = _twin("lsh", sums, backend)
+    lsh.update(sums, items.astype(np.int64), user_keys, weights.astype(np.int32), np.uint64(seed))
+
+
+def signatures(sums: NDArray[np.int32], backend: Backend = HOST) -> NDArray[np.uint64]:
+    """Signs of the sums, packed: uint64 (I, W); a bit is 1 where its sum is ≥ 0."""
+    packed = np.empty_like(sums, dtype=np.uint64, shape=(len(sums), sums.shape[1] // WORD_BITS))
+    refresh(packed, sums, np.arange(len(sums), like=sums), backend)
+    return packed
+
+
+def refresh(
+    packed: NDArray[np.uint64], sums: NDArray[np.int32], items: NDArray[np.integer], backend: Backend = HOST
+) -> None:
+    """Recompute the signatures of `items` in place."""
+    _twin("lsh", sums, backend).sign(packed.view(np.uint32), sums, items.astype(np.int64))
+
+
+class Ranking(NamedTuple):
+    """Neighbor lists.
+
+    Attributes:
+        neighbors: int32 (B, K) item rows, best first; padded with `NO_NEIGHBOR` if fewer than K other items have
+            ratings. The list of an item without ratings is all padding.
+        filled: share of the neighbors that were drawn at random.
+    """
+
+    neighbors: NDArray[np.int32]
+    filled: float
+
+
+def top_k(
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    k: int,
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    queries: NDArray[np.integer] | None = None,
+    backend: Backend = HOST,
+    exchange: Exchange = ALONE,
+) -> Ranking:
+    """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
+
+    Only items with ratings are neighbors. With `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings, all pairs
+    are compared, which is exact and takes W popcounts a pair. Otherwise candidates come from buckets
+    (`rank_in_buckets`), and empty slots are filled at random.
+
+    Args:
+        packed: signatures, uint64 (I, W).
+        counts: ratings of each item, (I,).
+        item_keys: uint64 (I,); random filling is drawn by (seed, item key).
+        queries: item rows to make lists for, (B,). Default: every item.
+        exchange: ranks that divide the search in buckets among them; all get all lists.
+    """
+    candidates = np.flatnonzero(counts)
+    rows = np.arange(len(packed), like=packed) if queries is None else queries.astype(np.int64)
+    if queries is None and len(candidates) > ALL_PAIRS_LIMIT:
+        best = rank_in_buckets(packed, candidates, k, backend, exchange)
+    else:
+        best = _no_ranks(packed, len(rows), k)
+        rated = np.flatnonzero(counts[rows])
+        best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
+    neighbors = _twin("hamming", packed, backend).rows_of(best)
+    return completed(neighbors, counts, rows, seed, item_keys, backend)
+
+
+def rank_all_pairs(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank keys (B, K), descending, of the candidates that agree best with each query; padded with −1."""
+    best = _no_ranks(packed, len(queries), k)
+    if k and len(candidates):
+        _twin("hamming", packed, backend).rank_all(best, packed, candidates, queries)
+    return best
+
+
+def rank_in_buckets(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], k: int, backend: Backend, exchange: Exchange = ALONE
+) -> NDArray[np.int64]:
+    """Rank keys (I, K) of the best among each candidate's bucket mates.
+
+    There is one table for each 16 bits of the signature, sorted by these and the next 48 bits. Items with the same key
+    share a bucket; the length of a key is chosen for `BUCKET_SIZE` items a bucket on average. The mates of all
+    tables, at most `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then neighbors of neighbors are
+    ranked too, `REFINEMENTS` times, since keys alone miss most pairs that agree in 60 % of their bits. The cost is 4·W
+    sorts and at most I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
+
+    Ranks divide the tables, then the candidates, among them. A list is the best of all ranked pairs in any order, so
+    all ranks get the lists of one.
+    """
+    best = _no_ranks(packed, len(packed), k)
+    n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
+    hamming = _twin("hamming", packed, backend)
+    for table in range(exchange.rank, 4 * packed.shape[1] if k else 0, exchange.size):
+        words = hamming.coarse_words(packed, candidates, table)
+        order = np.argsort(words, kind="stable")
+        hamming.rank_buckets(best, packed, candidates[order], words[order], n_key_bits, BUCKET_WINDOW)
+    _merge(best, exchange)
+    bounds = np.arange(exchange.size + 1) * len(packed) // exchange.size
+    first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
+    own = candidates[(candidates >= first) & (candidates < last)]
+    for _ in range(REFINEMENTS if k else 0):
+        hamming.rank_second_hand(best, packed, own, hamming.rows_of(best))
+        exchange.gather(best, bounds)
+    return best
+
+
+def _merge(best: NDArray[np.int64], exchange: Exchange) -> None:
+    """Replace lists (I, K) of rank keys by the best different keys of those of all ranks."""
+    passed = best.copy() if exchange.size > 1 else best
+    for _ in range(exchange.size - 1):
+        received = np.empty_like(passed)
+        exchange.shift(passed, received)
+        passed, both = received, np.sort(np.hstack([best, received]), axis=1)
+        both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
+        best[:] = np.sort(both, axis=1)[:, : -1 - best.shape[1] : -1]
+
+
+def completed(
+    neighbors: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    backend: Backend = HOST,
+) -> Ranking:
+    """Fill the empty slots of lists (B, K) in place with random items that have ratings."""
+    rated = np.flatnonzero(counts[queries])
+    lists = neighbors[rated]
+    hamming = _twin("hamming", neighbors, backend)
+    n_filled = hamming.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
+    neighbors[rated] = lists
+    return Ranking(neighbors, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
+
+
+def outdated(
+    neighbors: NDArray[np.int32],
+    owners: NDArray[np.integer],
+    changed: NDArray[np.integer],
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    backend: Backend = HOST,
+) -> NDArray[np.bool_]:
+    """Which lists a new `top_k` could change after items got new signatures; all other lists are still exact.
+
+    A list is outdated if its owner or a member changed, or if a changed item now ranks before its last member.
+
+    Args:
+        neighbors: int32 (B, K), exact before the change.
+        owners: item rows that the lists belong to, (B,).
+        changed: item rows whose signature is new, or that have gained their first or lost their last rating.
+        packed, counts: signatures and numbers of ratings after the change, (I, W) and (I,).
+
+    Returns:
+        bool (B,). It compares at most B·|changed| pairs.
+    """
+    hamming = _twin("hamming", packed, backend)
+    stale: NDArray[np.bool_] = hamming.outdated(
+        neighbors, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
+    )
+    return stale
+
+
+def _twin(family: str, array: Any, backend: Backend) -> ModuleType:
+    """The primitives for the memory of `array`."""
+    return (HOST if isinstance(array, np.ndarray) else backend).primitives(family)
+
+
+def _no_ranks(packed: NDArray[np.uint64], n: int, k: int) -> NDArray[np.int64]:
+    """Empty lists (n, k) of rank keys, in the memory of `packed`."""
+    return np.full_like(packed, -1, dtype=np.int64, shape=(n, k))

@@ -1,1 +1,0 @@
-"""Kernels compiled by Numba: their cache, and which of them are compiled."""

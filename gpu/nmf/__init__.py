@@ -1,0 +1,1 @@
+"""Non-negative factorization by FAST-HALS ([002])."""

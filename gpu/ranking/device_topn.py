@@ -1,0 +1,250 @@
+"""Exact top-N on a device: a scan on tensor cores finds the candidates of a list, and only these are scored exactly.
+
+The twin of `gpu.ranking.host_topn`. The scores of all items are never stored:
+
+1. A sample of the items, tiles at a fixed stride, is scored with a lower bound. For each user, masked items are dropped
+   from it, and items touched by neighbors get their exact score. The n-th best score is a floor: n items reach it.
+2. The scan scores every item with an upper bound and keeps the rows that may reach the floor, some hundred a user. It
+   reads the factors once, rounded to whole numbers of 8 bits, which takes most of its time.
+3. These rows, and all items touched by neighbors of a user's rated items, are scored exactly in float32. Masked rows
+   are dropped, and the rest is sorted.
+
+Up to `most_listed` items that pass a filter are candidates: they alone are scored, exactly, and nothing is scanned. The
+bits of larger filters are tested where the sample sets the floor, whose stride allows for their count, and where the
+scan keeps a row: it reads all items as without a filter.
+
+So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. Three cases sort the exact
+scores of all items instead: a user whose rows do not fit (for example, with very many equal scores), long lists, and
+devices without tensor cores. With few items, all are scored exactly in one step.
+
+Where several devices share the items, each does all of this for its part, at the same time as the others. The host
+merges their lists. The score of an item has the same bits on each device, so lists are those of one device. Lists
+travel straight to the host, because not all devices can reach each other's memory.
+
+A batch must move a byte a factor and 8 bytes an item for up to 64 users: 25 µs at 3 TB/s for a million items of 64
+factors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.base.device import TENSOR_CORES, compute_capability
+from gpu.cuda.kernels import kernel, module
+from gpu.ranking.device_filters import Choice, choice_of
+from gpu.ranking.device_item_index import NAME, SCAN, USER_TILES, RankedItems, RankedPart
+from gpu.ranking.device_topn_requests import Batch, Sizes, fetched, upload
+from gpu.ranking.eligible import Eligible
+from gpu.ranking.partition import TILE, merged
+from gpu.ranking.requests import RankingRequests
+
+MOST_USERS = 256  # users of a batch, at most
+FEW_ITEMS = 4096  # items, at most, that are all scored exactly
+# Eligible items, and the share 1 / FEW_SHARE of all items: up to either, scoring them exactly is no slower than a scan.
+FEW_ELIGIBLE, FEW_SHARE = 8192, 512
+LEAST_SAMPLE, SAMPLE_SHARE = 2048, 8  # the sample has 8 √(n I) items: its scores then cost about as much as its slack
+SAMPLED_LISTS, SAMPLED_MORE = 8, 256  # the sample has 8 n + 256 items, at least, that pass a user's filter
+MARGIN = 3.0  # ratio of the room for rows to the expected number, for the width of the bounds
+MOST_MASKED = 1 << 16  # masked rows, at most, that get extra room
+THREADS, WIDE = 256, 1024  # as in kernels/topn.cu
+TOUCHING, MOST_PARTS = 16, 128  # blocks a user
+AT_ONCE, RESERVED = 2, 1024  # blocks of the scan on a multiprocessor, and bytes that CUDA reserves for each
+
+Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Answer:
+    """The `n` best items of every user, best first; ties to the lower row.
+
+    Args:
+        eligible: the items that may appear in the list of each user without candidates; None: all.
+
+    Returns:
+        int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
+    """
+    n_users = len(requests.biases)
+    if not n or not n_users:  # without items n is 0
+        return np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
+    if n_users > MOST_USERS:
+        answers = [
+            rank(ranked_items, *_users(requests, eligible, first, first + MOST_USERS), n)
+            for first in range(0, n_users, MOST_USERS)
+        ]
+        return np.concatenate([items for items, _ in answers]), np.concatenate([scores for _, scores in answers])
+    parts = [part for part in ranked_items if part.n_items]
+    try:
+        batches = [_begun(part, requests, eligible, n) for part in parts]  # each device starts before any is waited for
+        return merged([_lists(part, batch, requests, eligible, n) for part, batch in zip(parts, batches, strict=True)])
+    except BaseException:
+        _wait_for(parts)
+        raise
+
+
+def most_listed(n_items: int) -> int:
+    """Items that pass a filter, at most, so that all of them are scored exactly."""
+    return max(FEW_ELIGIBLE, n_items // FEW_SHARE)
+
+
+def sizes_of(part: RankedPart, n: int, choice: Choice, longest_mask: int) -> Sizes:
+    """Size of the sample, and room for the rows of the scan, which suffices almost always."""
+    n_items = part.n_items
+    are_scanned, n_listed = choice.n_candidates < 0, max(int(choice.n_candidates.max()), 1)
+    if not are_scanned.any():
+        return Sizes(1, 0, n_listed)
+    if n_items <= FEW_ITEMS:
+        return Sizes(1, 0, n_items)
+    n_eligible = int(choice.n_eligible[are_scanned].min()) // part.n_parts  # about as many in each part
+    wanted = max(SAMPLE_SHARE * (n * n_items) ** 0.5, LEAST_SAMPLE)
+    stride = max(min(int(n_items // wanted), n_eligible // (SAMPLED_LISTS * n + SAMPLED_MORE)), 2)
+    n_tiles = -(-n_items // TILE)
+    n_sampled = -(-n_tiles // stride) * TILE
+    room = MARGIN * stride * (n + 6 * n**0.5 + 20) + min(longest_mask, MOST_MASKED)
+    return Sizes(stride, n_sampled, min(max(-(-int(room) // WIDE) * WIDE, n_listed), n_items))
+
+
+def _users(
+    requests: RankingRequests, eligible: Sequence[Eligible | None], first: int, last: int
+) -> tuple[RankingRequests, Sequence[Eligible | None]]:
+    users, bounds = slice(first, last), slice(first, last + 1)
+    return requests._replace(
+        factors=requests.factors[users], biases=requests.biases[users], baselines=requests.baselines[users],
+        starts=requests.starts[users], lengths=requests.lengths[users],
+        exclude_starts=requests.exclude_starts[bounds], candidate_starts=requests.candidate_starts[bounds],
+        has_candidates=requests.has_candidates[users],
+    ), eligible[users]  # fmt: skip
+
+
+def _begun(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch | None:
+    """A batch that the part's device works on; None if the lists are to be sorted from the scores of all items."""
+    with cupy.cuda.Device(part.device):
+        if n > WIDE or (compute_capability() < TENSOR_CORES and part.n_items > FEW_ITEMS):
+            return None
+        return _begin(part, requests, eligible, n)
+
+
+def _wait_for(parts: Sequence[RankedPart]) -> None:
+    """Wait for the devices, which may still read the buffers of a failed batch; the next batch overwrites them."""
+    for part in parts:
+        with cupy.cuda.Device(part.device), contextlib.suppress(Exception):  # the first error is the one to report
+            cupy.cuda.get_current_stream().synchronize()
+
+
+def _begin(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch:
+    """Launch everything that makes lists of the part's items."""
+    masks = requests.lengths + np.diff(requests.exclude_starts)
+    choice = choice_of(requests, eligible, part.n_rows, most_listed(part.n_rows))
+    sizes = sizes_of(part, n, choice, int(masks.max()))
+    batch = upload(part, requests, choice, n, sizes)
+    if sizes.stride == 1:
+        _score_all(part, batch, sizes.room)
+    else:
+        _touch(part, batch)
+        _scan(part, "sample_scores", batch, sizes.n_sampled // TILE)
+        _score_touched(part, batch, sizes.n_sampled // TILE, is_sampled=True)
+        _launch(part, "set_floors", (batch.n_users,), WIDE, batch.structure)
+        _scan(part, "scan", batch, -(-part.n_items // TILE))
+        n_rows = max(sizes.stride * n, int(choice.n_candidates.max()))
+        grid = _blocks(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
+        _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(0))
+        _score_touched(part, batch, -(-part.n_items // TILE), is_sampled=False)
+    _launch(part, "list_best", (batch.n_users,), WIDE, batch.structure)
+    return batch
+
+
+def _lists(
+    part: RankedPart, batch: Batch | None, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
+) -> Answer:
+    """The lists (B, n) of the part's items, when its device has made them."""
+    n_users = len(requests.biases)
+    items, scores = np.full((n_users, n), -1, dtype=np.int32), np.full((n_users, n), -np.inf, dtype=np.float32)
+    overflowed = np.arange(n_users)
+    with cupy.cuda.Device(part.device):
+        if batch is not None:
+            out = fetched(batch.out)
+            counts, found = out[: 2 * n_users].reshape(-1, 2), out[2 * n_users :].reshape(2, -1, n)
+            items[:], scores[:] = found[0], found[1].view(np.float32)
+            overflowed = np.flatnonzero(counts.max(axis=1) > batch.keys.shape[1])
+        for user in overflowed.tolist():
+            items[user], scores[user] = _sorted(part, *_users(requests, eligible, user, user + 1), n)
+    return items, scores
+
+
+def _sorted(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Answer:
+    """The list (n,) of one user, by the exact scores of all items of the part."""
+    choice, sizes = choice_of(requests, eligible, part.n_rows, 0), Sizes(1, 0, part.n_items)
+    batch = upload(part, requests, choice, n, sizes)
+    _score_all(part, batch, sizes.room)
+    n_keys = int(batch.out[1])
+    keys = cupy.sort(batch.keys[0, :n_keys])[::-1][:n].get()
+    items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
+    items[: len(keys)] = part.place.rows((~(keys & 0xFFFFFFFF).astype(np.uint32)).view(np.int32))
+    bits = (keys >> 32).astype(np.uint32)
+    scores[: len(keys)] = np.where(bits >> 31, bits & 0x7FFFFFFF, ~bits).astype(np.uint32).view(np.float32)
+    return items, scores
+
+
+def _score_all(part: RankedPart, batch: Batch, n_rows: int) -> None:
+    """Score every item exactly, or only the candidates of requests that have some; `n_rows` for a user, at most."""
+    _launch(part, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
+    _touch(part, batch)
+    grid = _blocks(8 * n_rows), batch.n_users
+    _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(1))
+
+
+def _touch(part: RankedPart, batch: Batch) -> None:
+    """Mark the items that have a neighbor which the user has rated."""
+    if batch.touched.size:
+        batch.touched.data.memset_async(0, batch.touched.nbytes)
+        _launch(part, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
+
+
+def _score_touched(part: RankedPart, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
+    if batch.touched.size:
+        _launch(
+            part,
+            "score_touched",
+            (_blocks(n_tiles), batch.n_users),
+            THREADS,
+            batch.structure,
+            np.int32(is_sampled),
+        )
+
+
+def _blocks(n_threads: int) -> int:
+    """Blocks a user for work of `n_threads`."""
+    return min(-(-n_threads // THREADS), MOST_PARTS)
+
+
+def _launch(part: RankedPart, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+    found = part.kernels.get((function, 0))
+    if found is None:
+        found = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width})
+    found(grid, (threads,), (part.structure, *arguments))
+
+
+def _scan(part: RankedPart, function: str, batch: Batch, n_tiles: int) -> None:
+    tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
+    threads, users, shared, blocks = _geometry(part.width, tiles, cupy.cuda.Device().id)
+    found = part.kernels.get((function, tiles))
+    if found is None:
+        found = part.kernels[function, tiles] = kernel(SCAN, function, {"G": part.width, "MT": tiles}, shared)
+    chunks = -(-batch.n_users // users)
+    grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
+    found(grid, (threads,), (part.structure, batch.structure), shared_mem=shared)
+
+
+@functools.cache
+def _geometry(width: int, tiles: int, device: int) -> tuple[int, int, int, int]:
+    """(threads, users and bytes of shared memory of a block, blocks that the device runs at once)."""
+    loaded = module(SCAN, {"G": width, "MT": tiles})
+    threads, users, shared = cupy.ndarray(3, cupy.int32, loaded.get_global("geometry")).get().tolist()
+    attributes = cupy.cuda.Device(device).attributes
+    fitting = min(AT_ONCE, attributes["MaxSharedMemoryPerMultiprocessor"] // (shared + RESERVED))
+    return threads, users, shared, max(fitting, 1) * attributes["MultiProcessorCount"]

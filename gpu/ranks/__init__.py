@@ -1,0 +1,1 @@
+"""Several ranks train one model: how they divide rows and exchange arrays."""

@@ -1,0 +1,264 @@
+"""The plan of work on a device, on the host: everything once, in order, for any length."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.als import device_plan as plan
+from gpu.als.trainer import AlsObjective
+from gpu.data.ratings import Rows
+
+EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
+IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
+NO_BOUND = 10**9
+
+
+def lengths_only(lengths: list[int], first: int = 0) -> Rows:
+    """Rows of these lengths without any rating: no plan for one range reads them."""
+    counts = np.array(lengths, dtype=np.int64)
+    starts = first + np.cumsum(counts) - counts
+    return Rows(starts, counts, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+
+
+def with_columns(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
+    rng = np.random.default_rng(seed)
+    rows = lengths_only(lengths)
+    columns = [np.sort(rng.choice(n_columns, length, replace=False)) for length in lengths]
+    values = rng.random(sum(lengths)).astype(np.float32)
+    return Rows(rows.starts, rows.lengths, np.concatenate(columns).astype(np.int32), values)
+
+
+def fused(rows: Rows, n_columns: int = 1, ranges: int = 1, max_slots: int = NO_BOUND) -> plan.Plan:
+    cut = plan.cut_of(rows.lengths, ranges, max_slots)
+    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, cut)
+
+
+def assert_covers_once(found: plan.Plan, rows: Rows) -> None:
+    """Every rating of every row lies in exactly one item, of its own row."""
+    items = found.items[np.lexsort((found.items["begin"], found.items["row"]))]
+    assert (items["length"] > 0).all()
+    for row in np.flatnonzero(rows.lengths):
+        mine = items[items["row"] == row]
+        ends = mine["begin"] + mine["length"]
+        assert mine["begin"][0] == rows.starts[row]
+        assert ends[-1] == rows.starts[row] + rows.lengths[row]
+        assert np.array_equal(mine["begin"][1:], ends[:-1])
+        assert (mine["total"] == rows.lengths[row]).all()
+    assert set(items["row"]) == set(np.flatnonzero(rows.lengths))
+
+
+def assert_slots_belong(found: plan.Plan) -> None:
+    """Slots are numbered from 0 without gaps, consecutive in a row, and `splits` says whose they are."""
+    parts = found.items[found.items["slot"] >= 0]
+    assert sorted(parts["slot"]) == list(range(found.n_slots))
+    owner = np.zeros(found.n_slots, dtype=np.int64)
+    owner[parts["slot"]] = parts["row"]
+    assert np.array_equal(owner, np.repeat(found.splits["row"], found.splits["n_slots"]))
+    assert np.array_equal(found.splits["first_slot"], np.cumsum(found.splits["n_slots"]) - found.splits["n_slots"])
+
+
+def test_records_are_as_long_as_the_kernels_think():
+    assert (plan.ITEM.itemsize, plan.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 32)
+    fields = plan.ITEM.fields
+    assert fields is not None
+    assert [fields[name][1] for name in ("begin", "row", "length", "slot", "weight", "total")] == [
+        0, 8, 12, 16, 20, 24
+    ]  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(lengths=st.lists(st.integers(0, 40_000), min_size=1, max_size=12))
+def test_every_rating_is_in_one_item(lengths):
+    rows = lengths_only(lengths)
+    for found in (fused(rows), plan.two_phase(rows)):
+        assert_covers_once(found, rows)
+        assert_slots_belong(found)
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.integers(0, 6000), min_size=1, max_size=8),
+    ranges=st.integers(2, 5),
+    seed=st.integers(0, 100),
+)
+def test_every_rating_is_in_one_item_of_its_range(lengths, ranges, seed):
+    n_columns = 6000
+    rows = with_columns(lengths, n_columns, seed)
+    found = fused(rows, n_columns, ranges)
+    assert_covers_once(found, rows)
+    assert_slots_belong(found)
+    edges = np.arange(ranges + 1) * n_columns // ranges
+    parts = found.items[: found.n_slots]
+    first = np.array([np.searchsorted(edges, rows.items[begin], "right") for begin in parts["begin"]])
+    last = np.array([np.searchsorted(edges, rows.items[end - 1], "right") for end in parts["begin"] + parts["length"]])
+    assert np.array_equal(first, last), "no part spans two ranges"
+    order = list(zip(first, -parts["length"], strict=True))
+    assert order == sorted(order), "by range, then longest first"
+
+
+def test_rows_up_to_the_limit_stay_whole():
+    found = fused(lengths_only([0, 8192, 8193, 1, 32, 33, 16_385]))
+    parts, whole = found.items[: found.n_slots], found.items[found.n_slots :]
+    assert sorted(zip(parts["row"], parts["length"], strict=True)) == [
+        (2, 4096), (2, 4097), (6, 5461), (6, 5462), (6, 5462)
+    ]  # fmt: skip
+    assert whole["length"].tolist() == [8192, 33, 32, 1]
+    assert (whole["slot"] == plan.WHOLE).all()
+    assert found.n_short == 2
+    assert found.splits["total"].tolist() == [8193, 16_385]
+
+
+def test_only_long_rows_are_cut_at_ranges():
+    found = fused(with_columns([2048, 2049], 4000), 4000, ranges=2)
+    assert found.splits["row"].tolist() == [1]
+    assert found.n_slots == 2
+
+
+def test_rows_that_many_ranges_would_shred_stay_whole():
+    assert fused(with_columns([4096, 5000], 8000), 8000, ranges=8).splits["row"].tolist() == [1]
+
+
+def test_long_rows_that_ranges_would_shred_are_cut_by_length():
+    found = fused(with_columns([9000], 10_000), 10_000, ranges=100)
+    assert found.items["length"].tolist() == [4500, 4500]
+
+
+def test_offsets_beyond_32_bits():
+    first = 2**31 + 5
+    rows = lengths_only([10, 20_000, 2**31 - 1], first)
+    for found in (fused(rows), plan.two_phase(rows)):
+        assert_covers_once(found, rows)
+        assert found.items["begin"].max() > 2**32 - 2**22
+
+
+def test_parts_grow_until_their_sums_fit():
+    lengths = [100_000] * 10
+    for bound in (0, 1, 20, 50, 200):
+        rows = lengths_only(lengths)
+        found = fused(rows, max_slots=bound)
+        assert found.n_slots <= bound
+        assert_covers_once(found, rows)
+    assert fused(lengths_only(lengths), max_slots=200).items["length"].max() <= plan.LONG
+
+
+def test_slots_are_foreseen():
+    lengths = [0, 5, 8192, 8193, 100_000, 3000]
+    rows = with_columns(lengths, 120_000)
+    for ranges in (1, 3):
+        cut = plan.cut_of(rows.lengths, ranges, NO_BOUND)
+        n_slots = fused(rows, 120_000, ranges).n_slots
+        foreseen = plan.slots_of(rows.lengths, ranges, cut)
+        assert n_slots == foreseen if ranges == 1 else n_slots <= foreseen <= n_slots + 2 * ranges
+
+
+def test_two_phases_keep_the_parts_of_a_row_together():
+    rows = lengths_only([5, 20_000, 0, 9000, 8192])
+    found = plan.two_phase(rows)
+    assert found.splits["row"].tolist() == [1, 3, 4, 0]
+    assert found.items["row"].tolist() == [1, 1, 1, 3, 3, 4, 0]
+    assert found.items["slot"].tolist() == list(range(7))
+
+
+def test_two_phases_bound_the_parts_of_a_row():
+    found = plan.two_phase(lengths_only([2**31 - 1]))
+    assert found.n_slots == plan.MAX_PARTS
+
+
+@pytest.mark.parametrize("max_slots", [1, 3, 4, 100])
+def test_batches_take_every_row_once(max_slots):
+    splits = plan.two_phase(lengths_only([5, 20_000, 0, 9000, 8192, 7])).splits
+    found = plan.batches(splits, max_slots)
+    assert sum(batch.n_splits for batch in found) == len(splits)
+    for batch in found:
+        mine = splits[batch.first_split : batch.first_split + batch.n_splits]
+        assert batch.first_slot == mine["first_slot"][0]
+        assert batch.n_slots == mine["n_slots"].sum()
+        assert batch.n_slots <= max_slots or batch.n_splits == 1
+
+
+def test_weights_are_the_largest_of_the_row():
+    values = np.array([1, 5, 2, 0, 0, 3], dtype=np.float32)
+    rows = Rows(np.array([0, 3, 3, 5]), np.array([3, 0, 2, 1]), np.zeros(6, dtype=np.int32), values)
+    assert plan.weights(rows, IMPLICIT).tolist() == [10, 1, 1, 6]
+    assert plan.weights(rows, EXPLICIT).tolist() == [2.5, 1, 3.5, 0.5]
+    assert plan.weights(rows, EXPLICIT._replace(mean=3.0)).tolist() == [2, 1, 3, 1]
+
+
+def test_weights_of_dislikes_count_like_those_of_likes():
+    values = np.array([1, -5, 2, -3], dtype=np.float32)
+    rows = Rows(np.array([0, 3]), np.array([3, 1]), np.zeros(4, dtype=np.int32), values)
+    assert plan.weights(rows, IMPLICIT).tolist() == [10, 6]
+
+
+def test_weights_stay_where_kernels_can_divide_by_them():
+    values = np.array([3e38, 2, 1], dtype=np.float32)
+    rows = Rows(np.array([0, 2]), np.array([2, 1]), np.zeros(3, dtype=np.int32), values)
+    assert plan.weights(rows, EXPLICIT).tolist() == [np.float32(plan.MOST_WEIGHT), 2.5]
+    assert np.float32(1) / np.float32(plan.MOST_WEIGHT) >= np.finfo(np.float32).tiny
+
+
+def test_weights_of_rows_that_lie_out_of_order():
+    values = np.array([1, 5, 9, 9, 2, 4], dtype=np.float32)
+    rows = Rows(np.array([4, 0]), np.array([2, 2]), np.zeros(6, dtype=np.int32), values)
+    assert plan.weights(rows, IMPLICIT).tolist() == [8, 10]
+
+
+def test_nothing_to_plan():
+    rows = lengths_only([0, 0])
+    for found in (fused(rows, 5, 3), plan.two_phase(rows), fused(lengths_only([]))):
+        assert not len(found.items)
+        assert not len(found.splits)
+        assert plan.batches(found.splits, 10) == []
+
+
+def test_half_a_million_rows_are_planned_at_once():
+    rng = np.random.default_rng(0)
+    rows = lengths_only(rng.geometric(1 / 200, 500_000).tolist())
+    began = time.process_time()
+    fused(rows)
+    plan.two_phase(rows)
+    assert time.process_time() - began < 4  # of the processor: a moment that the machine stands still costs none
+
+
+@pytest.mark.parametrize(("table", "cache", "expected"), [(0, 50, 1), (25, 50, 1), (26, 50, 2), (100, 50, 4)])
+def test_ranges_take_half_of_the_cache(table, cache, expected):
+    assert plan.n_ranges(table, cache) == expected
+
+
+def loads(items: np.ndarray, n_blocks: int) -> np.ndarray:
+    """Stages of each block, as kernels/als_work.cuh deals items out: from the front, in odd turns from the back."""
+    stages = -(-items["length"] // plan.STAGE)
+    turns, places = np.divmod(np.arange(len(items)), n_blocks)
+    blocks = np.where(turns % 2, n_blocks - 1 - places, places)
+    return np.bincount(blocks, stages, minlength=n_blocks)
+
+
+@given(st.lists(st.integers(1, 9000), max_size=300), st.integers(1, 70))
+def test_balanced_items_are_the_same_ones_in_their_turns(lengths: list[int], n_blocks: int) -> None:
+    items = np.zeros(len(lengths), dtype=plan.ITEM)
+    items["length"], items["row"] = lengths, np.arange(len(lengths))
+    found = plan.balanced(items, n_blocks)
+    for first in range(0, len(items), n_blocks):
+        turn = slice(first, first + n_blocks)
+        assert sorted(found["row"][turn]) == list(items["row"][turn])
+    assert np.array_equal(found["length"], items["length"][found["row"]])
+
+
+@pytest.mark.parametrize("n_blocks", [132, 264, 528])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_all_blocks_get_equal_work(n_blocks: int, ranks: int) -> None:
+    """Items of Netflix's shape; in the order of their lengths a block of 528 had up to 1.4 times the mean."""
+    shares = (np.arange(17_770) + 200.0) ** -1.9
+    lengths = np.minimum(99_072_112 * shares / shares.sum(), 230_000).astype(np.int64)[::ranks]
+    n_parts = -(-lengths // 4 // plan.LONG)
+    in_range = np.repeat(lengths // 4 // n_parts, n_parts)[np.repeat(lengths, n_parts) > plan.CUT]
+    whole = lengths[lengths <= plan.CUT]
+    items = np.zeros(4 * len(in_range) + len(whole), dtype=plan.ITEM)
+    items["length"] = np.concatenate([*[-np.sort(-in_range)] * 4, whole])
+    balanced = loads(plan.balanced(items, n_blocks), n_blocks)
+    assert balanced.max() <= 1.05 * balanced.mean()

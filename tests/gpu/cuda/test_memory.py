@@ -1,0 +1,78 @@
+"""What trainings take of a device's memory, against what they say they would."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+import gpu
+from gpu.base.backend import Backend
+from gpu.base.device import memory_of_devices
+from gpu.data.param_kinds import Params
+from gpu.data.params import CulshParams, SgdParams, Similarity
+from gpu.ease import trainer as ease
+from gpu.nmf import matrix as nmf_matrix
+from tests.data import planted
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+CASES: list[Params] = [
+    *(
+        gpu.params_for(algorithm, {"n_epochs": 2} if hasattr(known.params, "n_epochs") else {})
+        for algorithm, known in sorted(gpu.ALGORITHMS.items())
+    ),
+    *(CulshParams(n_epochs=1, similarity=name) for name in get_args(Similarity) if name not in ("gsm", "simlsh")),
+    SgdParams(n_epochs=1, deterministic=True),
+    gpu.AlsParams(n_epochs=1, precision="float32"),
+]
+
+
+@pytest.fixture(autouse=True)
+def memory() -> ModuleType:
+    """What measures it."""
+    return importlib.import_module("gpu.cuda.memory")
+
+
+def ids(params: Params) -> str:
+    return "-".join([params.algorithm, str(getattr(params, "similarity", ""))])
+
+
+@pytest.mark.parametrize("params", CASES, ids=ids)
+def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    for module in (nmf_matrix, ease, importlib.import_module("gpu.data.memory")):
+        monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
+    als = importlib.import_module("gpu.als.device")  # its training compares by itself: it may load ratings in batches
+    estimate = als.bytes_needed
+
+    def noted(*sizes: object) -> int:
+        asked.append(estimate(*sizes))
+        return asked[-1]
+
+    monkeypatch.setattr(als, "bytes_needed", noted)
+    ratings = planted(4_000, 1_000, 100)
+    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
+    (needed,) = asked
+    assert taken <= needed
+
+
+def test_what_is_held_for_later_is_given_back(memory: ModuleType) -> None:
+    cupy = importlib.import_module("cupy")
+    kept = cupy.empty(1 << 20, dtype=cupy.uint8)
+    del kept
+    pool = cupy.get_default_memory_pool()
+    assert pool.free_bytes() >= 1 << 20
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    DEVICE.release()
+    assert pool.free_bytes() == 0
+    assert cupy.cuda.runtime.memGetInfo()[0] >= free
+
+
+def test_the_memory_of_each_device_is_known():
+    runtime = importlib.import_module("cupy").cuda.runtime
+    known = memory_of_devices()
+    assert len(known) == runtime.getDeviceCount()
+    assert known[runtime.getDevice()] == pytest.approx(runtime.memGetInfo()[1], rel=0.02)

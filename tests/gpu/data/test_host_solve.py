@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize
+
+from gpu.data.host_solve import BATCH, add_observations, solve, solve_nonnegative
+
+
+@given(n_terms=st.integers(1, 40), n_batches=st.integers(0, 6), seed=st.integers(0, 99))
+def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n_batches * BATCH, n_terms))
+    weights, targets = rng.random(len(x)), rng.standard_normal(len(x))
+    matrix, right = np.diag(rng.random(n_terms) + 0.5), np.zeros(n_terms)
+    full = matrix + (x.T * weights) @ x
+    for first in range(0, len(x), BATCH):
+        part = slice(first, first + BATCH)
+        add_observations(matrix, right, x[part], weights[part], targets[part])
+    np.testing.assert_allclose(np.triu(matrix), np.triu(full), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(right, x.T @ targets, rtol=1e-10, atol=1e-10)
+    solve(matrix, right)
+    np.testing.assert_allclose(right, np.linalg.solve(full, x.T @ targets), rtol=1e-8, atol=1e-10)
+
+
+@given(n_terms=st.integers(1, 30), seed=st.integers(0, 99))
+def test_least_squares_without_a_number_below_zero(n_terms: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.random((40, n_terms)), rng.standard_normal(40)
+    matrix, right = np.triu(x.T @ x), x.T @ y
+    solve_nonnegative(matrix, right)
+    expected, _ = optimize.nnls(x, y)
+    np.testing.assert_allclose(right, expected, atol=1e-5)

@@ -1,0 +1,70 @@
+"""Estimates of memory: every algorithm has one, it grows with the problem, and too large a training never begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.base.backend import Backend
+from gpu.data.param_kinds import FactorParams, Params
+from gpu.data.params import CulshParams, Similarity
+from tests.data import planted
+
+SMALL = {"n_factors": 4, "n_epochs": 1, "n_neighbors": 2, "n_bits": 64}
+ALL = sorted(gpu.ALGORITHMS)
+
+
+def params_of(algorithm: str) -> Params:
+    names = gpu.ALGORITHMS[algorithm].params.__dataclass_fields__
+    return gpu.params_for(algorithm, {name: value for name, value in SMALL.items() if name in names})
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_too_large_a_training_is_refused_before_it_begins(
+    algorithm: str, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.primitives("als"), "free_bytes", lambda: 1234)
+    with pytest.raises(gpu.NotEnoughMemory, match=f"Training on the {backend.name} .* 1,234 are free$") as caught:
+        gpu.fit(planted(), params_of(algorithm), backend=backend, on_epoch=lambda report: pytest.fail("it began"))
+    assert caught.value.needed_bytes > 1234 == caught.value.free_bytes
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_what_is_kept_for_others_must_be_left(
+    algorithm: str, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careful = replace(backend, kept_bytes=10**15)
+    with pytest.raises(gpu.NotEnoughMemory, match=r" bytes, 1,000,000,000,000,000 more are kept .* are free"):
+        gpu.fit(planted(), params_of(algorithm), backend=careful)
+    gpu.fit(planted(), params_of(algorithm), backend=replace(backend, kept_bytes=1))
+
+
+@pytest.mark.parametrize(
+    "algorithm", [name for name in ALL if not name.startswith("als") and name not in ("ease", "nmf")]
+)
+def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> None:
+    def needed(n_users: int, n_items: int, per_user: int, params: Params) -> int:
+        users = np.repeat(np.arange(n_users), per_user)
+        items = np.arange(n_users * per_user) % n_items
+        ratings = gpu.Ratings.from_coo(users, items, np.ones(len(users)), (n_users, n_items))
+        family = "esgd" if algorithm == "esgd" else "descent"
+        found: int = backend.primitives(family).bytes_needed(ratings, params)
+        return found
+
+    params = params_of(algorithm)
+    assert isinstance(params, FactorParams)
+    base = needed(100, 100, 3, params)
+    larger = needed(200, 100, 3, params), needed(100, 200, 3, params), needed(100, 100, 6, params)
+    assert all(size > base for size in (*larger, needed(100, 100, 3, replace(params, n_factors=64))))
+
+
+@pytest.mark.parametrize("name", get_args(Similarity))
+def test_finding_neighbors_is_estimated_too(name: Similarity, backend: Backend) -> None:
+    estimate = backend.primitives("similarity").bytes_needed
+    few, many = (gpu.Ratings.from_coo(np.arange(n), np.arange(n), np.ones(n), (n, n)) for n in (1000, 3000))
+    small, large = CulshParams(similarity=name, n_neighbors=2, n_bits=64), CulshParams(similarity=name, n_bits=640)
+    assert estimate(few, small) < estimate(many, small) < estimate(many, large)

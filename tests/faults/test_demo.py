@@ -85,7 +85,7 @@ def ends_well(folder: Path) -> None:
         assert process.wait(180) == 0
 
 
-@pytest.mark.timeout(1200 if results.IS_LONG else 200)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("step", STEPS if results.IS_LONG else [1, 3], ids=lambda step: f"step{step}")
 def test_a_demo_that_was_killed_ends_well_when_it_is_started_again(folder: Path, step: int) -> None:
     draw = random.Random(step)

@@ -292,7 +292,7 @@ def test_a_second_serve_on_the_same_folder_is_refused(service):
 
 def test_requests_in_flight_are_finished_at_sigterm(fresh):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(fresh.get, "/popular", wait_for=f"{int(time.time() * 1000) + 10_000}-0")
+        waiting = pool.submit(fresh.client.get, f"/popular?wait_for={int(time.time() * 1000) + 10_000}-0")
         time.sleep(1)
         fresh.process.send_signal(signal.SIGTERM)
         assert waiting.result().status_code == 503  # an answer (not seen within two seconds), not a broken connection

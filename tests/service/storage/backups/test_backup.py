@@ -281,7 +281,7 @@ def test_what_is_no_plain_file_in_a_folder_is_refused(data: Path, tmp_path: Path
     assert not (tmp_path / "restored").exists()
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_a_negative_size_is_not_read_for_ever(tmp_path: Path) -> None:
     member = tarfile.TarInfo("keys.json")
     header = bytearray(member.tobuf(tarfile.GNU_FORMAT))

@@ -27,9 +27,9 @@ demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps se
 
 install: $(VENV)/dev ## create the environment for development
 
-test: $(VENV)/dev ## install, then every check and every test, in three processes
+test: $(VENV)/dev ## install, then every check and every test, in four processes
 	$(MAKE) --jobs 2 --output-sync lint types kernels
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
 	$(BIN)/ruff check .

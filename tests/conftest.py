@@ -23,20 +23,35 @@ settings.load_profile("nearfield")
 
 
 ROOT = Path(__file__).parents[1]
-# Modules that take half a minute or more. They begin first, else one process goes on alone with the last of them.
+# Modules that take long, most of all those that wait for other processes. They begin first: others compute meanwhile,
+# and no process of tests is left alone with one of them at the end.
 LONGEST = (
-    "tests/service/api/test_growth.py",
-    "tests/faults/test_failovers.py",
-    "tests/test_code_blocks.py",
     "tests/benchmarks/test_commands.py",
-    "tests/gpu/cuda/test_kernels.py",
-    "tests/faults/test_kills.py",
-    "tests/service/base/test_imports.py",
-    "tests/service/engine/test_compilation.py",
-    "tests/faults/test_hanging_redis.py",
-    "tests/faults/test_stateful.py",
-    "tests/service/test_own_folders.py",
     "tests/service/jobs/test_supervisor.py",
+    "tests/faults/test_kills.py",
+    "tests/gpu/cuda/test_kernels.py",
+    "tests/service/api/test_growth.py",
+    "tests/test_code_blocks.py",
+    "tests/faults/test_failovers.py",
+    "tests/service/engine/test_model_swap.py",
+    "tests/service/engine/test_compilation.py",
+    "tests/service/test_end_to_end.py",
+    "tests/faults/test_rest.py",
+    "tests/service/extras/ranks/test_jobs_on_ranks.py",
+    "tests/service/test_own_folders.py",
+    "tests/faults/test_disks_and_clocks.py",
+    "tests/faults/test_stateful.py",
+    "tests/faults/test_hanging_redis.py",
+    "tests/service/base/test_imports.py",
+    "tests/service/processes/test_processes.py",
+    "tests/service/processes/test_starts.py",
+    "tests/service/extras/test_without_extras.py",
+    "tests/faults/test_demo.py",
+    "tests/faults/test_idle.py",
+    "tests/faults/test_two_of_each.py",
+    "tests/service/extras/exports/test_exports.py",
+    "tests/test_image.py",
+    "tests/gpu/descent/test_culsh.py",
 )
 
 

@@ -43,6 +43,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "noise": ("--seeds 0", {}),
     "time-to-error": ("--factors 4 --epochs 3", {"sgd.SHARES": (0.5, 1.0)}),
     "als-lists": ("", {"als.SEEDS": (0,)}),
+    "stream": ("--algorithms als", {"learning.N_BATCHES": 2}),
     "newcomers": ("--factors 4 --seeds 0,1", {"learning.SHARE": 0.1}),
     "prequential": ("--algorithm als", {"learning.TRAINED": 0.97}),
     "half-life": ("--days 7", {}),

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 
+from service.api.parsers import body_turns
 from service.settings.settings import Settings
 from tests.faults import results
 from tests.service.local import Local, serving, unconnected
@@ -251,8 +252,13 @@ def _with(whole: dict[str, Any], name: str, grow: Callable[[int], str]) -> Calla
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """A service that lets large bodies in at once: here each would wait for nobody but the body before it."""
     data, proxies = tmp_path_factory.mktemp("growth") / "data", ["127.0.0.0/8", "::1"]
-    with serving(data, worker=False, trusted_proxies=proxies, cors_origins=["http://shop.example"]) as running:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        serving(data, worker=False, trusted_proxies=proxies, cors_origins=["http://shop.example"]) as running,
+    ):
+        patch.setattr(body_turns, "BYTES_PER_S", 1e12)
         yield running
 
 

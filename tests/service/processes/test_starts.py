@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,7 +88,7 @@ def test_sigterm_during_the_start_ends_in_order(tmp_path: Path, n_children: int)
 
 
 def test_sigterm_while_redis_hangs_refuses_what_waits_and_ends_in_time(service: FrontService) -> None:
-    """The last test of this service."""
+    """The last test of this service: what was acknowledged is there when it starts again."""
     service.rate(("ann", "x", 4.0))
     family = service.family()
     hanging = psutil.Process(RedisServer(service.data).pid)
@@ -98,7 +97,14 @@ def test_sigterm_while_redis_hangs_refuses_what_waits_and_ends_in_time(service: 
     url = f"{service.client.base_url}/ratings"
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(httpx.post, url, json=body, timeout=60) for _ in range(4)]
-        time.sleep(0.5)  # they wait for five seconds
+        eventually(lambda: n_connections(service) > len(waiting))  # they wait for five seconds
         assert service.stop() == 0, "it ends by force after twenty seconds"
         assert {answer.result().status_code for answer in waiting} == {503}
     gone(family)
+    service.start()
+    assert "x" in {one["item"] for one in service.get("/users/ann/ratings").json()["ratings"]}
+
+
+def n_connections(service: FrontService) -> float:
+    lines = service.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith("nearfield_connections ")).split()[1])

@@ -76,6 +76,7 @@ NOT_RUN = {
     ("docs/index.md", "make test"): "is this test",
     ("CONTRIBUTING.md", "make "): "installs, or runs this test",
     ("CONTRIBUTING.md", ".venv/bin/pre-commit install"): NETWORK,
+    ("CONTRIBUTING.md", ".venv/bin/python -m pytest"): "is one of these tests",
     ("clients/python/README.md", "pip install ./clients/python"): NETWORK,
     ("clients/typescript/README.md", "cd clients/typescript"): NETWORK,
     ("clients/typescript/README.md", "npm "): NETWORK,

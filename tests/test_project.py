@@ -274,10 +274,25 @@ def test_files_and_tests_that_documents_name_are_there():
         for path in re.findall(r"`((?:service|gpu|tests|benchmarks|loadtest|docs)/[\w/.-]+\.(?:py|cu|cuh|md))`", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
             checked += 1
-        for test, path in re.findall(r"`(test_\w+)` in\s+`(tests/[\w/.]+)`", text):
+        named = re.findall(r"`(test_\w+)` in\s+`(tests/[\w/.]+)`", text)
+        named += [(test, path) for path, test in re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", text)]
+        for test, path in named:
             assert f"def {test}(" in (ROOT / path).read_text("utf-8"), f"{page.name}: {test} in {path}"
             checked += 1
     assert checked > 50
+
+
+def test_recipes_name_files_and_names_that_are_there():
+    """A name in capitals, of a class or a constant, is in a file, or in a module of a folder, that its line names."""
+    steps = re.findall(r"^\d+\. .*$", (ROOT / "docs" / "recipes.md").read_text("utf-8"), re.MULTILINE)
+    assert len(steps) > 30
+    for step in steps:
+        places = [ROOT / place for place in re.findall(r"`((?:gpu|service|tests|deploy|docs)/[\w/.]*)`", step)]
+        assert [place for place in places if not place.exists()] == [], step
+        modules = [module for place in places for module in ([place] if place.is_file() else place.glob("*.py"))]
+        texts = "".join(module.read_text("utf-8") for module in modules)
+        for name in re.findall(r"`([A-Z]\w+)[`(]", step) if modules else ():
+            assert re.search(rf"\b{name}\b", texts), f"{name}: {step}"
 
 
 def test_links_between_documents_lead_somewhere():

@@ -66,8 +66,10 @@ def run(settings: Settings, listener: socket.socket) -> int:
     limits = [Limits.of(one) for one, _ in places]
     limits = [one._replace(failures=limits[0].failures) for one in limits]  # else guesses go on at the next data set
     shared = Shared(limits, OpenConnections(n))
-    share = {"max_connections": -(-settings.max_connections // n)}
-    of_front = [Place(one.model_copy(update=share), path) for one, path in places]
+    of_front = []
+    for one, path in places:
+        shares = {name: -(-getattr(one, name) // n) for name in ("max_connections", "max_waiting")}
+        of_front.append(Place(one.model_copy(update=shares), path))
     announcement = Announcement(url_of(listener), n, {one.data_set: path for one, path in places[1:]})
     engines, archivers, fronts = [], [], []
     is_local = has_local_front(settings)

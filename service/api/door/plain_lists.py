@@ -2,9 +2,15 @@
 
 A plain `GET` of a list needs no parser of the server, no task and no message of its own. The requests of one turn of
 the event loop that ask alike become one query of the engine, for several users, and each answer goes to its socket in
-one write. A read then takes half of the processor time. Any other request (another route, a body, HTTP/1.0, a parameter
-beside `n`, `offset` and `model`, an escape in the id, a character that HTTP parsers may read differently) takes the
-usual way, by `Route`, which gives the same answer. So do all requests while traces or `cors_origins` are on.
+one write. A read then takes half of the processor time.
+
+The engine has at most two queries of a client: one that it works on, and the next one. What arrives meanwhile waits
+here and goes together. So the busier the engine is, the more reads share a query, and what is too much is refused here
+without any work of the engine.
+
+Any other request (another route, a body, HTTP/1.0, a parameter beside `n`, `offset` and `model`, an escape in the id, a
+character that HTTP parsers may read differently) takes the usual way, by `Route`, which gives the same answer. So do
+all requests while traces or `cors_origins` are on.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import asyncio
 import functools
 import re
 import time
+from collections import deque
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -25,7 +32,7 @@ from service.api.door.gateway import CLIENT_GONE, Gateway, RequestRecord
 from service.api.parsers.bodies import JSON, RequestHeaders
 from service.api.problems import CLOSE, Headers
 from service.api.serving import Serving
-from service.base.errors import ServiceError
+from service.base.errors import Overloaded, ServiceError
 from service.engine import fairness
 from service.engine.fairness import MAX_COST, Client, cost_of_list
 from service.engine.queries import Recommend
@@ -34,6 +41,7 @@ from service.engine.queries.encoding import finished
 
 ROUTE = "/recommend/{user}"  # whose requests these are
 MOST = 64  # users of one query; the engine's time for each of them falls no more beyond
+AT_ONCE = 2  # queries of one client that the engine has: without the next one it would rest between two
 MAX_KEPT, MAX_KEPT_BYTES = 1024, 1024  # headers, and bytes of each, that are read once: clients repeat theirs
 _REQUEST = re.compile(
     rb"GET (/recommend/([\w.~!$&'()*+,;=:@-]{1,256}))(?:\?([\w.~!$&'()*+,;=:@%/?-]*))? HTTP/1\.1(?=\r\n)", re.ASCII
@@ -74,11 +82,46 @@ class _Batch:
         most: requests that one query of the engine may answer.
     """
 
-    def __init__(self, page: Recommend, client: Client) -> None:
-        self.page, self.client = page, client
-        self.most = max(1, min(MOST, MAX_COST // cost_of_list(page)))
+    def __init__(self, page: Recommend) -> None:
+        self.page, self.most = page, max(1, min(MOST, MAX_COST // cost_of_list(page)))
         self.users: list[bytes] = []
         self.reads: list[_Read] = []
+
+
+class _Line:
+    """What one client waits for.
+
+    Attributes:
+        n_reads: requests without an answer.
+        n_asked: batches that the engine has.
+        waiting: the others, the oldest first.
+        last: the newest one of `waiting` for each page, by the page's `id`, if it has room.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.n_reads = self.n_asked = 0
+        self.waiting: deque[_Batch] = deque()
+        self.last: dict[int, _Batch] = {}
+
+    def add(self, page: Recommend, user: bytes, read: _Read) -> None:
+        """Add a request."""
+        batch = self.last.get(id(page))
+        if batch is None:
+            batch = self.last[id(page)] = _Batch(page)
+            self.waiting.append(batch)
+        batch.users.append(user)
+        batch.reads.append(read)
+        self.n_reads += 1
+        if len(batch.reads) == batch.most:
+            del self.last[id(page)]
+
+    def take(self) -> _Batch:
+        """The oldest batch, which takes no further requests."""
+        batch = self.waiting.popleft()
+        if self.last.get(id(batch.page)) is batch:
+            del self.last[id(batch.page)]
+        return batch
 
 
 class PlainLists:
@@ -92,7 +135,8 @@ class PlainLists:
 
     def __init__(self, gateway: Gateway, page: Page, serving: Serving) -> None:
         self._gateway, self._page, self._serving = gateway, page, serving
-        self._batches: dict[tuple[int, Client], _Batch] = {}  # of this turn, by page and client
+        self._lines: dict[Client, _Line] = {}  # of clients who wait
+        self._new: list[_Line] = []  # lines to which this turn has added
         self._header = functools.lru_cache(MAX_KEPT)(self._parsed)
         self._date_s, self._date = 0, b""
 
@@ -103,67 +147,85 @@ class PlainLists:
             connection: of the client; no other request on it is being answered.
             request: one whole request.
         """
-        line = _REQUEST.match(request)
-        if line is None:
+        asked = _REQUEST.match(request)
+        if asked is None:
             return False
         gateway, started = self._gateway, time.perf_counter()
-        text = request[line.end() :]
+        text = request[asked.end() :]
         header = self._header(text) if len(text) <= MAX_KEPT_BYTES else self._parsed(text)
-        page = self._page(line[3] or b"")
+        page = self._page(asked[3] or b"")
         if page is None or header is None:
             return False
         connection.begin_read()
-        record = RequestRecord("GET", line[1], gateway.request_id(header.known), started)
+        record = RequestRecord("GET", asked[1], gateway.request_id(header.known), started)
         read = _Read(connection, header, record)
         try:
-            gateway.admit("GET", line[1], header.known, connection.peer, header.fields)
+            gateway.admit("GET", asked[1], header.known, connection.peer, header.fields)
         except Exception as error:
             self._refuse(read, error)
             return True
         client = fairness.current.get()
-        key = id(page), client
-        batch = self._batches.get(key)
-        if batch is None:
-            if not self._batches:
-                asyncio.get_running_loop().call_soon(self._end_turn)
-            batch = self._batches[key] = _Batch(page, client)
-        batch.users.append(line[2])
-        batch.reads.append(read)
-        if len(batch.reads) == batch.most:
-            self._ask_for(self._batches.pop(key))
+        line = self._lines.get(client) or self._lines.setdefault(client, _Line(client))
+        if line.n_reads >= self._serving.settings.max_waiting:
+            self._refuse(read, Overloaded(f"{line.n_reads:,} requests are already waiting"))
+            return True
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._new.append(line)
+        line.add(page, asked[2], read)
         return True
 
     def _end_turn(self) -> None:
-        batches, self._batches = self._batches, {}
-        for batch in batches.values():
-            self._ask_for(batch)
+        lines, self._new = self._new, []
+        for line in dict.fromkeys(lines):
+            self._ask(line)
 
-    def _ask_for(self, batch: _Batch) -> None:
-        fairness.current.set(batch.client)
+    def _ask(self, line: _Line) -> None:
+        """Ask for what waits in a line, unless the engine has enough of it."""
+        limit_s = self._serving.settings.max_wait_ms / 1000
+        while line.waiting and line.n_asked < AT_ONCE:
+            batch = line.take()
+            if time.perf_counter() - batch.reads[0].record.started > limit_s:
+                self._fail(batch, line, Overloaded(f"the request waited for more than {limit_s:g} s"))
+            else:
+                self._ask_for(batch, line)
+        if not line.n_reads:
+            self._lines.pop(line.client, None)
+
+    def _ask_for(self, batch: _Batch, line: _Line) -> None:
+        fairness.current.set(line.client)
         try:
             answers = self._serving.answer_each(structs.replace(batch.page, users=Ids.of(batch.users)))
         except Exception as error:
-            for read in batch.reads:
-                self._refuse(read, error)
+            self._fail(batch, line, error)
         else:
-            answers.add_done_callback(functools.partial(self._finish, batch))
+            line.n_asked += 1
+            answers.add_done_callback(functools.partial(self._finish, batch, line))
 
-    def _finish(self, batch: _Batch, answers: asyncio.Future[list[bytes]]) -> None:
+    def _finish(self, batch: _Batch, line: _Line, answers: asyncio.Future[list[bytes]]) -> None:
+        line.n_asked -= 1
         error = cast("Exception | None", answers.exception())
+        if error is None:
+            line.n_reads -= len(batch.reads)
+        elif isinstance(error, ServiceError) or len(batch.reads) == 1:
+            self._fail(batch, line, error)
+        else:  # the list of one user must not keep the others from theirs
+            for user, read in zip(batch.users, batch.reads, strict=True):
+                alone = _Batch(batch.page)
+                alone.users, alone.reads = [user], [read]
+                self._ask_for(alone, line)
+        self._ask(line)  # before the answers are written, so that the engine need not wait for that
         if error is None:
             now = time.perf_counter()
             for read, body in zip(batch.reads, answers.result(), strict=True):
                 record = read.record
                 content = finished(body, (now - record.started) * 1000, record.request_id)
                 self._write(read, 200, content, JSON, [])
-        elif isinstance(error, ServiceError) or len(batch.reads) == 1:
-            for read in batch.reads:
-                self._refuse(read, error)
-        else:  # the list of one user must not keep the others from theirs
-            for user, read in zip(batch.users, batch.reads, strict=True):
-                alone = _Batch(batch.page, batch.client)
-                alone.users, alone.reads = [user], [read]
-                self._ask_for(alone)
+
+    def _fail(self, batch: _Batch, line: _Line, error: Exception) -> None:
+        line.n_reads -= len(batch.reads)
+        for read in batch.reads:
+            self._refuse(read, error)
 
     def _refuse(self, read: _Read, error: Exception) -> None:
         status, content, media, extra = self._gateway.refusal(error, read.record)

@@ -213,12 +213,146 @@ def test_long_lists_are_not_asked_for_together() -> None:
             guard = server.protocol()
             guard.end_read = lambda response, *, closes: True  # type: ignore[method-assign]
             assert server.lists.begin(guard, PLAIN.replace(b"n=3", b"n=1000"))
-        await until(lambda: sum(len(users_of(query)) for query in server.asked) == 9)
-        server.release()
+        for _ in range(2):
+            await until(lambda: server.held)
+            server.release()
 
     talk(server, scene)
     assert max(len(users_of(query)) * query.n for query in server.asked) <= MAX_COST
     assert len(server.asked) == 3
+
+
+class Reads:
+    """Reads of a server without sockets: `statuses` has the status of each user who has an answer."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.statuses = server, dict[str, int]()
+
+    async def begin(self, *users: str, n: int = 3, key: str = KEY) -> None:
+        """Read for these users in one turn of the event loop, which ends on return."""
+        for user in users:
+            guard = self.server.protocol()
+            guard.peer = ("127.0.0.1", 1)
+
+            def note(response: bytes, *, closes: bool, user: str = user) -> bool:
+                self.statuses[user] = int(response.split()[1])
+                return True
+
+            guard.end_read = note  # type: ignore[method-assign]
+            text = f"GET /recommend/{user}?n={n} HTTP/1.1\r\nX-API-Key: {key}\r\n\r\n"
+            assert self.server.lists.begin(guard, text.encode())
+        await asyncio.sleep(0)
+
+    def asked(self) -> list[list[str]]:
+        """The users of each query so far."""
+        return [users_of(query) for query in self.server.asked]
+
+
+def held(scene: Callable[[Server, Reads], Awaitable[None]], **settings: Any) -> None:
+    """Run `scene` with a server that answers when it is released."""
+    server = Server(**settings)
+    server.holds = True
+    asyncio.run(asyncio.wait_for(scene(server, Reads(server)), 60))  # type: ignore[arg-type]
+
+
+def test_what_arrives_while_the_engine_has_two_queries_goes_together() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        for user in "abcde":
+            await reads.begin(user)
+        assert reads.asked() == [["a"], ["b"]]
+        await reads.begin("f", n=4)
+        await reads.begin("g")
+        server.release()
+        await until(lambda: len(server.asked) == 4)
+        assert reads.asked()[2:] == [["c", "d", "e", "g"], ["f"]]
+        server.release()
+        await until(lambda: len(reads.statuses) == 7)
+        assert set(reads.statuses.values()) == {200}
+
+    held(scene)
+
+
+def test_a_client_with_two_queries_keeps_no_other_one_waiting() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        for user in "abc":
+            await reads.begin(user)
+        await reads.begin("d", key="key-of-those-who-read")
+        assert reads.asked() == [["a"], ["b"], ["d"]]
+        for _ in range(2):
+            await until(lambda: server.held)
+            server.release()
+        await until(lambda: len(reads.statuses) == 4)
+
+    held(scene, api_key=KEY, read_key="key-of-those-who-read")
+
+
+def test_a_full_batch_is_followed_by_another_one() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        await reads.begin(*[f"u{n}" for n in range(2 * MOST + 3)])
+        assert [len(users) for users in reads.asked()] == [MOST, MOST]
+        await reads.begin("late")
+        server.release()
+        await until(lambda: len(server.asked) == 3)
+        assert reads.asked()[2] == [f"u{2 * MOST}", f"u{2 * MOST + 1}", f"u{2 * MOST + 2}", "late"]
+        server.release()
+        await until(lambda: len(reads.statuses) == 2 * MOST + 4)
+
+    held(scene)
+
+
+def test_too_many_reads_are_refused_without_the_engine() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        await reads.begin(*"abcd")
+        await reads.begin("e")
+        assert reads.statuses == {}
+        await reads.begin("f")
+        assert reads.statuses == {"f": 503}
+        await reads.begin("g", key="key-of-those-who-read")  # another client has its own line
+        assert reads.statuses == {"f": 503}
+        for _ in range(2):
+            server.release()
+            await asyncio.sleep(0.01)
+        await reads.begin("h")
+        await until(lambda: server.held)
+        server.release()
+        await until(lambda: "h" in reads.statuses)
+        assert reads.statuses == dict.fromkeys("abcdegh", 200) | {"f": 503}
+
+    held(scene, api_key=KEY, read_key="key-of-those-who-read", max_waiting=5)
+
+
+def test_reads_that_wait_for_too_long_are_refused_and_others_go_on() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        for user in "abc":
+            await reads.begin(user)
+        await asyncio.sleep(0.3)
+        await reads.begin("d", n=4)
+        server.release()
+        await until(lambda: "c" in reads.statuses)
+        await until(lambda: server.held)
+        server.release()
+        await until(lambda: len(reads.statuses) == 4)
+        assert reads.statuses == {"a": 200, "b": 200, "c": 503, "d": 200}
+
+    held(scene, max_wait_ms=200)
+
+
+def test_what_waits_goes_on_after_queries_that_fail() -> None:
+    async def scene(server: Server, reads: Reads) -> None:
+        for user in "abc":
+            await reads.begin(user)
+        server.outcome = RuntimeError("boom")  # of the two, and while the third one is asked for
+        server.release()
+        await until(lambda: len(reads.statuses) == 3)
+        assert set(reads.statuses.values()) == {500}
+        server.outcome = None
+        await reads.begin("d")
+        await until(lambda: server.held)
+        server.release()
+        await until(lambda: "d" in reads.statuses)
+        assert reads.statuses["d"] == 200
+
+    held(scene)
 
 
 def test_one_list_that_fails_does_not_keep_the_others_from_theirs() -> None:

@@ -85,7 +85,7 @@ class ArchiverProcess(Components):
     async def _verified(self) -> None:
         while True:
             try:
-                await self._link.ask(VerifyRedis, "")
+                await self._link.ask(lambda n: VerifyRedis(n, ""))
             except ServiceError:  # the engine's process reports it
                 await asyncio.sleep(RETRY_S)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -88,10 +89,12 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(event_loop.CHILD_LEAVE, front.stop)
         serving = asyncio.create_task(front.serve())
     announcing = asyncio.create_task(_announce(runtime, endpoint, announcement))
+    announcing.add_done_callback(functools.partial(_stop_unannounced, stop))
     try:
         await stopped.wait()
     finally:
-        was_ready = announcing.done()
+        is_unannounced = announcing.done() and announcing.exception() is not None
+        was_ready = announcing.done() and not is_unannounced
         announcing.cancel()
         if front is not None and serving is not None:
             front.stop()
@@ -101,7 +104,7 @@ async def _serve(
             await runtime.archive_rest()
         await runtime.stop()
     if runtime.failure is None:
-        return 0
+        return NOT_STARTED if is_unannounced else 0
     return 1 if was_ready or _is_own(runtime) else NOT_STARTED
 
 
@@ -114,6 +117,14 @@ def _stop_failed(runtime: Runtime, stop: Callable[[], None]) -> None:
     """Stop; after a while, if the other data sets go on, so that this one can say why it has failed."""
     shown_s = FAILURE_SHOWN_S if runtime.settings.data_set else DEFAULT_SHOWN_S
     asyncio.get_running_loop().call_later(shown_s if _is_own(runtime) else 0.0, stop)
+
+
+def _stop_unannounced(stop: Callable[[], None], announcing: asyncio.Task[None]) -> None:
+    """Stop if the line could not be printed: a script that waits for it would wait for ever."""
+    error = None if announcing.cancelled() else announcing.exception()
+    if error is not None:
+        _log.critical("the service cannot say that it is ready", exc_info=error)
+        stop()
 
 
 async def _announce(runtime: Runtime, endpoint: Endpoint, announcement: Announcement) -> None:
@@ -142,7 +153,7 @@ async def _is_ready(path: Path) -> bool:
         async with asyncio.timeout(FURTHER_READY_S):
             while not link.has_failed:
                 try:
-                    await link.ask(Request, GetReadiness(), "", None, "", 1)
+                    await link.ask(lambda n: Request(n, GetReadiness(), "", None, ""))
                 except ServiceError:
                     await asyncio.sleep(POLL_S)
                 else:

@@ -95,9 +95,9 @@ class FrontServing:
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
         if client.trace is None:
-            return self._link.ask(Request, content, client.address, client.key, position, users=users)
-        traced = content, client.address, client.key, position, client.trace.encoded
-        return self._link.ask(TracedRequest, *traced, users=users)
+            return self._link.ask(lambda n: Request(n, content, client.address, client.key, position), users)
+        trace = client.trace.encoded
+        return self._link.ask(lambda n: TracedRequest(n, content, client.address, client.key, position, trace), users)
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))
@@ -111,4 +111,4 @@ class FrontServing:
         self._link.tell(Acknowledged([(str(stream_id), dict(fields)) for stream_id, fields in self._tail.after(ZERO)]))
 
     async def _verify(self, run_id: str) -> None:
-        await self._link.ask(VerifyRedis, run_id)
+        await self._link.ask(lambda n: VerifyRedis(n, run_id))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from service.base.errors import InvalidRequest, NotReady, Overloaded, ServiceError
@@ -118,8 +119,8 @@ class Link:
         if self._frames is not None:
             self._frames.send(message)
 
-    def ask(self, make: Any, *content: Any, users: Ids | None = None) -> asyncio.Future[list[bytes]]:
-        """Send `make(id, *content)`; the future gets its bodies. A cancelled one is dropped on the other side too.
+    def ask(self, make: Callable[[int], Struct], users: Ids | None = None) -> asyncio.Future[list[bytes]]:
+        """Send the message `make(id)`; the future gets its bodies. A cancelled one is dropped on the other side too.
 
         `users`: whose plain lists are asked for, of a request each; None: it is one request.
 
@@ -138,7 +139,7 @@ class Link:
         future.link, future.number, future.users = self, number, users
         if (self._n_open and self._n_open + future.n > self._max_open) or frames.is_full:
             raise Overloaded(f"{self._n_open:,} requests are already waiting")
-        message = make(number, *content)
+        message = make(number)
         self._open[number] = future
         try:
             frames.send(message)

@@ -113,7 +113,7 @@ def linked(tmp_path: Path) -> Linked:
 
 def asking(link: Link) -> asyncio.Task[list[bytes]]:
     async def answer() -> list[bytes]:
-        return await link.ask(VerifyRedis, "run")
+        return await link.ask(lambda n: VerifyRedis(n, "run"))
 
     return asyncio.create_task(answer())
 
@@ -218,7 +218,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 def asking_for_lists(link: Link) -> asyncio.Task[list[bytes]]:
     async def answer() -> list[bytes]:
-        return await link.ask(Request, *PLAIN, users=USERS)
+        return await link.ask(lambda n: Request(n, *PLAIN), USERS)
 
     return asyncio.create_task(answer())
 
@@ -282,10 +282,10 @@ def test_open_requests_are_counted_one_by_one(linked: Linked) -> None:
             await tasks[1]
             engine.received.clear()
         many = Ids.of([b"a", b"b", b"c", b"d"])
-        alone = link.ask(Request, Recommend(users=many), *PLAIN[1:], users=many)
+        alone = link.ask(lambda n: Request(n, Recommend(users=many), *PLAIN[1:]), many)
         await soon(engine.asked)
         with pytest.raises(Overloaded):
-            link.ask(Request, *PLAIN, users=USERS)
+            link.ask(lambda n: Request(n, *PLAIN), USERS)
         alone.cancel()
 
     linked(check)
@@ -298,7 +298,7 @@ def test_a_message_that_is_made_wrong_is_an_error_of_the_program(linked: Linked)
         await usable(link)
         for _ in range(2 * MAX_OPEN):  # none of them stays open
             with pytest.raises(TypeError):
-                link.ask(VerifyRedis)
+                link.ask(VerifyRedis)  # type: ignore[arg-type]
         assert engine.asked() == []
 
     linked(check)
@@ -310,7 +310,7 @@ def test_what_cannot_be_sent_is_an_invalid_request(linked: Linked, content: Any)
         await usable(link)
         for _ in range(2 * MAX_OPEN):  # none of them stays open
             with pytest.raises(InvalidRequest):
-                await link.ask(VerifyRedis, content)
+                await link.ask(lambda n: VerifyRedis(n, content))
         assert not engine.asked()
 
     linked(check)

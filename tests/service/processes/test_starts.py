@@ -58,6 +58,28 @@ def test_a_port_in_use_is_said(service: FrontService, tmp_path: Path) -> None:
     assert "in use" in errors
 
 
+WITHOUT_A_LINE = """
+from service.__main__ import main
+from service.processes import engine_process
+
+async def failing(*arguments):
+    raise TypeError("boom")
+
+engine_process._announce = failing
+main()
+"""
+
+
+def test_a_service_that_cannot_say_that_it_is_ready_ends(tmp_path: Path) -> None:
+    """A script that waits for the line would wait for ever."""
+    environment = os.environ | {"NEARFIELD_BACKEND": "host", "NEARFIELD_FRONTS": str(N_FRONTS)}
+    command = [sys.executable, "-c", WITHOUT_A_LINE, "serve", "--port", "0", "--data", str(tmp_path / "data")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "cannot say that it is ready" in done.stderr
+    assert "boom" in done.stderr
+
+
 def test_a_redis_that_is_not_durable_is_refused_at_the_start(tmp_path: Path) -> None:
     server = RedisServer(tmp_path / "weak", "everysec")
     server.start()

@@ -252,7 +252,7 @@ def held(scene: Callable[[Server, Reads], Awaitable[None]], **settings: Any) -> 
     """Run `scene` with a server that answers when it is released."""
     server = Server(**settings)
     server.holds = True
-    asyncio.run(asyncio.wait_for(scene(server, Reads(server)), 60))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scene(server, Reads(server)), 60))
 
 
 def test_what_arrives_while_the_engine_has_two_queries_goes_together() -> None:

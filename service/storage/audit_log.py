@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -26,7 +25,7 @@ N_FILES = 8  # that the bound is divided into, at least; the oldest entries go b
 MAX_TEXT = 200  # characters of each field; the service keeps no long text that a client chooses
 MAX_LINE = 1 << 13  # bytes; JSON escapes a character of five such fields with at most six
 _LOCK = ".lock"
-_CURSOR = re.compile(r"(\d{4}-\d\d-\d{4}):(\d{1,12})", re.ASCII)
+_CURSOR = re.compile(r"(20\d\d-(?:0[1-9]|1[0-2])-(?!0000)\d{4}):(0|[1-9]\d{0,11})", re.ASCII)
 _log = structlog.get_logger(__name__)
 
 
@@ -124,63 +123,60 @@ class AuditLog:
                 os.close(descriptor)
             if is_new:
                 files.sync(self._folder)
-                self._remove_oldest()
+                # Keep the bound, with a new file that may grow to its share.
+                *older, _ = self._files()
+                sizes = {old: old.stat().st_size for old in older}
+                while sizes and sum(sizes.values()) + self._max_bytes // N_FILES > self._max_bytes:
+                    oldest = min(sizes)
+                    oldest.unlink()
+                    n_bytes = sizes.pop(oldest)
+                    _log.warning("the oldest entries of the audit log are removed", file=str(oldest), bytes=n_bytes)
 
     def page(self, n: int, cursor: str | None = None) -> AuditPage:
-        """The newest `n` entries, or those before a cursor.
+        """The newest `n` entries, or those before a cursor: the name of a file, and the byte at which a line begins.
 
         Raises:
             InvalidRequest: it is no cursor of this log.
         """
-        name, end = None, None
+        paths, end = self._files()[::-1], None
+        refusal = InvalidRequest(
+            f"Invalid cursor: expected `next` of a page of the audit log, got {(cursor or '')[:64]!r}"
+        )
         if cursor:
-            if (match := _CURSOR.fullmatch(cursor)) is None:
-                raise InvalidRequest(f"Invalid cursor: expected `next` of a page of the audit log, got {cursor[:64]!r}")
-            name, end = match[1], int(match[2])
+            match = _CURSOR.fullmatch(cursor)
+            # Its file is here, or was the oldest one and is removed.
+            if match is None or not paths or paths[-1].stem < match[1] not in {path.stem for path in paths}:
+                raise refusal
+            paths, end = [path for path in paths if path.stem <= match[1]], int(match[2])
         entries: list[AuditEntry] = []
-        for path in reversed(self._files()):
-            if name is not None and path.stem > name:
+        for path in paths:
+            try:
+                regular_file = files.open_regular(path)
+            except FileNotFoundError:  # it was the oldest
                 continue
-            for start, line in _lines(path, end if path.stem == name else None, n - len(entries)):
+            with regular_file as file:
+                size = os.fstat(file.fileno()).st_size
+                if end is None:
+                    end = size
+                elif end > size or (end and os.pread(file.fileno(), 1, end - 1) != b"\n"):
+                    raise refusal
+                begin = max(0, end - (n - len(entries) + 1) * MAX_LINE)
+                file.seek(begin)
+                text = file.read(end - begin)
+            # Line by line from the end, without one that is just being written.
+            stop, end = text.rfind(b"\n") + 1, None
+            while stop:
+                start = text.rfind(b"\n", 0, stop - 1) + 1
+                if start == 0 and begin > 0:
+                    break
                 try:
-                    entries.append(msgspec.json.decode(line, type=AuditEntry))
+                    entries.append(msgspec.json.decode(text[start:stop], type=AuditEntry))
                 except msgspec.MsgspecError:  # a crash has torn it, or somebody has altered it: an auditor must see it
                     entries.append(AuditEntry(at="", action="unreadable line", outcome="failed", via="api"))
-                last = f"{path.stem}:{start}"
-            if len(entries) == n:
-                return AuditPage(entries, last)
+                if len(entries) == n:
+                    return AuditPage(entries, f"{path.stem}:{begin + start}")
+                stop = start
         return AuditPage(entries, None)
 
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{SUFFIX}"))
-
-    def _remove_oldest(self) -> None:
-        """Keep the bound, with a file that may still grow to its share."""
-        *older, _ = self._files()
-        sizes = {path: path.stat().st_size for path in older}
-        for path in older:
-            if sum(sizes.values()) + self._max_bytes // N_FILES <= self._max_bytes:
-                return
-            path.unlink()
-            _log.warning("the oldest entries of the audit log are removed", file=str(path), bytes=sizes.pop(path))
-
-
-def _lines(path: Path, end: int | None, n: int) -> Iterator[tuple[int, bytes]]:
-    """The last `n` lines of a file before the byte `end`, the last one first, each with the byte at which it begins."""
-    try:
-        regular_file = files.open_regular(path)
-    except FileNotFoundError:  # it was the oldest
-        return
-    with regular_file as file:
-        size = os.fstat(file.fileno()).st_size
-        end = size if end is None else min(end, size)
-        begin = max(0, end - (n + 1) * MAX_LINE)
-        file.seek(begin)
-        text = file.read(end - begin)
-    stop = text.rfind(b"\n") + 1  # without a line that is just being written
-    for _ in range(n):
-        start = text.rfind(b"\n", 0, max(stop - 1, 0)) + 1
-        if stop == 0 or (start == 0 and begin > 0):
-            return
-        yield begin + start, text[start:stop]
-        stop = start

@@ -1,7 +1,8 @@
 """Finds the end of an HTTP/1.1 request (RFC 9112, section 6) without parsing it.
 
 The parser behind decides what a request means. This module only divides the bytes into requests, and refuses requests
-that two readers could divide differently: with two lengths, a length and chunks, or an encoding other than chunks.
+that two readers could divide or direct differently: with two lengths, a length and chunks, an encoding other than
+chunks, or two hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from service.api.errors import MalformedRequest
 
 HEAD_END = b"\r\n\r\n"
 CHUNKED = -1  # stands for the length of a body in chunks
-LENGTH_NAME, ENCODING_NAME = b"\r\ncontent-length:", b"\r\ntransfer-encoding:"
+LENGTH_NAME, ENCODING_NAME, HOST_NAME = b"\r\ncontent-length:", b"\r\ntransfer-encoding:", b"\r\nhost:"
 MAX_KEPT_BYTES = 1024  # bytes of header fields kept for comparison; 4,096 connections keep 4 MiB
 MAX_LINE_BYTES = 256  # bytes of a chunk's size line: at most 16 of the hexadecimal size, the rest for extensions
 MAX_TRAILER_BYTES = 8 << 10  # bytes; the service uses no trailer
@@ -28,13 +29,15 @@ def body_length(head: bytes) -> int:
     """Length in bytes of the body after the head of a request; `CHUNKED` for a body in chunks.
 
     Raises:
-        MalformedRequest: two readers of this head could disagree on its lines or on the length.
+        MalformedRequest: two readers of this head could disagree on its lines, on the length or on the host.
     """
     if _AMBIGUOUS.search(head) is not None:
         raise MalformedRequest(
             "Invalid headers: expected one in each line, each line with \\r\\n at its end, without zero bytes"
         )
     lowered = head.lower()
+    if (n_hosts := lowered.count(HOST_NAME)) > 1:  # RFC 9112, section 3.2
+        raise MalformedRequest(f"Invalid Host: expected one such header, got {n_hosts}")
     has_length, has_encoding = lowered.find(LENGTH_NAME) >= 0, lowered.find(ENCODING_NAME) >= 0
     if has_encoding:
         if has_length or _value(lowered, ENCODING_NAME) != b"chunked":

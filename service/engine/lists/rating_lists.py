@@ -32,7 +32,7 @@ from service.storage.events import StreamId
 LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together; so many take a millisecond
 USERS_PER_LOOK = 4096  # users whose ratings are looked at together
 MOST_LOOKED_AT = 200_000  # ratings; a query that looks at more answers with fewer than wanted, and a cursor
-_CURSOR = re.compile(r"([0-9a-f]{16})(?:\.(\d{1,10}))?")
+_CURSOR = re.compile(r"([0-9a-f]{16})(?:\.(0|[1-9]\d{0,9}))?", re.ASCII)
 Mask = Callable[[NDArray[np.float32]], NDArray[np.bool_]]
 
 
@@ -157,7 +157,7 @@ class _Place:
         if cursor is None:
             return None
         match = _CURSOR.fullmatch(cursor)
-        if match is None:
+        if match is None or int(match[2] or 0) >= _ALL_ITEMS:
             raise InvalidRequest(f"Invalid cursor: expected `next` of an earlier page, got {cursor[:64]!r}")
         return cls(int(match[1], 16), _ALL_ITEMS if match[2] is None else int(match[2]))
 

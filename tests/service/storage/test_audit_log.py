@@ -96,8 +96,13 @@ def test_a_torn_or_altered_line_is_shown_and_loses_no_other(tmp_path: Path) -> N
     assert [one.action for one in log.page(9).entries] == ["retrain"], "perhaps it is just being written"
     log.append(entry(1))
     assert [one.action for one in log.page(9).entries] == ["retrain", "unreadable line", "retrain"]
-    for at in range(len(path.read_bytes()) + 2):
-        assert len(log.page(9, f"{path.stem}:{at}").entries) <= 3
+    text = path.read_bytes()
+    for at in range(len(text) + 2):
+        if at == 0 or text[at - 1 : at] == b"\n":
+            assert len(log.page(9, f"{path.stem}:{at}").entries) == text[:at].count(b"\n")
+        else:
+            with pytest.raises(InvalidRequest, match="Invalid cursor"):
+                log.page(9, f"{path.stem}:{at}")
 
 
 def test_a_line_is_bounded_whatever_a_client_sends(tmp_path: Path) -> None:
@@ -110,10 +115,30 @@ def test_a_line_is_bounded_whatever_a_client_sends(tmp_path: Path) -> None:
     assert len(log.page(1).entries) == 1
 
 
-@pytest.mark.parametrize("cursor", ["x", "2026-11-0001", "2026-11-0001:-1", "../../2026-11-0001:1", "2026-11-0001:1\n"])
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *(
+            "x",
+            "{month}",
+            "{month}-0001",
+            "{month}-0001:-1",
+            "{month}-0001:+1",
+            "../../{month}-0001:0",
+            "{month}-0001:0\n",
+        ),
+        *("2025-13-0001:0", "2025-00-0001:0", "2025-1-0001:0", "0000-11-0001:0", "-2025-11-0001:0", "2025-11-0000:0"),
+        *("{month}-0001:00", "{month}-0001:1", "{month}-0001:999999", "{month}-0001:9999999999999", "{month}-0002:0"),
+        *("2099-01-0001:0", "{month}-00001:0", "2025-11-0001:٣", "2025-1١-0001:0", "2025-11-0001:" + 80 * "9"),
+    ],
+)
 def test_what_is_no_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
-    with pytest.raises(InvalidRequest, match="expected `next` of a page of the audit log"):
-        AuditLog(tmp_path, MAX_BYTES).page(1, cursor)
+    log = AuditLog(tmp_path, MAX_BYTES)
+    cursor = cursor.format(month=audit_log.now()[:7])
+    for _ in range(2):  # without entries and with one
+        with pytest.raises(InvalidRequest, match="expected `next` of a page of the audit log"):
+            log.page(1, cursor)
+        log.append(entry(0))
 
 
 def test_a_cursor_of_a_file_that_was_removed_has_nothing_before_it(tmp_path: Path) -> None:

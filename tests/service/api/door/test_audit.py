@@ -164,7 +164,19 @@ def test_pages_follow_each_other_and_wrong_cursors_are_refused(admin: httpx.Clie
     first = admin.get("/admin/audit", params={"n": 2}).json()
     second = admin.get("/admin/audit", params={"n": 1, "cursor": first["next"]}).json()
     assert [one["object"] for one in (*first["entries"], *second["entries"])] == ["item i2", "item i1", "item i0"]
-    for wrong in ({"cursor": "x"}, {"cursor": "../x:1"}, {"n": 0}, {"n": 5000}, {"m": 1}):
+    stem, _, byte = first["next"].partition(":")
+    for cursor in (
+        "x",
+        "../x:1",
+        "2026-13-0001:0",
+        "2025-00-0001:0",
+        f"{stem}:-1",
+        f"{stem}:{int(byte) + 1}",
+        f"{stem}:1e3",
+    ):
+        answer = admin.get("/admin/audit", params={"cursor": cursor})
+        assert (answer.status_code, "Invalid cursor" in answer.json()["detail"]) == (422, True)
+    for wrong in ({"n": 0}, {"n": 5000}, {"m": 1}):
         assert admin.get("/admin/audit", params=wrong).status_code == 422
     with httpx.Client(base_url=admin.base_url, headers={"X-API-Key": READ_KEY}) as reader:
         assert reader.get("/admin/audit").status_code == 403

@@ -61,6 +61,15 @@ def test_a_length_that_two_readers_could_take_differently_is_refused(fields: lis
         body_length(head(*fields))
 
 
+@pytest.mark.parametrize("second", ["Host: localhost", "host: evil.example", "HOST:", "hOsT:\tlocalhost"])
+def test_a_second_host_is_refused(second: str) -> None:
+    doubled = head("Host: localhost", "X-Host: other", second)
+    with pytest.raises(MalformedRequest, match="Invalid Host: expected one such header, got 2"):
+        body_length(doubled)
+    assert not PlainRequests(1000).includes(doubled.replace(b"POST", b"GET"))
+    assert body_length(head("Host: localhost", "X-Host: other", "X-Forwarded-Host: evil.example")) == 0
+
+
 class Messages:
     """What the parser of the server sees."""
 

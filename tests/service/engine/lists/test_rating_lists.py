@@ -85,7 +85,13 @@ def test_pages_have_every_rating_between_the_values_once(known, monkeypatch, n, 
     assert len(wanted) > 5
 
 
-@pytest.mark.parametrize("cursor", ["", "0123456789abcde", "0123456789abcdef.", "0123456789abcdeg.1", "1.1"])
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("", "0123456789abcde", "0123456789abcdef.", "0123456789abcdeg.1", "1.1", "0123456789abcdef.-1"),
+        *("0123456789abcdef.01", "0123456789abcdef.2147483647", "0123456789abcdef.9999999999", "0123456789abcdef.٣"),
+    ],
+)
 def test_other_cursors_are_refused(known, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="Invalid cursor: expected `next` of an earlier page"):
         known[0].all(AllRatings(cursor=cursor), "9-0")

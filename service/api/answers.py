@@ -13,7 +13,7 @@ class Accepted(Struct):
 
     Attributes:
         skipped: how many of the accepted elements do not count, because their source had come further before; only
-            with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
+            with `X-Source`. Null: they are durable, but the service has not learned them yet, because others wait.
     """
 
     accepted: int

@@ -162,7 +162,10 @@ class Settings(BaseSettings):
     )
     retrain_every_ratings: NonNegativeInt = Field(0, description="Also retrain after this many new ratings; 0: never.")
     retrain_every_hours: float = Field(
-        0, ge=0, allow_inf_nan=False, description="Also retrain after so many hours if there are new ratings; 0: never."
+        0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Also retrain after this number of hours if there are new ratings; 0: never.",
     )
 
     trusted_proxies: Annotated[list[str], NoDecode] = Field(

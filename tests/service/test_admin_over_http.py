@@ -21,7 +21,7 @@ ADMIN_KEY = "key-of-the-admins"
 ADMIN = {"X-API-Key": ADMIN_KEY}
 ORIGIN = "https://shop.example"
 BOUND_S = 1.0  # documented: how long a revoked key may still be taken by another process
-N_CONNECTIONS = 8  # so many reach both fronts
+N_CONNECTIONS = 8  # enough to reach both fronts
 WEBHOOKS = "/admin/webhooks", "/d/films/admin/webhooks"
 
 

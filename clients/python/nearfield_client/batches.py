@@ -17,7 +17,7 @@ from nearfield_client.retries import REPEATABLE
 
 MAX_ELEMENTS = 1000  # of one body; the service's default
 MAX_BYTES = 900_000  # of one body; below the service's default
-MAX_EVENTS_OF_A_USER = 64  # of one body: so many ids the service remembers of each user
+MAX_EVENTS_OF_A_USER = 64  # of one body: the service remembers the ids of the last 64 events of each user
 N_REJECTED_KEPT = 100
 _text_of = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps would make one each time
 

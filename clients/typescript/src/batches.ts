@@ -4,7 +4,7 @@ import type { components } from "./generated/openapi.js";
 
 const MAX_ELEMENTS = 1000; // of one body; the service's default
 const MAX_BYTES = 900_000; // of one body; below the service's default
-const MAX_EVENTS_OF_A_USER = 64; // of one body: so many ids the service remembers of each user
+const MAX_EVENTS_OF_A_USER = 64; // of one body: the service remembers the ids of the last 64 events of each user
 const N_REJECTED_KEPT = 100;
 
 /** An element that the service rejected: its position from 0 among those that were given, and why. */

@@ -1,6 +1,7 @@
 """Examples of the OpenAPI document, which /docs sends and shows. A test sends every request to a service.
 
 /docs fills in the values of path parameters. It only shows those of queries, because filled-in values would be sent.
+Extras add theirs to `PARAMETERS`, `BODIES`, `COMPONENTS` and `TEXTS`.
 """
 
 from __future__ import annotations
@@ -8,22 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from service.api.openapi import operation_examples
-from service.api.openapi.model_examples import (
-    ITEM,
-    JOB,
-    MODEL,
-    OF_MODELS,
-    OTHER_ITEM,
-    POSITION,
-    REQUEST_ID,
-    RETRAIN,
-    STATS,
-    USER,
-    VERSION,
-)
-
 PROBLEM = "application/problem+json"
+USER, ITEM, OTHER_ITEM = "ann", "synthetic-western-000", "synthetic-western-008"
+POSITION, REQUEST_ID = "1795232220650-0", "e4497f540c68-a"
+KEY, JOB, MODEL, VERSION = "5f0e9d3c7a12", "884ff6e1abac", "als-implicit", "als-implicit-20261121T033717-b687"
+_metrics = {"ndcg@10": 0.3127, "baseline_ndcg@10": 0.1406}
 
 PARAMETERS: dict[str, Any] = {
     "user": USER,
@@ -49,14 +39,10 @@ PARAMETERS: dict[str, Any] = {
     "available": True,
     "cursor": "",
     "name": "home",
-    "experiment": "summer",
-    "key": operation_examples.KEY_ID,
-    "webhook": operation_examples.WEBHOOK_ID,
+    "key": KEY,
     "scenario": "home",
     "diversity": 0.3,
     "rotate": "6h",
-    "what": "ratings",
-    "format": "ndjson",
     "below": 0,
     "above": 4,
     "hidden": True,
@@ -90,9 +76,6 @@ BODIES: dict[str, dict[str, Any]] = {
         "one item": {"item": ITEM, "numbers": {"price": 7.99}},
         "several items": [{"item": ITEM, "numbers": {"price": 7.99}}, {"item": OTHER_ITEM, "tags": {"mood": None}}],
     },
-    "make_lists": {
-        "for all users": {"n": 50, "users": "all"},
-    },
     "patch_item": {
         "set a number, remove a tag": {"numbers": {"price": 7.99}, "tags": {"mood": None}},
     },
@@ -113,7 +96,11 @@ BODIES: dict[str, dict[str, Any]] = {
             "ratings": [{"item": OTHER_ITEM, "rating": 5}, {"item": ITEM, "rating": None}],
         },
     },
-    **operation_examples.BODIES,
+    "make_key": {
+        "a key that may read": {"name": "shop front", "scope": "read"},
+        "a key that expires": {"name": "audit", "scope": "admin", "expires": "2030-01-01T00:00:00Z"},
+        "a key for one data set": {"name": "import", "scope": "write", "data_sets": ["default"]},
+    },
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
         "rules": _rules,
@@ -124,7 +111,11 @@ BODIES: dict[str, dict[str, Any]] = {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
         "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
     },
-    "retrain": RETRAIN,
+    "retrain": {
+        "usual": {"algorithm": MODEL},
+        "with parameters": {"algorithm": "culsh", "params": {"n_factors": 32}, "force": True},
+        "a shadow under a name": {"algorithm": MODEL, "name": "home-b", "shadow": True},
+    },
 }
 
 _scored = {"item": OTHER_ITEM, "score": 0.8713}
@@ -143,6 +134,102 @@ _listed = {
     "until": None,
     "hidden": False,
     "n_ratings": 17,
+}
+_key = {
+    "id": KEY,
+    "name": "shop front",
+    "scope": "read",
+    "data_sets": None,
+    "created_ms": 1795232220635,
+    "ends_with": "x7Qa",
+    "expires": None,
+    "last_used": "2026-11-21T03:37:17Z",
+}
+_entry = {
+    "at": "2026-11-21T03:37:17.042Z",
+    "action": "revoke_key",
+    "outcome": "done",
+    "via": "api",
+    "status": 200,
+    "object": f"key {KEY}",
+    "key": "admin_key",
+    "account": None,
+    "address": "127.0.0.1",
+    "request_id": "e4497f540c68-a",
+    "data_set": "default",
+    "left_out": 0,
+}
+_source = {"source": "kafka:ratings/0", "key": "write_key", "offset": 1300, "stream_id": "1795232220639-0"}
+_calibration = {
+    "values": "ratings",
+    "middle": 3.0,
+    "scale": [1.0, 5.0],
+    "is_damped": False,
+    "typical": 0.6,
+    "alpha": 12.5,
+    "regularization": 0.02,
+    "density": 0.0964,
+    "unit": 1.0,
+    "origin": 0.0,
+    "prior": 1.0,
+    "as_of_s": 0.0,
+    "usual_weight": 1.0,
+    "event_weight": 1.0,
+    "event_scale": [1.0, 10.0],
+    "event_damped": False,
+    "event_typical": 1.4,
+}
+_job = {
+    "id": JOB,
+    "kind": "train",
+    "state": "succeeded",
+    "progress": 1.0,
+    "metrics": _metrics,
+    "algorithm": MODEL,
+    "name": MODEL,
+    "shadow": False,
+    "params": {},
+    "calibration": _calibration,
+    "trials": [],
+    "promoted": True,
+    "version": VERSION,
+    "backend": "host: there is no CUDA device",
+    "reason": None,
+    "error": None,
+    "created_ms": 1795232220712,
+}
+_model = {
+    "version": VERSION,
+    "algorithm": MODEL,
+    "live": True,
+    "metrics": _metrics,
+    "watermark": POSITION,
+    "parameters": {"n_factors": 64, "n_epochs": 15},
+    "calibration": _calibration,
+    "rating_scale": [1.0, 5.0],
+    "revision": 0,
+    "error": None,
+    "name": MODEL,
+    "shadow": False,
+}
+_result = {"n": 1000, "value": 0.612, "baseline": 0.431}
+_point = {"as_of": POSITION, "model_version": VERSION, "n": 100, "value": 0.61, "baseline": 0.42}
+_stats: dict[str, Any] = {
+    "users": 150,
+    "items": 60,
+    "ratings": 2412,
+    "events": 2,
+    "hidden": 1,
+    "deleted": 0,
+    "log": {"segments": 3, "rows": 2418, "bytes": 61440, "last_id": POSITION},
+    "stream": {"entries": 31, "bytes": 180224, "last_id": POSITION},
+    "models": [
+        {"model": MODEL, "model_version": VERSION, "age_s": 61.3, "ratings_since": 12, "refits_waiting": 0},
+    ],
+    "as_of": POSITION,
+    "lag_s": 0.0,
+    "uptime_s": 81.62,
+    "version": "0.1.0",
 }
 _rejection = {"index": 1, "error": "Invalid rating: expected a number, got text"}
 _fault = {"place": "query.n", "error": "expected 1 or more, got '0'"}
@@ -192,11 +279,39 @@ PROBLEMS = {
     503: _problem(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
 }
 
-_list_file = {"job": JOB, "bytes": 52_310, "created_ms": 1795232220712}
-
 COMPONENTS: dict[str, Any] = {
-    **operation_examples.COMPONENTS,
-    **OF_MODELS,
+    "AuditEntry": _entry,
+    "AuditPage": {"entries": [_entry], "next": "2026-11-0001:1042"},
+    "KeyBody": BODIES["make_key"]["a key that may read"],
+    "KeyList": {"keys": [_key]},
+    "ListedKey": _key,
+    "ListedSource": _source,
+    "RemovedSource": {"stream_id": "1795232220645-0", "removed": [_source]},
+    "SourceList": {"sources": [_source], "n_sources": 1, "as_of": "1795232220639-0"},
+    "MadeKey": {**_key, "key": "nf_GkqJ2yRj6v0n5L8sT1uW4zB7cE9fH3iK_mN-pQrx7Qa", "note": None},
+    "EndedModel": {"name": "home-b", "cancelled": ["5b1f0c3a9d27"]},
+    "Job": _job,
+    "JobList": {"jobs": [_job]},
+    "ModelInfo": _model,
+    "ModelList": {"models": [_model]},
+    "QualityPoint": _point,
+    "QualityReport": {
+        "model": MODEL,
+        "model_version": VERSION,
+        "algorithm": MODEL,
+        "measure": "hit_rate",
+        "baseline": "popularity",
+        "since": POSITION,
+        "window": _result,
+        "decayed": _result,
+        "all": _result | {"n": 4210},
+        "untested": {"new_user": 12, "new_item": 31, "repeated": 402, "no_like": 97},
+        "curve": [_point],
+        "as_of": POSITION,
+    },
+    "QualityResult": _result,
+    "StoredCalibration": _calibration,
+    "Retrain": BODIES["retrain"]["usual"],
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
@@ -204,17 +319,14 @@ COMPONENTS: dict[str, Any] = {
     "DocumentDetails": {"name": "home", "body": {"n": 20}, "stream_id": POSITION, "as_of": POSITION},
     "Fault": _fault,
     "Filter": _boost["filter"],
-    "ListFile": _list_file,
-    "ListFiles": {"exports": [_list_file]},
-    "ListsBody": BODIES["make_lists"]["for all users"],
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
     "ItemDetails": {**_listed, "embedding": None, "as_of": POSITION},
     "ItemList": {"items": [_listed], "next": "0123456789abcdef", "as_of": POSITION},
     "ListedDocument": {"name": "home", "stream_id": POSITION},
     "ListedItem": _listed,
     "ListedRating": {"user": USER, **_stored},
-    "LogStats": STATS["log"],
-    "ModelStats": STATS["models"][0],
+    "LogStats": _stats["log"],
+    "ModelStats": _stats["models"][0],
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "MergeBody": BODIES["merge_user"]["an anonymous user"],
@@ -266,8 +378,8 @@ COMPONENTS: dict[str, Any] = {
     "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
-    "Stats": STATS,
-    "StreamStats": STATS["stream"],
+    "Stats": _stats,
+    "StreamStats": _stats["stream"],
     "UserNeighbors": {
         "user": USER,
         "neighbors": [{"user": "synthetic-viewer-0126", "score": 0.846}],
@@ -276,9 +388,7 @@ COMPONENTS: dict[str, Any] = {
     "UsersBody": BODIES["recommend_several"]["several users"],
     "Written": {"stream_id": POSITION},
 }
-TEXTS = {
-    "/admin/export": '{"user":"ann","item":"synthetic-western-000","rating":4.5,"timestamp":1700000000.0}\n',
-    "/admin/exports/{job}": "PAR1",
+TEXTS = {  # of answers without a schema, by path
     "/metrics": "# HELP nearfield_ready 1 while ready.\n# TYPE nearfield_ready gauge\nnearfield_ready 1.0\n",
 }
 

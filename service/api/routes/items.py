@@ -13,7 +13,7 @@ from service.api.dependencies import ItemId, TheService, answers, elements, n_li
 from service.api.door.route import Call, Route
 from service.api.errors import MalformedBody
 from service.api.openapi.components import component, form_of
-from service.api.openapi.model_examples import ITEM
+from service.api.openapi.examples import ITEM
 from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without

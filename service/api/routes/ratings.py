@@ -25,7 +25,7 @@ from service.api.dependencies import (
 )
 from service.api.door.route import Call, Route
 from service.api.openapi.components import element_of
-from service.api.openapi.model_examples import ITEM, USER
+from service.api.openapi.examples import ITEM, USER
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake
 from service.api.parsers.event_parser import read_events

@@ -29,7 +29,7 @@ from service.engine.state.history import History
 from service.engine.state.positions import position_of
 from service.storage.events import StreamId
 
-LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together; so many take a millisecond
+LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together, in a millisecond
 USERS_PER_LOOK = 4096  # users whose ratings are looked at together
 MOST_LOOKED_AT = 200_000  # ratings; a query that looks at more answers with fewer than wanted, and a cursor
 _CURSOR = re.compile(r"([0-9a-f]{16})(?:\.(0|[1-9]\d{0,9}))?", re.ASCII)

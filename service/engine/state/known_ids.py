@@ -17,7 +17,7 @@ from gpu.base.growing import Growing
 from gpu.data.host_ids import FREE, Entries, Texts
 from service.engine.state.id_table import IdTable
 
-SPARSE = 4  # a column with so many times fewer rows than its dictionary has ids gets a dictionary of its own
+SPARSE = 4  # a column whose dictionary has more than this many ids per row gets a dictionary of its own
 
 
 class KnownIds:

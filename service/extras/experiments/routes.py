@@ -14,7 +14,7 @@ from service.api.answers import Written
 from service.api.dependencies import DocumentName, TheService, answers
 from service.api.door.route import Route
 from service.api.openapi import examples
-from service.api.openapi.model_examples import MODEL, POSITION
+from service.api.openapi.examples import MODEL, POSITION
 from service.api.requests import NoParameters, Wait
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
@@ -132,6 +132,7 @@ _report_of_it = {
     "differences": [_difference],
     "as_of": POSITION,
 }
+examples.PARAMETERS["experiment"] = "summer"
 examples.BODIES["put_experiment"] = {"two arms": _experiment}
 examples.COMPONENTS |= {
     "ArmBody": _experiment["arms"][0],

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from service.api.dependencies import PathName, TheService, answers, check_n, problem
 from service.api.door.audit import concern, made
 from service.api.door.route import Call, Route
+from service.api.openapi import examples
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.requests import NoParameters, Wait
 from service.engine.queries import Popular, Recommend
@@ -139,3 +140,17 @@ async def _departure(receive: Receive) -> None:
     """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+_file = {"job": examples.JOB, "bytes": 52_310, "created_ms": 1795232220712}
+examples.PARAMETERS |= {"what": "ratings", "format": "ndjson"}
+examples.BODIES["make_lists"] = {"for all users": {"n": 50, "users": "all"}}
+examples.COMPONENTS |= {
+    "ListFile": _file,
+    "ListFiles": {"exports": [_file]},
+    "ListsBody": examples.BODIES["make_lists"]["for all users"],
+}
+examples.TEXTS |= {
+    "/admin/export": '{"user":"ann","item":"synthetic-western-000","rating":4.5,"timestamp":1700000000.0}\n',
+    "/admin/exports/{job}": "PAR1",
+}

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from service.api.dependencies import PathName, TheService, answers
 from service.api.door.audit import made
 from service.api.door.route import Route
+from service.api.openapi import examples
 from service.api.parsers.bodies import JSON
 from service.api.requests import NoParameters, Strict, few_faults
 from service.extras.webhooks.operations import ListWebhooks, MakeWebhook, RemoveWebhook
@@ -62,3 +63,36 @@ async def list_webhooks(query: NoQuery, serving: TheService) -> bytes:
 async def remove_webhook(webhook: PathName, query: NoQuery, serving: TheService) -> bytes:
     """Remove a webhook; what is still to be delivered to it is dropped."""
     return await serving.operate(RemoveWebhook(webhook))
+
+
+_ID = "0c4b7d8e21fa"
+_bodies = {
+    "trainings": {"url": "https://example.com/jobs", "events": ["train.succeeded", "train.failed"]},
+    "all jobs": {"url": "https://example.com/jobs"},
+}
+_webhook = {"id": _ID, **_bodies["trainings"], "created_ms": 1795232220635}
+_attempt = {
+    "job": examples.JOB,
+    "attempt": 2,
+    "outcome": "failed",
+    "error": "expected a status of 2xx, got 500",
+    "ended_ms": 1795232239901,
+}
+_listed = {
+    **_webhook,
+    "waiting": 1,
+    "next_ms": 1795232243901,
+    "delivered": 12,
+    "given_up": 0,
+    "last": _attempt,
+}
+examples.PARAMETERS["webhook"] = _ID
+examples.BODIES["make_webhook"] = _bodies
+examples.COMPONENTS |= {
+    "Attempt": _attempt,
+    "ListedWebhook": _listed,
+    "MadeWebhook": {**_webhook, "secret": "whsec_" + 42 * "A" + "E="},
+    "Webhook": _webhook,
+    "WebhookBody": _bodies["trainings"],
+    "WebhookList": {"webhooks": [_listed]},
+}

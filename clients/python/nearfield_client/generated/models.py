@@ -790,7 +790,8 @@ class Accepted(OpenModel):
 
     Attributes:
         skipped: how many of the accepted elements do not count, because their source had come further before;
-            only with `X-Source`. Null: they are durable, but so many entries wait that this is not known yet.
+            only with `X-Source`. Null: they are durable, but the service has not learned them yet, because others
+            wait.
     """
 
     accepted: int

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.ratings_columns import columns_named
+from service.cli.files.ratings_columns import columns_named, plain
 
 BY_NAME = ("tags", "numbers")
 ATTRIBUTES = (*BY_NAME, "available", "published", "until", "embedding")
@@ -34,7 +33,7 @@ def meanings_of(path: Path, header: Sequence[str]) -> dict[str, str]:
         place, dot, key = name.strip().partition(".")
         if dot and key and place.lower() in BY_NAME:
             meanings.setdefault(name, f"{place.lower()}.{key}")
-        elif not dot and (meaning := _MEANINGS.get(_plain(name))) is not None:
+        elif not dot and (meaning := _MEANINGS.get(plain(name))) is not None:
             meanings.setdefault(name, meaning)
     if len(meanings) == 1:
         raise without_attributes(path, header)
@@ -50,13 +49,9 @@ def without_attributes(path: Path, names: Sequence[str]) -> InvalidRatingsFile:
     return InvalidRatingsFile(f"Invalid {path}: expected an attribute ({EXPECTED}) beside item, got {shown}")
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def field_of(name: str) -> str:
     """The field of a JSON object that `name` means; `name` itself if it means none."""
-    return _FIELDS.get(_plain(name), name)
+    return _FIELDS.get(plain(name), name)
 
 
 def described(header: Sequence[str], meanings: Mapping[str, str]) -> str:

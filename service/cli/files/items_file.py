@@ -11,30 +11,32 @@ in Latin-1.
 from __future__ import annotations
 
 import csv
-import datetime
 import gzip
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.items_columns import ATTRIBUTES, HIDDEN, described, field_of, meanings_of, without_attributes
+from service.cli.files.item_values import EXCERPT, READERS, flag_of
+from service.cli.files.items_columns import (
+    ATTRIBUTES,
+    BY_NAME,
+    HIDDEN,
+    described,
+    field_of,
+    meanings_of,
+    without_attributes,
+)
 from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
 from service.cli.files.ratings_text import BadLine
-from service.cli.files.ratings_times import is_in_milliseconds, seconds_of, wrong_time
 
 Element = dict[str, Any]  # of the body of POST /items
 MOVIELENS = ["item", "title", "genres"]  # the columns of movies.dat
-NO_GENRES = "(no genres listed)"  # of MovieLens
-SEPARATOR = "|"
-TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as `surrogateescape` decodes it
 _GZIP = b"\x1f\x8b"
-_EXCERPT = 80
 
 
 class ItemsFile(NamedTuple):
@@ -66,55 +68,32 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     suffix = (path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path).suffix.lower()
     try:
         if suffix in PARQUET_SUFFIXES:
-            return _read_parquet(path)
+            import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
+
+            with pq.ParquetFile(path) as file:
+                header = list(file.schema_arrow.names)
+                meanings = meanings_of(path, header)
+                rows = file.read(columns=list(meanings)).to_pylist(maps_as_pydicts="strict")
+            elements = []
+            for number, row in enumerate(rows, 1):
+                try:
+                    elements.append(element_of_row(row, meanings))
+                except ValueError as error:
+                    raise InvalidRatingsFile(f"Invalid row {number} of {path}: {error}") from None
+            return ItemsFile(elements, [], described(header, meanings))
         data = path.read_bytes()
         data = gzip.decompress(data) if data.startswith(_GZIP) else data
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise InvalidRatingsFile(f"Invalid {path}: expected items that can be read, got: {error}") from error
-    # A line ends by CR, LF or both, and by no other separator of Unicode. `_check_text` finds bytes that are not UTF-8.
+    # A line ends by CR, LF or both, and by no other separator of Unicode. `check_text` finds bytes that are not UTF-8.
     text = data.decode("utf-8-sig", "surrogateescape")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if suffix not in JSON_SUFFIXES:
-        return _read_table(path, lines, skip_bad)
-    file = _read_lines(path, enumerate(lines, 1), _object, skip_bad, "fields as in POST /items")
-    fields = dict.fromkeys(name for element in file.elements for name in element)
-    if fields and fields.keys().isdisjoint(ATTRIBUTES):
-        raise without_attributes(path, [*fields])
-    return file
-
-
-def _read_table(path: Path, lines: list[str], skip_bad: bool) -> ItemsFile:
-    at = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    first = lines[at]
-    try:
-        _check_text(first)
-    except ValueError as error:
-        raise InvalidRatingsFile(f"Invalid line {at + 1} of {path}: {error}") from None
-    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
-    has_header = delimiter != "::"
-    header = _fields(first, delimiter) if has_header else MOVIELENS
-    meanings = meanings_of(path, header)
-    rows = list(enumerate(lines, 1))[at + has_header :]
-
-    def element_of(line: str) -> Element:
-        fields = _fields(line, delimiter)
-        if len(fields) != len(header):
-            raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:_EXCERPT]!r}")
-        row = dict(zip(header, fields, strict=True))
-        for name, meaning in meanings.items():
-            _check_text(row[name], meaning)
-        return _element(row, meanings)
-
-    return _read_lines(path, rows, element_of, skip_bad, described(header, meanings))
-
-
-def _read_lines(
-    path: Path, lines: Iterable[tuple[int, str]], element_of: Callable[[str], Element], skip_bad: bool, columns: str
-) -> ItemsFile:
+    is_json = suffix in JSON_SUFFIXES
+    n_before, element_of, columns = (0, element_of_json, "fields as in POST /items") if is_json else table(path, lines)
     elements, bad = list[Element](), list[BadLine]()
-    for number, line in lines:
+    for number, line in enumerate(lines[n_before:], n_before + 1):
         if not line.strip():
             continue
         try:
@@ -123,47 +102,60 @@ def _read_lines(
             if not skip_bad:
                 raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
             bad.append(BadLine(number, str(error)))
+    fields = dict.fromkeys(name for element in elements for name in element)
+    if is_json and fields and fields.keys().isdisjoint(ATTRIBUTES):
+        raise without_attributes(path, [*fields])
     return ItemsFile(elements, bad, columns)
 
 
-def _read_parquet(path: Path) -> ItemsFile:
-    import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
+def table(path: Path, lines: list[str]) -> tuple[int, Callable[[str], Element], str]:
+    """How to read the lines of CSV, TSV or movies.dat: (lines up to the header, what reads the others, the columns)."""
+    n_before = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    first = lines[n_before]
+    try:
+        check_text(first)
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid line {n_before + 1} of {path}: {error}") from None
+    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
 
-    with pq.ParquetFile(path) as file:
-        header = list(file.schema_arrow.names)
-        meanings = meanings_of(path, header)
-        table = file.read(columns=list(meanings))
-    elements = []
-    for number, row in enumerate(table.to_pylist(maps_as_pydicts="strict"), 1):
-        try:
-            elements.append(_element(row, meanings))
-        except ValueError as error:
-            raise InvalidRatingsFile(f"Invalid row {number} of {path}: {error}") from None
-    return ItemsFile(elements, [], described(header, meanings))
+    def fields_of(line: str) -> list[str]:
+        if delimiter != ",":
+            return line.split(delimiter)
+        if line.count('"') % 2:
+            raise ValueError("expected a closing quote in the same line, got none")
+        return next(csv.reader([line], strict=True), [])
+
+    has_header = delimiter != "::"
+    header = fields_of(first) if has_header else MOVIELENS
+    meanings = meanings_of(path, header)
+
+    def element_of(line: str) -> Element:
+        fields = fields_of(line)
+        if len(fields) != len(header):
+            raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:EXCERPT]!r}")
+        row = dict(zip(header, fields, strict=True))
+        for name, meaning in meanings.items():
+            check_text(row[name], meaning)
+        return element_of_row(row, meanings)
+
+    return n_before + has_header, element_of, described(header, meanings)
 
 
-def _check_text(text: str, place: str = "line") -> None:
+def check_text(text: str, place: str = "line") -> None:
     """Check that `text` was decoded from UTF-8; ValueError with the byte if it was not."""
     if (match := _NOT_UTF8.search(text)) is not None:
-        before = _NOT_UTF8.sub("\ufffd", text[: match.start()])[-_EXCERPT:]
+        before = _NOT_UTF8.sub("\ufffd", text[: match.start()])[-EXCERPT:]
         byte = f"the byte 0x{ord(match[0]) - 0xDC00:02x} after {before!r}"
         raise ValueError(f"Invalid {place}: expected UTF-8, got {byte}; convert the file, for example with iconv")
 
 
-def _fields(line: str, delimiter: str) -> list[str]:
-    if delimiter != ",":
-        return line.split(delimiter)
-    if line.count('"') % 2:
-        raise ValueError("expected a closing quote in the same line, got none")
-    return next(csv.reader([line], strict=True), [])
-
-
-def _object(line: str) -> Element:
-    _check_text(line)
+def element_of_json(line: str) -> Element:
+    """The element in a line of JSONL, with the names of its fields as the API has them; ValueError if there is none."""
+    check_text(line)
     try:
         item = msgspec.json.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f"expected a JSON object, got {line[:_EXCERPT]!r} ({error})") from None
+        raise ValueError(f"expected a JSON object, got {line[:EXCERPT]!r} ({error})") from None
     if not isinstance(item, dict):
         raise ValueError(f"expected one JSON object a line, got {type(item).__name__}")
     element: Element = {}
@@ -172,12 +164,13 @@ def _object(line: str) -> Element:
         is_opposite = field == HIDDEN and value is not None
         field = "available" if field == HIDDEN else field
         if field in element:
-            raise ValueError(f"expected one field {field}, got two of them: {line[:_EXCERPT]!r}")
-        element[field] = _is_shown(value) if is_opposite else value
+            raise ValueError(f"expected one field {field}, got two of them: {line[:EXCERPT]!r}")
+        element[field] = not flag_of(value) if is_opposite else value
     return element
 
 
-def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
+def element_of_row(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
+    """The element in a row, by the meanings of its columns; ValueError if it has no item or a value is bad."""
     element: Element = {}
     for name, meaning in meanings.items():
         value = row.get(name)
@@ -186,89 +179,20 @@ def _element(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
         place, _, key = meaning.partition(".")
         try:
             if key:
-                element.setdefault(place, {})[key] = _OF_NAMES[place](value)
-            elif place in _OF_NAMES:
-                element.setdefault(place, {}).update(_by_name(value, _OF_NAMES[place]))
+                element.setdefault(place, {})[key] = READERS[place](value)
+            elif place in BY_NAME:
+                if not isinstance(value, dict):
+                    raise ValueError(
+                        f"expected columns such as tags.genre, or values by name, got {str(value)[:EXCERPT]!r}"
+                    )
+                values = {key: READERS[place](inner) for key, inner in value.items() if inner is not None}
+                element.setdefault(place, {}).update(values)
+            elif place == HIDDEN:
+                element["available"] = not flag_of(value)
             else:
-                element["available" if place == HIDDEN else place] = _OF_COLUMNS[place](value)
+                element[place] = READERS[place](value)
         except ValueError as error:
             raise ValueError(f"Invalid {meaning}: {error}") from None
     if "item" not in element:
         raise ValueError("expected an item, got none")
     return element
-
-
-def _id(value: Any) -> str:
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise ValueError(f"expected text or an integer, got {str(value)[:_EXCERPT]!r}")
-    return str(value)
-
-
-def _values(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [_text(one) for one in value if one is not None]
-    if not isinstance(value, str):
-        return [_text(value)]
-    return [] if value == NO_GENRES else [one for one in value.split(SEPARATOR) if one]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes | list | dict):
-        raise ValueError(f"expected text, got {str(value)[:_EXCERPT]!r}")
-    return str(value)
-
-
-def _number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {str(value)[:_EXCERPT]!r}")
-    return number
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).strip().lower() not in TRUTH:
-        raise ValueError(f"expected true or false, got {str(value)[:_EXCERPT]!r}")
-    return TRUTH[str(value).strip().lower()]
-
-
-def _is_shown(is_hidden: Any) -> bool:
-    return not _flag(is_hidden)
-
-
-def _time(value: Any) -> float:
-    if isinstance(value, datetime.datetime):
-        return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
-    if isinstance(value, datetime.date | str):
-        return seconds_of(str(value))
-    seconds = _number(value)
-    if is_in_milliseconds(seconds):
-        raise ValueError(wrong_time(str(value)[:_EXCERPT]))
-    return seconds
-
-
-def _numbers(value: Any) -> list[float]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list of numbers, got {str(value)[:_EXCERPT]!r}")
-    return [_number(one) for one in value]
-
-
-def _by_name(value: Any, converted: Callable[[Any], Any]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"expected columns such as tags.genre, or values by name, got {str(value)[:_EXCERPT]!r}")
-    return {name: converted(one) for name, one in value.items() if one is not None}
-
-
-_OF_NAMES: dict[str, Callable[[Any], Any]] = {"tags": _values, "numbers": _number}
-_OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
-    "item": _id,
-    "available": _flag,
-    HIDDEN: _is_shown,
-    "published": _time,
-    "until": _time,
-    "embedding": _numbers,
-}

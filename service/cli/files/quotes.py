@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 _QUOTE, _ENDS = ord('"'), b"\r\n"
@@ -28,3 +30,13 @@ def are_quotes(data: bytes, delimiter: str) -> bool:
             return False
         n_before += len(places)
     return n_before % 2 == 0
+
+
+def is_wrapped(field: str, quote: str = '"') -> bool:
+    """Whether a field has quotes around."""
+    return len(field) > 1 and field[0] == field[-1] == quote
+
+
+def have_quotes(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether every line has a field within quotes."""
+    return all(any(map(is_wrapped, line.split(delimiter))) for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -113,7 +114,11 @@ def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
 
 def is_header(fields: Sequence[str]) -> bool:
     """Whether a line has no number and names at least two columns: a single name may be an id."""
-    return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
+    for field in filter(None, fields):
+        with contextlib.suppress(ValueError):
+            float(field)  # NaN is one too, and no name in a header
+            return False
+    return len(columns_named(fields)) > 1
 
 
 def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str, int]:
@@ -124,7 +129,17 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
             own; or the names do not tell which column is meant; or a column holds types of events.
     """
     if choice is not None:
-        return _chosen(header, choice)
+        if choice.has_names:
+            names = [name.strip() for name in header]
+            chosen = {name: str(column) for name, column in choice.places.items()}
+            for name, column in chosen.items():
+                if names.count(column) != 1:
+                    raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(header)}")
+            return {name: names.index(column) for name, column in chosen.items()}
+        if choice.n_columns != len(header):
+            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
+            raise ValueError(f"expected {wanted}, got the {len(header)} columns {_shown(header)}")
+        return {name: int(place) for name, place in choice.places.items()}
     positions = columns_named(header)
     if types := types_among(header):
         raise ValueError(
@@ -132,7 +147,11 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
             " /events, which weighs each type; if the column says nothing about the ratings, name the others by"
             f" {option_for(header, positions)}"
         )
-    needed = NAMES[:N_NEEDED] if _n_named(header) == sum(map(len, positions.values())) else NAMES[: N_NEEDED + 1]
+    needed = (
+        NAMES[:N_NEEDED]
+        if len([*filter(str.strip, header)]) == sum(map(len, positions.values()))
+        else NAMES[: N_NEEDED + 1]
+    )
     if missing := [name for name in needed if name not in positions]:
         hint = "; without such columns every pair counts 1" if missing == ["rating"] else ""
         raise ValueError(
@@ -172,37 +191,10 @@ def option_for(header: Sequence[str], positions: Mapping[str, list[int]]) -> str
     """The option that says what the columns of a header mean, with the likeliest names (`columns_named`) filled in."""
     used = {place for places in positions.values() for place in places} | set(types_among(header))
     free = iter([name.strip() for place, name in enumerate(header) if place not in used and name.strip()])
-    wanted = NAMES[: N_NEEDED + (_n_named(header) > N_NEEDED)]
+    wanted = NAMES[: N_NEEDED + (len([*filter(str.strip, header)]) > N_NEEDED)]
     columns = {name: header[positions[name][0]].strip() if name in positions else next(free, "…") for name in wanted}
     return "--columns " + ",".join(f"{name}={column}" for name, column in columns.items())
 
 
-def _chosen(header: Sequence[str], choice: Choice) -> dict[str, int]:
-    if not choice.has_names:
-        if choice.n_columns != len(header):
-            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
-            raise ValueError(f"expected {wanted}, got the {len(header)} columns {_shown(header)}")
-        return {name: int(place) for name, place in choice.places.items()}
-    names = [name.strip() for name in header]
-    columns = {name: str(column) for name, column in choice.places.items()}
-    for name, column in columns.items():
-        if names.count(column) != 1:
-            raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(header)}")
-    return {name: names.index(column) for name, column in columns.items()}
-
-
 def _shown(header: Sequence[str]) -> str:
     return ", ".join(name.strip()[:40] for name in header[:_N_SHOWN])
-
-
-def _n_named(header: Sequence[str]) -> int:
-    return sum(1 for name in header if name.strip())
-
-
-def _stands_for_a_number(text: str) -> bool:
-    """Whether this parses as a number, NaN included, which no name in a header does."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

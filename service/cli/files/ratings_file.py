@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from service.cli.files.ratings_text import BadLine, TextRatings, read_text
 from service.cli.files.ratings_times import range_of
 
 _BITS = 63  # of an int64 that is not negative
+NO_IDS = pa.array([], pa.string()), np.zeros(0, np.int32)
 
 MATRIX_SUFFIXES = (".npz", ".mat")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -108,25 +108,58 @@ def read(
     check_regular(path)
     suffix = path.suffix.lower()
     is_matrix, is_parquet = suffix in MATRIX_SUFFIXES, suffix in PARQUET_SUFFIXES
+    values: NDArray[np.float32]
+    times: NDArray[np.float64] | None
     try:
+        # Of users and of items: the different ids, and the place of each rating's id among them.
+        sides: list[tuple[pa.StringArray, NDArray[np.int32]]] = []
         if is_matrix:
             entries = read_matrix(path, how)
-            users, items = (pa.array(ids, pa.string()).dictionary_encode() for ids in (entries.users, entries.items))
-            columns_of_ids = [(side.dictionary, side.indices.to_numpy()) for side in (users, items)]
-            return _distinct(columns_of_ids, entries.values, entries.timestamps, entries.words, [])
-        content = read_parquet(path, how) if is_parquet else _read_text(path, how)
-        table = content.table
-        ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
-        values = np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32)
-        return _distinct(
-            [_whole(table.column(name)) for name in NAMES[:2]], values, times, content.columns, content.bad
-        )
+            for ids in (entries.users, entries.items):
+                encoded = pa.array(ids, pa.string()).dictionary_encode()
+                sides.append((encoded.dictionary, encoded.indices.to_numpy()))
+            values, times, words, bad = entries.values, entries.timestamps, entries.words, list[BadLine]()
+        else:
+            table, bad, words = read_parquet(path, how) if is_parquet else read_text_or_json(path, how)
+            for name in NAMES[:2]:
+                chunks = table.column(name).chunks  # which share one dictionary
+                codes = [chunk.indices.to_numpy() for chunk in chunks]
+                sides.append((chunks[0].dictionary, np.concatenate(codes)) if chunks else NO_IDS)
+            ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
+            values = np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32)
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         kind = "a matrix" if is_matrix else "a Parquet file" if is_parquet else "text"
         reason = str(error) or type(error).__name__
         raise InvalidRatingsFile(f"Invalid {path}: expected {kind} that can be read, got: {reason}") from error
+    words += f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
+    words += range_of(times)
+    for ids, codes in sides:  # of JSONL and Parquet, which have a null of their own, ids may be words for it
+        is_doubtful = stand_for_nothing(ids)
+        if pc.any(is_doubtful).as_py():
+            n = int(np.count_nonzero(is_doubtful.to_numpy(zero_copy_only=False)[codes]))
+            words += f"; {n:,} ids are words for a missing value, such as {ids.filter(is_doubtful)[0]}"
+    if len(values):
+        user, item = (ids[int(codes[0])] for ids, codes in sides)
+        words += f"; the first: user {user}, item {item}, rating {values[0]:g}"
+    (users, user_codes), (items, item_codes) = sides
+    kept = newest_of_each_pair(user_codes, item_codes, len(items), times)
+    if kept is not None:
+        which = "last" if times is None else "newest"
+        n = len(values) - len(kept)
+        words += f"; {n:,} ratings left out: of each pair of a user and an item the {which} one counts"
+        user_codes, item_codes, values = user_codes[kept], item_codes[kept], values[kept]
+        times = None if times is None else times[kept]
+    user_ids, item_ids = users.to_pylist(), items.to_pylist()  # equal ids share one string
+    return RatingsFile(
+        [user_ids[code] for code in user_codes.tolist()],
+        [item_ids[code] for code in item_codes.tolist()],
+        values,
+        times,
+        bad,
+        words,
+    )
 
 
 def check_regular(path: Path) -> None:
@@ -143,7 +176,8 @@ def check_regular(path: Path) -> None:
         pass  # raises errors of the file system here, so that they do not count as bad content
 
 
-def _read_text(path: Path, how: How) -> TextRatings:
+def read_text_or_json(path: Path, how: How) -> TextRatings:
+    """The ratings in text or JSONL, unpacked; raises `InvalidRatingsFile` for content of another kind."""
     data = path.read_bytes()
     suffix = (path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path).suffix.lower()
     if suffix in (*MATRIX_SUFFIXES, *PARQUET_SUFFIXES):
@@ -163,60 +197,6 @@ def _read_text(path: Path, how: How) -> TextRatings:
     return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), how)
 
 
-def _distinct(
-    columns: Sequence[tuple[pa.StringArray, NDArray[np.int32]]],
-    values: NDArray[np.float32],
-    times: NDArray[np.float64] | None,
-    words: str,
-    bad: list[BadLine],
-) -> RatingsFile:
-    """The ratings that count, with words about all of them.
-
-    Args:
-        columns: of users and of items, the different ids and the place of each rating's id among them.
-        values, times, bad: see `RatingsFile`.
-        words: what was understood so far.
-    """
-    words += f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
-    words += range_of(times) + "".join(_doubt(ids, codes) for ids, codes in columns)
-    if len(values):
-        user, item = (ids[int(codes[0])] for ids, codes in columns)
-        words += f"; the first: user {user}, item {item}, rating {values[0]:g}"
-    (users, user_codes), (items, item_codes) = columns
-    kept = newest_of_each_pair(user_codes, item_codes, len(items), times)
-    if kept is not None:
-        which = "last" if times is None else "newest"
-        words += (
-            f"; {len(values) - len(kept):,} ratings left out: of each pair of a user and an item the {which} one counts"
-        )
-        user_codes, item_codes, values = user_codes[kept], item_codes[kept], values[kept]
-        times = None if times is None else times[kept]
-    return RatingsFile(_strings(users, user_codes), _strings(items, item_codes), values, times, bad, words)
-
-
-def _doubt(ids: pa.StringArray, codes: NDArray[np.int32]) -> str:
-    """How many ids of JSONL and Parquet, which have a null of their own, are words for it."""
-    doubtful = stand_for_nothing(ids)
-    if not pc.any(doubtful).as_py():
-        return ""
-    n = int(np.count_nonzero(doubtful.to_numpy(zero_copy_only=False)[codes]))
-    return f"; {n:,} ids are words for a missing value, such as {ids.filter(doubtful)[0]}"
-
-
-def _whole(column: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int32]]:
-    """The different ids of a column whose chunks share one dictionary, and the place of each row's id among them."""
-    if not column.num_chunks:
-        return pa.array([], pa.string()), np.zeros(0, np.int32)
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks])
-    return column.chunk(0).dictionary, codes
-
-
-def _strings(dictionary: pa.StringArray, codes: NDArray[np.int32]) -> list[str]:
-    """Ids in words; equal ids share one string."""
-    names = dictionary.to_pylist()
-    return [names[code] for code in codes.tolist()]
-
-
 def newest_of_each_pair(
     users: NDArray[np.int32], items: NDArray[np.int32], n_items: int, times: NDArray[np.float64] | None
 ) -> NDArray[np.int64] | None:
@@ -230,32 +210,25 @@ def newest_of_each_pair(
     pairs = users.astype(np.int64)
     pairs *= max(n_items, 1)
     pairs += items
-    ordered, order = _ordered(pairs)
-    starts_anew = np.ones(len(pairs), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=starts_anew[1:])
-    if starts_anew.all():
+    # Sorting numbers is several times faster than sorting by them: a pair and its position go into one, if it has room.
+    n_bits = max(len(pairs) - 1, 1).bit_length()
+    if int(pairs.max(initial=0)).bit_length() + n_bits > _BITS:
+        order = np.argsort(pairs, kind="stable")
+        ordered = pairs[order]
+    else:
+        order = pairs << n_bits
+        order |= np.arange(len(pairs))
+        order.sort()
+        ordered = np.right_shift(order, n_bits, out=pairs)
+        order &= (1 << n_bits) - 1
+    is_first = np.ones(len(pairs), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    if is_first.all():
         return None
-    starts = np.flatnonzero(starts_anew)
+    starts = np.flatnonzero(is_first)
     if times is not None:
         by_pair = times[order]
         newest = np.maximum.reduceat(by_pair, starts)
         order[by_pair != np.repeat(newest, np.diff(starts, append=len(pairs)))] = -1
     kept: NDArray[np.int64] = np.sort(np.maximum.reduceat(order, starts))
     return kept
-
-
-def _ordered(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs in ascending order, and their positions: ascending among equal ones.
-
-    Sorting numbers is several times faster than sorting by them, so both go into one number where it has room.
-    """
-    n_bits = max(len(pairs) - 1, 1).bit_length()
-    if int(pairs.max(initial=0)).bit_length() + n_bits > _BITS:
-        order = np.argsort(pairs, kind="stable")
-        return pairs[order], order
-    both = pairs << n_bits
-    both |= np.arange(len(pairs))
-    both.sort()
-    np.right_shift(both, n_bits, out=pairs)
-    both &= (1 << n_bits) - 1
-    return pairs, both

@@ -13,7 +13,7 @@ from service.base.ids import check_id
 from service.base.times import unix_seconds
 from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
-from service.cli.files.ratings_columns import NAMES, Choice, columns_named, columns_of, described, types_among
+from service.cli.files.ratings_columns import NAMES, columns_named, columns_of, described, types_among
 from service.cli.files.ratings_text import BadLine, TextRatings, check_bad
 from service.cli.files.ratings_times import is_in_milliseconds, wrong_time
 
@@ -37,7 +37,7 @@ def read_json(path: Path, data: bytes, how: How) -> TextRatings:
         )
     first_number, first_line = lines[0]
     try:
-        names = list(_object(first_line))
+        names = list(object_in(first_line))
         places = columns_of(names, how.choice)
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid line {first_number} of {path}: {error}") from None
@@ -45,17 +45,14 @@ def read_json(path: Path, data: bytes, how: How) -> TextRatings:
     rows, bad = [], []
     for number, line in lines:
         try:
-            rating = _object(line)
-            if not rating.keys() <= set(names):
-                _check_further(rating, fields, how.choice)
-            rows.append(
-                tuple(
-                    _id(name, rating.get(field))
-                    if name in NAMES[:2]
-                    else _number(name, rating.get(field), how.limits[name])
-                    for name, field in fields.items()
-                )
-            )
+            rating = object_in(line)
+            if how.choice is None and not rating.keys() <= set(names):
+                # A rating, a timestamp or a type of event would be lost, because the first line has none.
+                others = list(rating)
+                lost = [(name, places[0]) for name, places in columns_named(others).items() if name not in fields]
+                for name, place in lost + [("type of an event", place) for place in types_among(others)]:
+                    raise ValueError(f"expected the fields of the first line, got also {others[place]} ({name})")
+            rows.append(tuple(value_of(name, rating.get(field), how) for name, field in fields.items()))
         except ValueError as error:
             bad.append(BadLine(number, str(error)))
     check_bad(path, bad, len(lines), how.skip_bad)
@@ -67,7 +64,8 @@ def read_json(path: Path, data: bytes, how: How) -> TextRatings:
     return TextRatings(pa.table(arrays, names=list(fields)), bad, words)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def object_in(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line; ValueError if it is none."""
     try:
         rating = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -79,34 +77,20 @@ def _object(line: bytes) -> dict[str, Any]:
     return rating
 
 
-def _check_further(rating: dict[str, Any], fields: dict[str, str], choice: Choice | None) -> None:
-    """Refuse a rating, a timestamp or a type of event that would be lost because the first line has none."""
-    if choice is not None:
-        return
-    names = list(rating)
-    lost = [(name, places[0]) for name, places in columns_named(names).items() if name not in fields]
-    for name, place in lost + [("type of an event", place) for place in types_among(names)]:
-        raise ValueError(f"expected the fields of the first line, got also {names[place]} ({name})")
-
-
-def _id(name: str, value: object) -> str:
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise ValueError(f"expected text or an integer as {name}, got {_shown(value)}")
-    return check_id(str(value))
-
-
-def _number(name: str, value: Any, largest: float) -> float:
+def value_of(name: str, value: Any, how: How) -> str | float:
+    """The id, rating or timestamp in the field `name`; ValueError with the reason if it is none."""
+    shown = "nothing" if value is None else repr(value)[:_EXCERPT]
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if name in NAMES[:2]:
+        if not (is_integer or isinstance(value, str)):
+            raise ValueError(f"expected text or an integer as {name}, got {shown}")
+        return check_id(str(value))
     if name == "timestamp" and isinstance(value, str):
         return unix_seconds(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool)  # possibly too large for a float
-    if not (is_number or (isinstance(value, float) and math.isfinite(value))):
-        raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")
+    if not (is_integer or (isinstance(value, float) and math.isfinite(value))):
+        raise ValueError(f"expected a finite number as {name}, got {shown}")
     if name == "timestamp" and is_in_milliseconds(value):
-        raise ValueError(wrong_time(_shown(value)))
-    if abs(value) > largest:
-        raise ValueError(f"expected at most {largest:.2g} as {name}, got {_shown(value)}")
+        raise ValueError(wrong_time(shown))
+    if abs(value) > how.limits[name]:  # an integer may be too large for a float
+        raise ValueError(f"expected at most {how.limits[name]:.2g} as {name}, got {shown}")
     return float(value)
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is None else repr(value)[:_EXCERPT]

@@ -52,12 +52,12 @@ def read_matrix(path: Path, how: How) -> Entries:
         Exception: any error of the libraries for a damaged file.
     """
     if path.suffix.lower() == ".npz":
-        return _entries(path, how)
+        return entries_of(path, how)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["scipy.io", "scipy.sparse"])
     with ProcessPoolExecutor(1, context) as pool:
         try:
-            return pool.submit(_entries, path, how).result()
+            return pool.submit(entries_of, path, how).result()
         except BrokenProcessPool:
             raise InvalidRatingsFile(
                 f"Invalid {path}: expected a matrix that can be read, got one that ended the process which read it:"
@@ -65,7 +65,8 @@ def read_matrix(path: Path, how: How) -> Entries:
             ) from None
 
 
-def _entries(path: Path, how: How) -> Entries:
+def entries_of(path: Path, how: How) -> Entries:
+    """The same, read in this process."""
     from scipy import sparse  # noqa: PLC0415 (heavy, and only matrices need it)
 
     choice = how.choice
@@ -75,13 +76,20 @@ def _entries(path: Path, how: How) -> Entries:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the libraries warn about damaged parts, which are refused or read as they are
         with path.open("rb") as file:  # the libraries leave it open when they fail
-            name, loaded = (_load_npz if path.suffix.lower() == ".npz" else _load_mat)(path, file, how.key)
+            name, loaded = variable_of(path, file, how.key)
     name = f"the matrix {name} of {loaded.shape[0]:,} rows and {loaded.shape[1]:,} columns"
     if not sparse.issparse(loaded):
-        if choice is None:
-            _check_is_no_list(path, name, loaded)
-        elif choice.places:
-            return _listed(path, name, loaded, choice, how.largest)
+        if choice is not None and choice.places:
+            return listed(path, name, loaded, choice, how.largest)
+        may_be_list = choice is None and len(loaded) and loaded.shape[1] in LIST_COLUMNS and loaded.dtype != np.bool_
+        if may_be_list and are_ids(loaded[:, 0]) and are_ids(loaded[:, 1]):
+            columns = ",".join((*NAMES[:3], *"--")[: loaded.shape[1]])
+            row = ", ".join(f"{value:g}" for value in loaded[0].tolist())
+            raise InvalidRatingsFile(
+                f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of"
+                f" ratings: its first row is {row}. Say which column is what, such as"
+                f" --columns {columns}; or --columns {MATRIX}, if each column is an item"
+            )
     elif choice is not None and choice.places:
         raise InvalidRatingsFile(f"Invalid {path}: expected a dense matrix with --columns user,item, got a sparse one")
     elif loaded.format in ("csr", "csc", "bsr"):
@@ -89,12 +97,13 @@ def _entries(path: Path, how: How) -> Entries:
     matrix = sparse.coo_array(loaded)
     matrix.sum_duplicates()
     kept = matrix.data != 0
-    values = _float32(path, matrix.data[kept], how.largest)
-    users, items = (_row_names(axis[kept]) for axis in matrix.coords)
+    values = ratings_of(path, matrix.data[kept], how.largest)
+    users, items = (ids_of(axis[kept]) for axis in matrix.coords)
     return Entries(users, items, values, None, f"{name}: rows are users, columns are items")
 
 
-def _float32(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.float32]:
+def ratings_of(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.float32]:
+    """The numbers as ratings; raises `InvalidRatingsFile` if one is not finite or above `largest`."""
     with np.errstate(over="ignore"):  # entries too large for float32 become infinite and are refused here
         values: NDArray[np.float32] = numbers.astype(np.float32)
     if not np.isfinite(values).all():
@@ -106,80 +115,57 @@ def _float32(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.fl
     return values
 
 
-def _check_is_no_list(path: Path, name: str, matrix: NDArray[Any]) -> None:
-    n_columns = matrix.shape[1]
-    if not len(matrix) or n_columns not in LIST_COLUMNS or matrix.dtype == np.bool_:
-        return
-    if all(_are_ids(matrix[:, column]) for column in range(2)):
-        columns = ",".join((*NAMES[:3], *"--")[:n_columns])
-        row = ", ".join(f"{value:g}" for value in matrix[0].tolist())
-        raise InvalidRatingsFile(
-            f"Invalid {path}: expected a matrix of users and items, got {name}, which may be a list of"
-            f" ratings: its first row is {row}. Say which column is what, such as"
-            f" --columns {columns}; or --columns {MATRIX}, if each column is an item"
-        )
-
-
-def _are_ids(numbers: NDArray[Any]) -> bool:
+def are_ids(numbers: NDArray[Any]) -> bool:
+    """Whether all numbers are whole, from 0 and exact."""
     return bool((np.isfinite(numbers) & (numbers >= 0) & (numbers < 2**53) & (numbers == np.floor(numbers))).all())
 
 
-def _listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, largest: float) -> Entries:
+def listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, largest: float) -> Entries:
     """The ratings of a matrix that has one in each row."""
     if matrix.shape[1] != choice.n_columns:
         wanted = f"{choice.n_columns} columns, as chosen"
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}, got {name}")
     columns = {meaning: matrix[:, int(place)] for meaning, place in choice.places.items()}
     for meaning in NAMES[:2]:
-        if not _are_ids(columns[meaning]):
+        if not are_ids(columns[meaning]):
             raise InvalidRatingsFile(f"Invalid {meaning} of {path}: expected whole numbers from 0, got others")
     times = columns.get("timestamp")
     if times is not None and not (np.abs(times) <= LATEST_S).all():
         raise InvalidRatingsFile(f"Invalid timestamp of {path}: expected Unix seconds, got others")
     places = {meaning: int(place) for meaning, place in choice.places.items()}
     return Entries(
-        _row_names(columns["user"].astype(np.int64)),
-        _row_names(columns["item"].astype(np.int64)),
-        _float32(path, columns.get("rating", np.ones(len(matrix))), largest),
+        ids_of(columns["user"].astype(np.int64)),
+        ids_of(columns["item"].astype(np.int64)),
+        ratings_of(path, columns.get("rating", np.ones(len(matrix))), largest),
         None if times is None else times.astype(np.float64),
         f"{described(places, None, choice.n_columns)}; {name} is a list of ratings",
     )
 
 
-def _row_names(rows: NDArray[np.integer]) -> list[str]:
+def ids_of(rows: NDArray[np.integer]) -> list[str]:
     """Each row number as text; equal ones share one string."""
     numbers, places = np.unique(rows, return_inverse=True)
     names = [str(number) for number in numbers.tolist()]
     return [names[position] for position in places.tolist()]
 
 
-def _load_npz(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
-    from scipy import sparse  # noqa: PLC0415
+def variable_of(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
+    """Name and value of the variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
+    from scipy import io, sparse  # noqa: PLC0415
 
-    arrays = np.load(file, allow_pickle=False)
-    names = set(arrays.files)
-    _check_key(path, key, names)
-    if key is None and {"format", "shape", "data"} <= names:
-        file.seek(0)
-        return "of SciPy", sparse.load_npz(file)
-    return _chosen(path, {name: arrays[name] for name in names if key in (None, name)}, key)
-
-
-def _load_mat(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
-    from scipy import io  # noqa: PLC0415
-
-    _check_key(path, key, {name for name, _, _ in io.whosmat(file)})
-    file.seek(0)
-    return _chosen(path, io.loadmat(file, variable_names=key and [key]), key)
-
-
-def _check_key(path: Path, key: str | None, names: set[str]) -> None:
+    is_npz = path.suffix.lower() == ".npz"
+    arrays = np.load(file, allow_pickle=False) if is_npz else None
+    names = {name for name, _, _ in io.whosmat(file)} if arrays is None else set(arrays.files)
     if key is not None and key not in names:
         raise InvalidRatingsFile(f"Invalid {path}: expected a variable {key}, got {', '.join(sorted(names)) or 'none'}")
-
-
-def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> tuple[str, Any]:
-    """Name and value of the variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
+    if arrays is None:
+        file.seek(0)
+        variables = io.loadmat(file, variable_names=key and [key])
+    elif key is None and {"format", "shape", "data"} <= names:
+        file.seek(0)
+        return "of SciPy", sparse.load_npz(file)
+    else:
+        variables = {name: arrays[name] for name in names if key in (None, name)}
     matrices = {
         name: value
         for name, value in variables.items()

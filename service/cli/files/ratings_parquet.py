@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,26 +36,24 @@ def read_parquet(path: Path, how: How) -> TextRatings:
         except ValueError as error:
             raise InvalidRatingsFile(f"Invalid {path}: {error}") from None
         table = file.read(columns=[names[place] for place in places.values()])
-    columns = {name: _converted(path, table.column(names[place]), name) for name, place in places.items()}
-    table = pa.table(columns)
-    _check_columns(path, table, how)
-    return TextRatings(table, [], f"{described(places, names)}; Parquet, {len(table):,} rows")
+    columns = {}
+    for name, place in places.items():
+        column, is_id, is_time = table.column(names[place]), name in NAMES[:N_NEEDED], name == "timestamp"
+        try:
+            values = ids_of(column) if is_id else seconds_of_column(column) if is_time else column.cast(pa.float64())
+        except pa.ArrowNotImplementedError:
+            kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
+            raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
+        except ValueError as error:
+            raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
+        values.validate(full=True)  # finds text that is not UTF-8
+        columns[name] = values.dictionary_encode().unify_dictionaries() if is_id else values
+    for name, column in columns.items():
+        check_values(path, name, column, how)
+    return TextRatings(pa.table(columns), [], f"{described(places, names)}; Parquet, {len(table):,} rows")
 
 
-def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    is_id, is_time = name in NAMES[:N_NEEDED], name == "timestamp"
-    try:
-        values = _texts(column) if is_id else seconds_of_column(column) if is_time else column.cast(pa.float64())
-    except pa.ArrowNotImplementedError:
-        kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
-        raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
-    except ValueError as error:
-        raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
-    values.validate(full=True)  # finds text that is not UTF-8
-    return values.dictionary_encode().unify_dictionaries() if is_id else values
-
-
-def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def ids_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Ids as text: whole numbers in digits alone, without a point or an exponent.
 
     Raises:
@@ -65,19 +62,19 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _texts(column.cast(kind.value_type))
+        return ids_of(column.cast(kind.value_type))
     if kind == pa.uuid():
         return pa.chunked_array(
             [pa.array([None if one is None else str(one) for one in column.to_pylist()], pa.string())]
         )
     if pa.types.is_floating(kind):
-        _check_all(column, pc.equal(column, pc.floor(column)), "expected whole numbers as ids")
+        check_all(column, pc.equal(column, pc.floor(column)), "expected whole numbers as ids")
         limit = EXACT[kind]
-        _check_all(column, pc.less(pc.abs(column), limit), f"expected ids below {limit:,}, where {kind} is exact")
+        check_all(column, pc.less(pc.abs(column), limit), f"expected ids below {limit:,}, where {kind} is exact")
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_decimal(kind):
         whole = pa.chunked_array([pa.array([one is None or one % 1 == 0 for one in column.to_pylist()], pa.bool_())])
-        _check_all(column, whole, "expected whole numbers as ids")
+        check_all(column, whole, "expected whole numbers as ids")
         return column.cast(pa.decimal256(76, 0) if kind.bit_width > 128 else pa.decimal128(38, 0)).cast(pa.string())
     is_text = any(is_kind(kind) for is_kind in _OF_TEXT)
     if not (is_text or pa.types.is_integer(kind)):
@@ -94,29 +91,28 @@ _OF_TEXT = (
 )
 
 
-def _check_all(column: pa.ChunkedArray, is_right: pa.ChunkedArray, expected: str) -> None:
+def check_all(column: pa.ChunkedArray, is_right: pa.ChunkedArray, expected: str) -> None:
+    """ValueError if a value is not right."""
     wrong = np.flatnonzero(~is_right.fill_null(True).to_numpy())
     if len(wrong):
         raise ValueError(f"{expected}, got {column[int(wrong[0])].as_py()} in row {wrong[0] + 1}; write them as text")
 
 
-def _check_columns(path: Path, table: pa.Table, how: How) -> None:
-    expected: dict[str, Any] = {
-        "rating": f"a finite number up to {how.largest:.2g}",
-        "timestamp": "Unix seconds, a date or a datetime",
-    }
-    for name in table.column_names:
-        column = table.column(name)
-        if name in NAMES[:N_NEEDED]:
-            n_bytes = pc.binary_length(column.cast(pa.string()))
-            usable = pc.and_(pc.greater(n_bytes, 0), pc.less_equal(n_bytes, MAX_ID_BYTES))
-        else:
-            usable = pc.less_equal(pc.abs(column), how.limits[name])
-        unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
-        if len(unusable):
-            value = column[int(unusable[0])].as_py()
-            is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
-            wanted = expected.get(name, f"1 to {MAX_ID_BYTES} bytes")
-            shown = "nothing" if value is None else repr(str(value)[:80])
-            reason = wrong_time(value) if is_time else f"expected {wanted}, got {shown}"
-            raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")
+def check_values(path: Path, name: str, column: pa.ChunkedArray, how: How) -> None:
+    """Check that no id, rating or time is missing or out of its bounds; else raise `InvalidRatingsFile`."""
+    if name in NAMES[:N_NEEDED]:
+        wanted = f"1 to {MAX_ID_BYTES} bytes"
+        n_bytes = pc.binary_length(column.cast(pa.string()))
+        usable = pc.and_(pc.greater(n_bytes, 0), pc.less_equal(n_bytes, MAX_ID_BYTES))
+    else:
+        is_time = name == "timestamp"
+        wanted = "Unix seconds, a date or a datetime" if is_time else f"a finite number up to {how.largest:.2g}"
+        usable = pc.less_equal(pc.abs(column), how.limits[name])
+    unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
+    if len(unusable):
+        value = column[int(unusable[0])].as_py()
+        shown = "nothing" if value is None else repr(str(value)[:80])
+        reason = f"expected {wanted}, got {shown}"
+        if name == "timestamp" and value is not None and is_in_milliseconds(value):
+            reason = wrong_time(value)
+        raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")

@@ -63,15 +63,15 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
             several do.
     """
     form, data = recognized(path, data, how.delimiter, how.choice)
-    n_lines = _n_lines(data)
+    n_lines = count_lines(data)
     header = "no header" if form.header is None else f"a header in line {form.n_header_lines}"
     words = f"{described(form.columns, form.header, form.n_columns)}; text in UTF-8 with {form.separator}, {header},"
     words += f" {n_lines:,} lines"
     is_whole = False
     try:
-        table, spaces = _without_spaces(_parsed(data, form))
+        table, spaces = table_of(data, form)
         is_whole = len(table) == n_lines - (form.header is not None)
-        if is_whole and _is_clean(table, how) and not _is_doubtful(data, table, form):
+        if is_whole and is_clean(data, table, form, how):
             return TextRatings(table, [], words + spaces)
     except ValueError:  # pa.ArrowInvalid is one
         pass  # the code below finds the line
@@ -79,7 +79,7 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
     bad = [
         BadLine(number, reason)
         for number, line in enumerate(lines, start=1)
-        if number > form.n_header_lines and line and (reason := _fault(line, form, how))
+        if number > form.n_header_lines and line and (reason := fault_of(line, form, how))
     ]
     if not bad and is_whole:
         return TextRatings(table, [], words + spaces)
@@ -87,10 +87,16 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
         raise InvalidRatingsFile(f"Invalid {path}: expected lines of user, item[, rating[, timestamp]]")
     hint = "" if form.header or bad[0].number > 1 else "; a header would name the columns user, item and rating"
     check_bad(path, bad, n_lines, how.skip_bad, hint)
-    _check_headers(path, lines, bad, form)
     for number, _ in bad:
+        # A header among the bad lines may give the lines behind it other columns.
+        names = plain_names(lines[number - 1].decode(errors="replace").split(form.delimiter))
+        if is_header(names) and (form.header is None or names != plain_names(form.header)):
+            raise InvalidRatingsFile(
+                f"Invalid line {number} of {path}: expected no header with other columns than those of the lines"
+                f" before, got {', '.join(names)[:_EXCERPT]!r}; split the file there"
+            )
         lines[number - 1] = b""
-    table, spaces = _without_spaces(_parsed(b"\n".join(lines) + b"\n", form))
+    table, spaces = table_of(b"\n".join(lines) + b"\n", form)
     return TextRatings(table, bad, words + spaces)
 
 
@@ -112,7 +118,7 @@ def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, 
         )
 
 
-def _n_lines(data: bytes) -> int:
+def count_lines(data: bytes) -> int:
     """Number of lines that are not empty. An unclosed quote turns many lines into one row, which this count reveals."""
     codes, n_lines, ends_in_text = np.frombuffer(data, dtype=np.uint8), 0, False
     for start in range(0, len(codes), _BLOCK_BYTES):
@@ -123,91 +129,86 @@ def _n_lines(data: bytes) -> int:
     return n_lines
 
 
-def _parsed(data: bytes, form: Format) -> pa.Table:
-    """The columns in `data`; ValueError if a number or a time cannot be read."""
-    try:
-        return _table(data, form, pa.float64()).unify_dictionaries()
-    except pa.ArrowInvalid:
-        if "timestamp" not in form.columns:
-            raise
-    table = _table(data, form, pa.string()).unify_dictionaries()  # dates, perhaps among numbers
-    place = table.column_names.index("timestamp")
-    return table.set_column(place, "timestamp", seconds_of_column(table.column(place)))
+def table_of(data: bytes, form: Format) -> tuple[pa.Table, str]:
+    """The columns in `data`, and in words how many ids had spaces around, which are removed.
 
-
-def _table(data: bytes, form: Format, time: pa.DataType) -> pa.Table:
+    Raises:
+        ValueError: a number or a time cannot be read.
+    """
     ids, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
     name_at = {position: name for name, position in form.columns.items()}
-    return arrow_csv.read_csv(
-        pa.BufferReader(data),
-        arrow_csv.ReadOptions(
-            column_names=[name_at.get(position, f"unused {position}") for position in range(form.n_columns)],
-            skip_rows=form.n_header_lines,
-            block_size=1 << 22,
-        ),
-        arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.is_quoted else False),
-        arrow_csv.ConvertOptions(
-            column_types=dict(zip(NAMES, (ids, ids, number, time), strict=True)),
-            include_columns=list(form.columns),
-            strings_can_be_null=False,
-            null_values=[],
-        ),
-    )
-
-
-def _without_spaces(table: pa.Table) -> tuple[pa.Table, str]:
-    """The table without spaces around ids, and in words how many different ids had some."""
+    for time in (pa.float64(), pa.string()):  # text: dates, perhaps among numbers
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(data),
+                arrow_csv.ReadOptions(
+                    column_names=[name_at.get(position, f"unused {position}") for position in range(form.n_columns)],
+                    skip_rows=form.n_header_lines,
+                    block_size=1 << 22,
+                ),
+                arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.is_quoted else False),
+                arrow_csv.ConvertOptions(
+                    column_types=dict(zip(NAMES, (ids, ids, number, time), strict=True)),
+                    include_columns=list(form.columns),
+                    strings_can_be_null=False,
+                    null_values=[],
+                ),
+            ).unify_dictionaries()
+            break
+        except pa.ArrowInvalid:
+            if "timestamp" not in form.columns or time == pa.string():
+                raise
+    if time == pa.string():
+        place = table.column_names.index("timestamp")
+        table = table.set_column(place, "timestamp", seconds_of_column(table.column(place)))
     n_spaced = 0
     for name in NAMES[:N_NEEDED]:
-        texts = _texts(table, name)
+        texts = ids_in(table, name)
         trimmed = pc.utf8_trim_whitespace(texts)
         if trimmed.equals(texts):
             continue
         n_spaced += pc.sum(pc.not_equal(trimmed, texts)).as_py()
-        ids = trimmed.dictionary_encode()
+        encoded = trimmed.dictionary_encode()
         chunks = [
-            pa.DictionaryArray.from_arrays(ids.indices.take(chunk.indices), ids.dictionary)
+            pa.DictionaryArray.from_arrays(encoded.indices.take(chunk.indices), encoded.dictionary)
             for chunk in table.column(name).chunks
         ]
         table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks))
     return table, f"; without the spaces around {n_spaced:,} different ids" if n_spaced else ""
 
 
-def _texts(table: pa.Table, name: str) -> pa.StringArray:
+def ids_in(table: pa.Table, name: str) -> pa.StringArray:
     """The different ids of a column whose chunks share one dictionary."""
     column = table.column(name)
     return column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
 
 
-def _is_clean(table: pa.Table, how: How) -> bool:
+def is_clean(data: bytes, table: pa.Table, form: Format, how: How) -> bool:
+    """Whether no line of `data`, whose columns are in `table`, can be bad. If not, each line has to be looked at."""
     for name in table.column_names:
         column = table.column(name)
         if name in NAMES[:N_NEEDED]:
-            if not are_ids(_texts(table, name)):
+            if not are_ids(ids_in(table, name)):
                 return False
         elif column.null_count or not pc.all(pc.less_equal(pc.abs(column), how.limits[name]), min_count=0).as_py():
             return False
-    return True
-
-
-def _is_doubtful(data: bytes, table: pa.Table, form: Format) -> bool:
-    """Whether a line may be bad in a way that the columns do not show: its bytes, its quotes, or a header."""
+    # Columns do not show wrong bytes, wrong quotes and, without numbers, a header.
     if not is_utf8(data) or (form.is_quoted and b'"' in data and not are_quotes(data, form.delimiter)):
-        return True
-    if len(form.columns) > N_NEEDED:  # there are numbers, which no header has
         return False
-    # Among the ids of each column is the name that it has in the header, or may have in another one.
+    if len(form.columns) > N_NEEDED:
+        return True
+    # A header would be there if among the ids of each column is the name that it has in the header, or may have.
     for name in NAMES[:N_NEEDED]:
-        texts = _texts(table, name)
+        texts = ids_in(table, name)
         if form.header is not None and pc.any(pc.equal(texts, form.header[form.columns[name]].strip())).as_py():
             continue
         words = texts.filter(pc.invert(pc.match_substring_regex(texts, "[0-9]")))
         if not any(map(is_alias, words.to_pylist())):
-            return False
-    return True
+            return True
+    return False
 
 
-def _fault(line: bytes, form: Format, how: How) -> str | None:
+def fault_of(line: bytes, form: Format, how: How) -> str | None:
     """The fault of a line, or None."""
     if reason := utf8_fault(line):
         return reason
@@ -216,58 +217,35 @@ def _fault(line: bytes, form: Format, how: How) -> str | None:
     except csv.Error as error:
         reason = str(error)
         return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
-    if _is_header_within(fields, form):
+    # A line of the right length is a header only if its user is the name of a column. It may repeat that of the file.
+    user = fields[form.columns["user"]].strip() if len(fields) == form.n_columns else None
+    names, header = plain_names(fields), form.header
+    repeats = header is not None and user == header[form.columns["user"]].strip() and names == plain_names(header)
+    if repeats or ((user is None or is_alias(user)) and is_header(names)):
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
         return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode(errors='replace')!r}"
     try:
         for name, place in form.columns.items():
-            _check_field(name, fields[place], form, how)
+            text = fields[place]
+            if name in NAMES[:N_NEEDED]:
+                if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
+                    raise ValueError(f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}")
+                checked_id(text.strip())
+            elif name == "timestamp":
+                seconds_of(text)
+            elif NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
+                raise ValueError(f"expected a finite number as {name}, got {text[:_EXCERPT]!r}")
+            elif abs(float(text)) > how.largest:
+                raise ValueError(f"expected at most {how.largest:.2g} as {name}, got {text[:_EXCERPT]!r}")
     except ValueError as error:
         return str(error)
     return None
 
 
-def _check_field(name: str, text: str, form: Format, how: How) -> None:
-    """Check one field of a line; ValueError with the reason if it is bad."""
-    if name in NAMES[:N_NEEDED]:
-        if form.is_quoted and text[:1].isspace() and text.lstrip()[:1] == '"':
-            raise ValueError(f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}")
-        checked_id(text.strip())
-    elif name == "timestamp":
-        seconds_of(text)
-    elif NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
-        raise ValueError(f"expected a finite number as {name}, got {text[:_EXCERPT]!r}")
-    elif abs(float(text)) > how.largest:
-        raise ValueError(f"expected at most {how.largest:.2g} as {name}, got {text[:_EXCERPT]!r}")
-
-
-def _is_header_within(fields: list[str], form: Format) -> bool:
-    """Whether a line repeats the header, or names columns as another one."""
-    place = form.columns["user"]
-    if len(fields) == form.n_columns:
-        user = fields[place].strip()
-        if form.header is not None and user == form.header[place].strip() and _plain(fields) == _plain(form.header):
-            return True
-        if not is_alias(user):
-            return False
-    return is_header(_plain(fields))
-
-
-def _plain(fields: list[str]) -> list[str]:
-    """Fields without a byte order mark of a joined file."""
+def plain_names(fields: list[str]) -> list[str]:
+    """Names of columns without quotes, and without the byte order mark of a joined file."""
     return [field.strip().removeprefix("\ufeff").strip('"') for field in fields]
-
-
-def _check_headers(path: Path, lines: list[bytes], bad: Sequence[BadLine], form: Format) -> None:
-    """Check that no header among the bad lines gives the lines behind it other columns."""
-    for number, _ in bad:
-        names = _plain(lines[number - 1].decode(errors="replace").split(form.delimiter))
-        if is_header(names) and (form.header is None or names != _plain(form.header)):
-            raise InvalidRatingsFile(
-                f"Invalid line {number} of {path}: expected no header with other columns than those of the lines"
-                f" before, got {', '.join(names)[:_EXCERPT]!r}; split the file there"
-            )
 
 
 def is_utf8(data: bytes) -> bool:

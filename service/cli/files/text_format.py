@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.quotes import are_quotes
+from service.cli.files.quotes import are_quotes, have_quotes, is_wrapped
 from service.cli.files.ratings_columns import (
     N_NEEDED,
     NAMES,
@@ -61,10 +61,10 @@ class Format(NamedTuple):
 
     def fields(self, text: str) -> list[str]:
         """The fields of a line; `csv.Error` if its quotes are wrong."""
-        return _fields(text, self.delimiter, self.is_quoted)
+        return fields_of(text, self.delimiter, self.is_quoted)
 
 
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     """The lines of the sample, read with one separator.
 
     Attributes:
@@ -83,6 +83,42 @@ class _Reading(NamedTuple):
     has_header: bool
     is_even: bool
     n_understood: float
+
+    @classmethod
+    def of(cls, lines: list[str], separator: str, choice: Choice | None) -> Reading | None:
+        """The lines with this separator; None if it does not split most of them."""
+        if not any(separator in line for line in lines):
+            return None
+        delimiter = _TAB if separator == _MOVIELENS else separator
+        texts = [line.replace(_MOVIELENS, _TAB) for line in lines] if separator == _MOVIELENS else lines
+        is_quoted = delimiter == "," or have_quotes(texts, delimiter)
+        rows = [fields_of(text, delimiter, is_quoted, is_strict=False) for text in texts]
+        names = [name.strip() for name in rows[0]]
+        is_chosen = choice is not None and choice.has_names and all(name in names for name in choice.places.values())
+        has_header = is_chosen or is_header(names)
+        n_columns = len(names) if has_header else Counter(map(len, rows)).most_common(1)[0][0]
+        if n_columns < N_NEEDED:
+            return None
+        body = [row for row in rows[has_header:] if len(row) == n_columns]
+        is_even = len(body) == len(rows) - has_header
+        if has_header:
+            n_understood: float = len(columns_named(names)) or N_NEEDED
+        else:
+            if choice is not None and choice.n_columns:
+                columns = {name: int(place) for name, place in choice.places.items()}
+                body = body if n_columns == choice.n_columns else []
+            else:
+                columns = {name: place for place, name in enumerate(NAMES[:n_columns])} if body else {}
+                columns = columns if n_columns <= len(NAMES) else {}
+            n_understood = len(columns) if body else 0
+            for name in columns.keys() & set(NAMES[N_NEEDED:]):
+                cells = [row[columns[name]] for row in body]
+                if 2 * sum(stands_for(name, cell) for cell in cells) < len(cells):
+                    if 2 * sum(stands_for(name, cell.replace(",", ".")) for cell in cells) < len(cells):
+                        n_understood = 0
+                        break
+                    n_understood = len(columns) - 0.5
+        return cls(separator, rows, n_columns, has_header, is_even, n_understood)
 
 
 def delimiter_of(text: str) -> str:
@@ -109,15 +145,21 @@ def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | 
     Raises:
         InvalidRatingsFile: no format fits, or several do.
     """
-    number, lines = _sample(data)
+    number, lines = sample_of(data)
     separators = _SEPARATORS if delimiter is None else (delimiter,)
-    readings = [reading for separator in separators if (reading := _reading(lines, separator, choice))]
+    readings = [reading for separator in separators if (reading := Reading.of(lines, separator, choice))]
     shown = repr(lines[0][:_EXCERPT]) if lines else "''"
+    expected = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
+    refusal = f"Invalid {path}: expected {expected} in line {number}, got {shown}"
+    best = best_of(readings)
+    if best is None:
+        raise InvalidRatingsFile(refusal)
     if delimiter is None:
-        _check_separator(path, number, shown, readings)
-    best = _best(readings)
-    if best is None or (best.n_columns > len(NAMES) and not best.has_header and choice is None):
-        raise InvalidRatingsFile(_of_another_kind(path, number, shown, best))
+        _check_separator(path, refusal, best, readings)
+    if best.n_columns > len(NAMES) and not best.has_header and choice is None:
+        raise InvalidRatingsFile(
+            f"{refusal}; name all {best.n_columns} columns in their order, such as --columns user,item,-,rating,-"
+        )
     header = best.rows[0] if best.has_header else None
     try:
         if best.has_header or choice is not None:
@@ -130,21 +172,21 @@ def recognized(path: Path, data: bytes, delimiter: str | None, choice: Choice | 
     if header is None and choice is None:
         _check_first(path, number, best)
     users = [row[columns["user"]] for row in best.rows[best.has_header :] if len(row) == best.n_columns]
-    if users and all(_is_wrapped(user, "'") for user in users):
+    if users and all(is_wrapped(user, "'") for user in users):
         raise InvalidRatingsFile(
             f"Invalid {path}: expected double quotes around ids, or none, got {users[0][:_EXCERPT]}"
         )
-    one = _TAB if best.separator == _MOVIELENS else best.separator
+    mark = _TAB if best.separator == _MOVIELENS else best.separator
     data = data.replace(_MOVIELENS.encode(), _TAB.encode()) if best.separator == _MOVIELENS else data
-    is_quoted = one == "," or _have_quotes(lines, one) or (b'"' in data and are_quotes(data, one))
+    is_quoted = mark == "," or have_quotes(lines, mark) or (b'"' in data and are_quotes(data, mark))
     words = (
-        _SEPARATORS.get(best.separator, repr(best.separator)) + " between" + ", in quotes" * (is_quoted and one != ",")
+        _SEPARATORS.get(best.separator, repr(best.separator)) + " between" + ", in quotes" * (is_quoted and mark != ",")
     )
     n_columns = len(header) if header else best.n_columns
-    return Format(one, is_quoted, columns, n_columns, number if header else 0, header, words), data
+    return Format(mark, is_quoted, columns, n_columns, number if header else 0, header, words), data
 
 
-def _sample(data: bytes) -> tuple[int, list[str]]:
+def sample_of(data: bytes) -> tuple[int, list[str]]:
     """The number of the first line that is not empty, from 1, and lines from the beginning and from throughout."""
     head = data[:_HEAD_BYTES].splitlines()
     number = next((n for n, line in enumerate(head, start=1) if line), 1)
@@ -160,46 +202,7 @@ def _sample(data: bytes) -> tuple[int, list[str]]:
     return number, [line.decode(errors="replace") for line in (*lines[:_N_SAMPLED], *later) if line]
 
 
-def _reading(lines: list[str], separator: str, choice: Choice | None) -> _Reading | None:
-    """The lines with this separator; None if it does not split most of them."""
-    if not any(separator in line for line in lines):
-        return None
-    one = _TAB if separator == _MOVIELENS else separator
-    texts = [line.replace(_MOVIELENS, _TAB) for line in lines] if separator == _MOVIELENS else lines
-    is_quoted = one == "," or _have_quotes(texts, one)
-    rows = [_fields(text, one, is_quoted, is_strict=False) for text in texts]
-    names = [name.strip() for name in rows[0]]
-    chosen = choice is not None and choice.has_names and all(name in names for name in choice.places.values())
-    has_header = chosen or is_header(names)
-    n_columns = len(names) if has_header else Counter(map(len, rows)).most_common(1)[0][0]
-    if n_columns < N_NEEDED:
-        return None
-    body = [row for row in rows[has_header:] if len(row) == n_columns]
-    is_even = len(body) == len(rows) - has_header
-    return _Reading(separator, rows, n_columns, has_header, is_even, _n_understood(names, body, has_header, choice))
-
-
-def _n_understood(names: list[str], body: list[list[str]], has_header: bool, choice: Choice | None) -> float:
-    if has_header:
-        return len(columns_named(names)) or N_NEEDED
-    if choice is not None and choice.n_columns:
-        columns = {name: int(place) for name, place in choice.places.items()}
-        n_columns = choice.n_columns
-    else:
-        n_columns = len(body[0]) if body else 0
-        columns = {name: place for place, name in enumerate(NAMES[:n_columns])} if n_columns <= len(NAMES) else {}
-    fitting = [row for row in body if len(row) == n_columns]
-    lost = 0.0
-    for name in NAMES[N_NEEDED:]:
-        cells = [row[columns[name]] for row in fitting] if name in columns else []
-        if 2 * sum(_stands_for(name, cell) for cell in cells) < len(cells):
-            if 2 * sum(_stands_for(name, cell.replace(",", ".")) for cell in cells) < len(cells):
-                return 0
-            lost = 0.5
-    return len(columns) - lost if fitting else 0
-
-
-def _stands_for(name: str, text: str) -> bool:
+def stands_for(name: str, text: str) -> bool:
     """Whether `text` may be the rating or the time; in milliseconds too, which are refused later."""
     if NUMBER.fullmatch(text):
         return True
@@ -209,17 +212,14 @@ def _stands_for(name: str, text: str) -> bool:
         return False
 
 
-def _best(readings: Sequence[_Reading]) -> _Reading | None:
+def best_of(readings: Sequence[Reading]) -> Reading | None:
     """The reading that understands most; with a header if there is one."""
     order = [r for r in readings if r.separator != " "] or list(readings)
     return max(order, key=lambda r: (r.has_header, r.n_understood, r.is_even, r.n_columns <= len(NAMES)), default=None)
 
 
-def _check_separator(path: Path, number: int, shown: str, readings: Sequence[_Reading]) -> None:
-    """Check that one separator alone fits, and that it is one of those that are recognized."""
-    best = _best(readings)
-    if best is None:
-        return
+def _check_separator(path: Path, refusal: str, best: Reading, readings: Sequence[Reading]) -> None:
+    """Check that the separator of `best` alone fits, and that it is one of those that are recognized."""
     rivals = [
         other
         for other in readings
@@ -232,7 +232,7 @@ def _check_separator(path: Path, number: int, shown: str, readings: Sequence[_Re
     if best.separator not in _RECOGNIZED and best.n_understood:
         others = " or commas" * any(other.separator == "," and other.is_even for other in readings)
         raise InvalidRatingsFile(
-            f"{_of_another_kind(path, number, shown, None)}: are {_SEPARATORS[best.separator]}{others} between?"
+            f"{refusal}: are {_SEPARATORS[best.separator]}{others} between?"
             f" Choose by --delimiter '{best.separator}'" + " or --delimiter ," * bool(others)
         )
     if rivals and best.n_understood:
@@ -246,28 +246,22 @@ def _check_separator(path: Path, number: int, shown: str, readings: Sequence[_Re
         )
 
 
-def _of_another_kind(path: Path, number: int, shown: str, best: _Reading | None) -> str:
-    wanted = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
-    text = f"Invalid {path}: expected {wanted} in line {number}, got {shown}"
-    if best is None:
-        return text
-    return f"{text}; name all {best.n_columns} columns in their order, such as --columns user,item,-,rating,-"
-
-
-def _check_first(path: Path, number: int, reading: _Reading) -> None:
+def _check_first(path: Path, number: int, reading: Reading) -> None:
     """Check that the first line is no header with names of its own."""
     first, *others = reading.rows
-    rest = [row for row in others if len(row) == reading.n_columns]
-    if len(first) != reading.n_columns or not all(cell.strip() and not _has_digit(cell) for cell in first):
+    body = [row for row in others if len(row) == reading.n_columns]
+    if len(first) != reading.n_columns or not all(cell.strip() and not any(map(str.isdigit, cell)) for cell in first):
         return
     if any(cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity") for cell in first[N_NEEDED:]):
         return
     if reading.n_columns > N_NEEDED:
-        is_doubtful = bool(rest) and reading.n_understood > 0
+        is_doubtful = bool(body) and reading.n_understood > 0
     else:
-        recurs = any(first[place] == row[place] for row in rest for place in range(N_NEEDED))
+        recurs = any(first[place] == row[place] for row in body for place in range(N_NEEDED))
         has_names = any(is_alias(cell) or _NAME_OF_COLUMN.fullmatch(cell.strip()) for cell in first)
-        is_doubtful = not recurs and (has_names or (bool(rest) and all(_has_digit(c) for row in rest for c in row)))
+        is_doubtful = not recurs and (
+            has_names or (bool(body) and all(any(map(str.isdigit, cell)) for row in body for cell in row))
+        )
     if is_doubtful:
         plainly = ",".join(NAMES[: reading.n_columns])
         raise InvalidRatingsFile(
@@ -277,20 +271,8 @@ def _check_first(path: Path, number: int, reading: _Reading) -> None:
         )
 
 
-def _has_digit(text: str) -> bool:
-    return any(map(str.isdigit, text))
-
-
-def _have_quotes(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether every line has a field within quotes."""
-    return all(any(map(_is_wrapped, line.split(delimiter))) for line in lines)
-
-
-def _is_wrapped(field: str, quote: str = '"') -> bool:
-    return len(field) > 1 and field[0] == field[-1] == quote
-
-
-def _fields(text: str, delimiter: str, is_quoted: bool, is_strict: bool = True) -> list[str]:
+def fields_of(text: str, delimiter: str, is_quoted: bool, is_strict: bool = True) -> list[str]:
+    """The fields of a line. If its quotes are wrong: `csv.Error`, or what is between delimiters."""
     if not is_quoted:
         return text.split(delimiter)
     try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from service.api.parsers.elements import Rejection
+from service.api.serving import Serving
 from service.engine.queries.document_queries import ListedDocument
+from service.storage.events import Fields
 
 
 class Accepted(Struct):
@@ -27,6 +30,11 @@ class Written(Struct):
     """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
 
     stream_id: str
+
+
+async def written(serving: Serving, fields: Fields) -> bytes:
+    """Append an entry to the stream, and return its position as `Written`; raises what `Serving.append` raises."""
+    return msgspec.json.encode(Written(str(await serving.append(fields))))
 
 
 class ScenarioList(Struct):

@@ -32,7 +32,8 @@ def decoded(segment: str) -> str:
     return unquote(segment, errors="strict")
 
 
-def _serving(request: Request) -> Serving:
+def serving_of(request: Request) -> Serving:
+    """The service behind a request."""
     serving: Serving = request.app.state.serving
     return serving
 
@@ -42,23 +43,25 @@ UserId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _Pat
 ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 DocumentName = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
-TheService = Annotated[Serving, Depends(_serving)]
+TheService = Annotated[Serving, Depends(serving_of)]
 
 
-def _scenarios(request: Request) -> Scenarios:
+def scenarios_of(request: Request) -> Scenarios:
+    """The scenarios that the application has read."""
     scenarios: Scenarios = request.app.state.scenarios
     return scenarios
 
 
-TheScenarios = Annotated[Scenarios, Depends(_scenarios)]
+TheScenarios = Annotated[Scenarios, Depends(scenarios_of)]
 
 
-def _keys(request: Request) -> Keys:
+def keys_of(request: Request) -> Keys:
+    """The keys of the application."""
     keys: Keys = request.app.gateway.keys
     return keys
 
 
-TheKeys = Annotated[Keys, Depends(_keys)]
+TheKeys = Annotated[Keys, Depends(keys_of)]
 
 
 SourceName = Annotated[

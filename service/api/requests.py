@@ -34,14 +34,9 @@ M = TypeVar("M", bound=Strict)
 NO_FIELDS: Mapping[str, Any] = {}
 
 
-def _position(text: str) -> str:
-    StreamId.parse(text)
-    return text
-
-
 Position = Annotated[
     str,
-    AfterValidator(_position),  # its message also quotes the value
+    AfterValidator(lambda text: StreamId.parse(text) and text),  # its message also quotes the value
     Field(examples=["1712345678901-0"], json_schema_extra={"pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}),
 ]
 ScenarioName = Annotated[Id | None, Field(description="Its body counts where the request names no field itself.")]
@@ -124,12 +119,17 @@ def takes(kind: type[Struct], *names: str, **others: Any) -> Callable[[type[M]],
     """
 
     def made(model: type[M]) -> type[M]:
-        hints, fields = get_type_hints(kind, include_extras=True), {one.name: one for one in structs.fields(kind)}
+        hints, fields = get_type_hints(kind, include_extras=True), {field.name: field for field in structs.fields(kind)}
         definitions = dict[str, tuple[Any, Any]]()
         for name in names:
             default = fields[name].default
             default = ... if default is NODEFAULT else list(default) if isinstance(default, tuple) else default
-            definitions[name] = _form(hints[name]), default
+            # The annotation as clients write it: the `Form` in place of the type, with what else describes it.
+            described = getattr(hints[name], "__metadata__", ())
+            form = next((each.kind for each in described if isinstance(each, Form)), None)
+            for each in described if form is not None else ():
+                form = form if isinstance(each, Form) else Annotated[form, each]
+            definitions[name] = hints[name] if form is None else form, default
         definitions |= {name: form if isinstance(form, tuple) else (form, ...) for name, form in others.items()}
         make: Any = create_model
         result = make(model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **definitions)
@@ -137,15 +137,3 @@ def takes(kind: type[Struct], *names: str, **others: Any) -> Callable[[type[M]],
         return cast("type[M]", result)
 
     return made
-
-
-def _form(hint: Any) -> Any:
-    """The annotation of a field as clients write it: the `Form` in place of the type, with what else describes it."""
-    described = getattr(hint, "__metadata__", ())
-    form = next((one.kind for one in described if isinstance(one, Form)), None)
-    if form is None:
-        return hint
-    rest = [one for one in described if not isinstance(one, Form)]
-    for one in rest:
-        form = Annotated[form, one]
-    return form

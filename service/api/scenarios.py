@@ -17,7 +17,7 @@ from service.engine.queries.document_queries import DocumentDetails, GetScenario
 from service.storage.errors import UnknownModel
 from service.storage.events import StreamId
 
-MAX_KNOWN = 256
+MAX_KEPT = 256  # scenarios
 MAX_TRIES = 4  # for a scenario that changes while it is used
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Scenarios:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._known: dict[str, Mapping[str, Any]] = {}
+        self._fields: dict[str, Mapping[str, Any]] = {}  # by name
 
     async def answer(
         self, name: str | None, wait_for: StreamId | None, ask: Callable[[Mapping[str, Any]], Awaitable[T]]
@@ -46,24 +46,22 @@ class Scenarios:
         if name is None:
             return await ask(NO_FIELDS)
         for _ in range(MAX_TRIES):
-            fields = self._known[name] if name in self._known else await self._read(name, wait_for)
+            if (fields := self._fields.get(name)) is None:
+                answer = await self._serving.answer(GetScenario(name), wait_for)
+                scenario = msgspec.json.decode(answer, type=DocumentDetails)
+                try:
+                    body = ScenarioBody.model_validate(msgspec.json.decode(scenario.body))
+                except ValidationError:
+                    raise InvalidRequest(
+                        f"Invalid scenario: expected a body that this version takes, got that of {name!r}; PUT it again"
+                    ) from None
+                if len(self._fields) >= MAX_KEPT:
+                    self._fields.pop(next(iter(self._fields)))
+                fields = self._fields[name] = {**body.given, "of_scenario": (name, scenario.stream_id)}
             try:
                 return await ask(fields)
             except StaleScenario:
-                self._known.pop(name, None)
+                self._fields.pop(name, None)
             except (InvalidRequest, UnknownModel, UnknownDocument) as error:
                 raise type(error)(f"{error} (with the scenario {name!r})") from None
         raise StaleScenario(f"the scenario {name!r} changes too often: try again")
-
-    async def _read(self, name: str, wait_for: StreamId | None) -> Mapping[str, Any]:
-        found = msgspec.json.decode(await self._serving.answer(GetScenario(name), wait_for), type=DocumentDetails)
-        try:
-            body = ScenarioBody.model_validate(msgspec.json.decode(found.body))
-        except ValidationError:
-            raise InvalidRequest(
-                f"Invalid scenario: expected a body that this version takes, got that of {name!r}; PUT it again"
-            ) from None
-        if len(self._known) >= MAX_KNOWN:
-            self._known.pop(next(iter(self._known)))
-        self._known[name] = {**body.given, "of_scenario": (name, found.stream_id)}
-        return self._known[name]

@@ -48,7 +48,7 @@ class RequestFailed(ServiceError):
         super().__init__(message)
         self.problem = problem
         self.code = None if response is None else response.status_code
-        self.document = {} if response is None else _object(response) or {}
+        self.document = {} if response is None else object_in(response) or {}
         wait = "" if response is None else response.headers.get("Retry-After", "")
         self.retry_after_s = int(wait) if wait.isdecimal() else None
 
@@ -127,11 +127,11 @@ class Client:
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """The JSON object at `path`; parameters that are None are left out."""
-        return self._answer("GET", path, params={name: value for name, value in query.items() if value is not None})
+        return self.request("GET", path, params={name: value for name, value in query.items() if value is not None})
 
     def post(self, path: str, document: object) -> dict[str, Any]:
         """The JSON object that the service answers to `document`."""
-        return self._answer("POST", path, json=document)
+        return self.request("POST", path, json=document)
 
     # --- health
 
@@ -173,12 +173,12 @@ class Client:
 
     def patch_items(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Change the attributes that `items` name, and leave the others; the answer is like that of `rate`."""
-        return self._answer("PATCH", "/items", json=items)
+        return self.request("PATCH", "/items", json=items)
 
     def post_lines(self, path: str, lines: bytes, source: str, offset: int) -> dict[str, Any]:
         """Post a batch of elements, one in each line, that comes from a queue; see X-Source in the API."""
         headers = {"Content-Type": "application/x-ndjson", "X-Source": source, "X-Offset": str(offset)}
-        return self._answer("POST", path, content=lines, headers=headers)
+        return self.request("POST", path, content=lines, headers=headers)
 
     def wait_for(self, stream_id: str) -> None:
         """Return once answers reflect the ratings up to `stream_id`."""
@@ -196,15 +196,15 @@ class Client:
 
     def recommend(self, user: str, **query: object) -> dict[str, Any]:
         """The list of a user; `query` has the parameters of GET /recommend/{user}."""
-        return self.get(f"/recommend/{_segment(user)}", **query)
+        return self.get(f"/recommend/{segment(user)}", **query)
 
     def neighbors(self, item: str, **query: object) -> dict[str, Any]:
         """The neighbors of an item; `query` has the parameters of GET /items/{item}/neighbors."""
-        return self.get(f"/items/{_segment(item)}/neighbors", **query)
+        return self.get(f"/items/{segment(item)}/neighbors", **query)
 
     def estimate(self, user: str, item: str, **query: object) -> dict[str, Any]:
         """The estimated rating of an item by a user; `query` has the parameters of GET /estimate/{user}/{item}."""
-        return self.get(f"/estimate/{_segment(user)}/{_segment(item)}", **query)
+        return self.get(f"/estimate/{segment(user)}/{segment(item)}", **query)
 
     # --- exports
 
@@ -223,7 +223,7 @@ class Client:
             with self.http.stream("GET", "/admin/export", params=dict(query), timeout=timeout) as response:  # type: ignore[arg-type]
                 if not response.is_success:
                     response.read()
-                    problem = _problem(response)
+                    problem = problem_of(response)
                     raise RequestFailed(f"GET /admin/export: {problem}", problem, response)
                 for piece in response.iter_raw():
                     write(piece)
@@ -265,7 +265,7 @@ class Client:
 
     def job(self, job_id: str) -> Job:
         """The present state of a job."""
-        return self.get(f"/admin/jobs/{_segment(job_id)}")
+        return self.get(f"/admin/jobs/{segment(job_id)}")
 
     def ended_job(self, job_id: str, on_poll: Callable[[Job], None] = lambda _job: None) -> Job:
         """The job once it has ended, well or not; `on_poll` is called with each state that is read."""
@@ -276,25 +276,26 @@ class Client:
                 return job
             time.sleep(POLL_S)
 
-    def _answer(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+    def request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        """The JSON object that the service answers; `content` is that of `httpx.Client.request`."""
         try:
             response = self.http.request(method, path, **content)
         except httpx.RequestError as error:
             problem = f"{type(error).__name__}: {error}"
             raise RequestFailed(f"no service answers at {self.address}{self.way}: {error}", problem) from None
-        document = _object(response)
+        document = object_in(response)
         if not response.is_success or document is None:
-            problem = _problem(response) + (self.way if document is None else "")
+            problem = problem_of(response) + (self.way if document is None else "")
             raise RequestFailed(f"{method} {response.request.url.path}: {problem}", problem, response)
         return document
 
 
-def _segment(name: str) -> str:
+def segment(name: str) -> str:
     """An id as one segment of a path. Clients resolve the segments `.` and `..`, but not encoded ones."""
     return quote(name, safe="").replace(".", "%2E")
 
 
-def _object(response: httpx.Response) -> dict[str, Any] | None:
+def object_in(response: httpx.Response) -> dict[str, Any] | None:
     """The body if it is a JSON object, else None."""
     try:
         document = response.json()
@@ -303,9 +304,9 @@ def _object(response: httpx.Response) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _problem(response: httpx.Response) -> str:
+def problem_of(response: httpx.Response) -> str:
     """The status, and a problem document as one line."""
-    document = _object(response)
+    document = object_in(response)
     text = response.text[:200] if document is None else f"{document.get('title')}: {document.get('detail')}"
     return f"{response.status_code} {text}"
 

@@ -25,12 +25,20 @@ class Printer:
 
     def line(self, record: Mapping[str, Any]) -> None:
         """Print `record` and flush, so that a reader of a pipe sees it at once."""
-        text = _json(record) if self.as_json else "  ".join(f"{k} {_readable(v)}" for k, v in record.items())
-        print(text, flush=True)
+        cells = []
+        for name, value in record.items():
+            if isinstance(value, list):
+                cells.append(f"{name} {', '.join(map(str, value))}")
+            else:
+                cells.append(f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}")
+        self.report(record, "  ".join(cells))
 
     def report(self, record: Mapping[str, Any], text: str) -> None:
         """Print `record` as JSON, or else `text`, which says the same in several lines."""
-        print(_json(record) if self.as_json else text, flush=True)
+        if self.as_json:  # which has no NaN: it becomes null
+            is_nan = {name: isinstance(value, float) and math.isnan(value) for name, value in record.items()}
+            text = json.dumps({name: None if is_nan[name] else value for name, value in record.items()})
+        print(text, flush=True)
 
 
 @contextmanager
@@ -92,15 +100,3 @@ def complain(message: str, code: int) -> int:
     """Print `message` as one line on stderr; return `code`, the exit status."""
     print(f"nearfield: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code
-
-
-def _json(record: Mapping[str, Any]) -> str:
-    """One line of JSON; NaN becomes null, because JSON has no NaN."""
-    is_nan = {name: isinstance(value, float) and math.isnan(value) for name, value in record.items()}
-    return json.dumps({name: None if is_nan[name] else value for name, value in record.items()})
-
-
-def _readable(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

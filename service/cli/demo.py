@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -26,7 +26,6 @@ from service.cli import importer, synthetic
 from service.cli.client import Client, RequestFailed
 from service.cli.console import FAILED, complain, progress
 from service.cli.files import ratings_file
-from service.cli.files.ratings_file import RatingsFile
 from service.cli.service_process import NotStarted, ServiceProcess
 from service.storage.files import DataLock
 from service.storage.streams.redis_server import RedisServer
@@ -62,16 +61,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        with _service(options.port) as (service, client):
-            path, is_synthetic = options.ratings, options.ratings is None
-            if is_synthetic:
-                path = DATA / "synthetic.csv"
-                synthetic.write(path, synthetic.planted())
-            file = ratings_file.read(path)
-            _import(client, file, is_synthetic=is_synthetic)
-            _train(client, SMALL_MODEL if is_synthetic else {})
-            _recommend_to_a_known_user(client, file, is_synthetic=is_synthetic)
-            _learn_at_once(client, max(file.values))
+        with demo_service(options.port) as (service, client):
+            show(client, options.ratings)
             list_url = f"{client.address}/recommend/{NEWCOMER}"
             out.print(f"\nThe service runs on [bold]{client.address}[/] until you press Ctrl-C. Try:")
             out.print(f"   curl '{list_url}?n={N_SHOWN}&explain=true'", soft_wrap=True)
@@ -86,10 +77,11 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
-    _step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
-    _empty_data()
-    port = port or _free_port()
+def demo_service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
+    """A service on an empty data folder and a client of it, once it is ready; `port` 0 takes a free one."""
+    print_step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
+    empty_data()
+    port = port or free_port()
     # A session of its own: Ctrl-C reaches only this process, which then stops the service in order.
     with (
         Client(f"http://127.0.0.1:{port}") as client,
@@ -113,7 +105,7 @@ def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
         yield service, client
 
 
-def _empty_data() -> None:
+def empty_data() -> None:
     """Empty the data folder, unless a service is running on it.
 
     An earlier demo may have been killed at any moment, even here. Its server may still run, and its files may be
@@ -125,77 +117,83 @@ def _empty_data() -> None:
     DATA.mkdir()
 
 
-def _import(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
+def show(client: Client, ratings: Path | None) -> None:
+    """Import ratings, train, recommend, and let a new user rate and buy; `ratings` None: the synthetic catalog."""
+    catalog = None if ratings is not None else synthetic.planted()
+    path = ratings or DATA / "synthetic.csv"
+    if catalog is not None:
+        synthetic.write(path, catalog)
+    file = ratings_file.read(path)
+
     n_users, n_items = len(set(file.users)), len(set(file.items))
-    kind = "[bold]synthetic[/] ratings (planted tastes; nothing in them is real)" if is_synthetic else "ratings"
-    _step(2, f"Importing {len(file.values):,} {kind} of {n_items:,} items by {n_users:,} users")
+    kind = "ratings" if catalog is None else "[bold]synthetic[/] ratings (planted tastes; nothing in them is real)"
+    print_step(2, f"Importing {len(file.values):,} {kind} of {n_items:,} items by {n_users:,} users")
     started = time.perf_counter()
     with progress("   Importing", len(file.values)) as bar:
         receipt = importer.send(client, importer.records(file), bar.advance)
     took_s = time.perf_counter() - started
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
-    if is_synthetic:
-        receipt = importer.send_items(client, synthetic.planted().items_with_genres())
+    if catalog is not None:
+        receipt = importer.send_items(client, catalog.items_with_genres())
         out.print(f"   and the genres of {receipt.accepted:,} items: POST /items")
 
-
-def _train(client: Client, params: dict[str, int]) -> None:
-    _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
+    print_step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
+    params = {} if catalog is None else SMALL_MODEL
     with progress("   Training", 1) as bar:
         job = client.retrain(ALGORITHM, params, on_poll=lambda job: bar.reach(job["progress"], job["state"]))
     out.print(f"   {job['version']} is live after {time.perf_counter() - started:.1f} s")
 
-
-def _recommend_to_a_known_user(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
     user = Counter(file.users).most_common(1)[0][0]
-    _step(4, f"Recommendations for {user}: GET /recommend/{quote(user, safe='')}?n={N_SHOWN}")
-    lists = [_list(client, user, "recommended, best first")]
-    if is_synthetic:
-        genre = synthetic.planted().loves(int(user.rsplit("-", 1)[1]))
+    print_step(4, f"Recommendations for {user}: GET /recommend/{quote(user, safe='')}?n={N_SHOWN}")
+    lists = [list_of(client, user, "recommended, best first")]
+    if catalog is not None:
+        genre = catalog.loves(int(user.rsplit("-", 1)[1]))
         out.print(f"   (the taste planted in this viewer: loves [bold]{genre}[/])")
         other = next(name for name in synthetic.GENRES if name != genre)
-        lists.append(_list(client, user, f"with tag.genre={other}", **{"tag.genre": other}))
-    _print_lists(*lists)
+        lists.append(list_of(client, user, f"with tag.genre={other}", **{"tag.genre": other}))
+    print_lists(lists)
 
-
-def _learn_at_once(client: Client, best_rating: float) -> None:
-    before = _list(client, NEWCOMER, "before")
-    item = before.items[0]
-    _step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {item}")
+    before = list_of(client, NEWCOMER, "before")
+    item, best_rating = before.items[0], max(file.values)
+    print_step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {item}")
     started = time.perf_counter()
     answer = client.rate({"user": NEWCOMER, "item": item, "rating": float(best_rating)})
-    after = _list(client, NEWCOMER, "after", wait_for=answer["stream_id"])
+    after = list_of(client, NEWCOMER, "after", wait_for=answer["stream_id"])
     took_ms = (time.perf_counter() - started) * 1000
-    _print_lists(before, after)
+    print_lists([before, after])
     n_new = len(set(after.items) - set(before.items))
     out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
+
     item = after.items[0]
-    _step(6, f"The same user buys the first of these: POST /events, a purchase of {item}")
+    print_step(6, f"The same user buys the first of these: POST /events, a purchase of {item}")
     event = {"user": NEWCOMER, "item": item, "type": "purchase", "event_id": "demo-1"}
     answer = [client.send_events(event) for _ in range(2)][-1]
-    _print_lists(after, _list(client, NEWCOMER, "after the purchase", wait_for=answer["stream_id"]))
+    print_lists([after, list_of(client, NEWCOMER, "after the purchase", wait_for=answer["stream_id"])])
     out.print("   (sent twice with the same event_id, counted once; what was bought leaves the list)")
 
 
-def _list(client: Client, user: str, title: str, **query: str) -> PrintedList:
+def list_of(client: Client, user: str, title: str, **query: str) -> PrintedList:
+    """The list of a user; `query` has the parameters of the request."""
     answer = client.recommend(user, n=N_SHOWN, **query)
     kind = "personal" if answer["personalized"] else "popular"
     return PrintedList(f"{title} ({kind})", [line["item"] for line in answer["items"]])
 
 
-def _print_lists(*lists: PrintedList) -> None:
-    table = Table(*(one.title for one in lists), box=None, padding=(0, 4, 0, 3))
-    for row in zip(*(one.items for one in lists), strict=False):
+def print_lists(lists: Sequence[PrintedList]) -> None:
+    """Print lists side by side."""
+    table = Table(*(each.title for each in lists), box=None, padding=(0, 4, 0, 3))
+    for row in zip(*(each.items for each in lists), strict=False):
         table.add_row(*row)
     out.print(table)
 
 
-def _step(number: int, text: str) -> None:
+def print_step(number: int, text: str) -> None:
+    """Print what the next step of the demo does."""
     out.print(f"\n[bold]{number}[/]  {text}", soft_wrap=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """The usual port, or any free one if it is in use."""
     for port in (USUAL_PORT, 0):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:

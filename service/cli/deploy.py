@@ -55,7 +55,12 @@ def deploy(source: Path, data: Path, client: Client | None) -> str:
             f" what was just posted is in the log after {COMMIT_EVERY_S:g} seconds"
         )
     with locked(data):
-        _copy(folder, data / "snapshots" / folder.name)
+        target = data / "snapshots" / folder.name
+        if not target.exists():  # else an earlier attempt has copied it; it is verified again
+            with new_folder(target) as temporary:
+                for path in sorted(folder.iterdir()):
+                    shutil.copyfile(path, temporary / path.name)
+                    files.sync(temporary / path.name)
         snapshot.verify(data / "snapshots", folder.name)
         version = without_forgotten(data, log, folder.name)
         if client is None:
@@ -90,12 +95,3 @@ def folder_of(source: Path) -> Path:
     if not versions:
         raise InvalidRequest(f"Invalid MODEL_DIR: expected a folder of `nearfield train --out`, got {source}")
     return (source / versions[0]).resolve()
-
-
-def _copy(folder: Path, target: Path) -> None:
-    if target.exists():  # an earlier attempt has copied it; it is verified again
-        return
-    with new_folder(target) as temporary:
-        for path in sorted(folder.iterdir()):
-            shutil.copyfile(path, temporary / path.name)
-            files.sync(temporary / path.name)

@@ -89,7 +89,7 @@ def send(
     Raises:
         ImportFailed: the service refused a batch, or was unavailable for five minutes.
     """
-    return _send(client.rate, client.address, batches(ratings, lambda _rating: 0), on_batch, sleep)
+    return send_batches(client.rate, client.address, batches(ratings, lambda _rating: 0), on_batch, sleep)
 
 
 def send_items(
@@ -102,7 +102,7 @@ def send_items(
 ) -> Receipt:
     """Put `items`, elements of the body of POST /items, as `send` posts ratings; or `patch` those they name."""
     parts = batches(items, lambda item: len(json.dumps(item)) + 2)  # embeddings are long
-    return _send(client.patch_items if patch else client.put_items, client.address, parts, on_batch, sleep)
+    return send_batches(client.patch_items if patch else client.put_items, client.address, parts, on_batch, sleep)
 
 
 def replaces(items: Iterable[Element]) -> str:
@@ -112,13 +112,14 @@ def replaces(items: Iterable[Element]) -> str:
     return f"replaces {whose} attributes: what an item has and the file does not name is gone; --patch merges instead"
 
 
-def _send(
+def send_batches(
     post: Callable[[list[Any]], dict[str, Any]],
     address: str,
     batches: Iterable[list[Any]],
     on_batch: Callable[[int], None],
     sleep: Callable[[float], None],
 ) -> Receipt:
+    """Send each of `batches` by `post` to the service at `address`; else like `send`."""
     receipt, offset = Receipt(), 0
     for batch in batches:
         receipt.add(posted(partial(post, batch), address, sleep), offset)

@@ -6,7 +6,7 @@ these ratings for the neighbor terms of a prediction, and to leave rated items o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,10 @@ class Data:
 
     def ids(self) -> tuple[list[str], list[str]]:
         """The ids of all users and of all items, in the order of their rows."""
-        return _ids(self.users), _ids(self.items)
+        users, items = (
+            [text for text in table.ids(range(len(table))) if text is not None] for table in (self.users, self.items)
+        )
+        return users, items
 
     @classmethod
     def of(cls, file: RatingsFile, test: RatingsFile | None, test_fraction: float, seed: int) -> Data:
@@ -64,9 +67,9 @@ class Data:
         users, items, rows = numbered(file)
         order = np.random.default_rng(seed).permutation(len(rows.values))
         n_test = round(test_fraction * len(order))
-        data = cls(users, items, _ratings(users, items, rows.at(order[n_test:])), None)
+        data = cls(users, items, rows.at(order[n_test:]).matrix(users, items), None)
         if n_test:
-            data.test = _ratings(users, items, rows.at(order[:n_test]))
+            data.test = rows.at(order[:n_test]).matrix(users, items)
         return data
 
     @classmethod
@@ -75,16 +78,16 @@ class Data:
         users, items, rows = numbered(file)
         parts = np.array_split(np.random.default_rng(seed).permutation(len(rows.values)), n_folds)
         for held_out, part in enumerate(parts):
-            rest = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
-            test = _ratings(users, items, rows.at(part))
-            yield cls(users, items, _ratings(users, items, rows.at(rest)), test)
+            others = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
+            test = rows.at(part).matrix(users, items)
+            yield cls(users, items, rows.at(others).matrix(users, items), test)
 
     @classmethod
     def of_files(cls, train: RatingsFile, test: RatingsFile) -> Data:
         """Train on one file and test on another; ids that only the second file has are unknown to the model."""
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
-        return cls(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
+        return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items))
 
 
 @dataclass
@@ -98,6 +101,11 @@ class RowsOfFile:
     def at(self, positions: NDArray[np.int64]) -> RowsOfFile:
         """The ratings at `positions`."""
         return RowsOfFile(self.users[positions], self.items[positions], self.values[positions])
+
+    def matrix(self, users: IdTable, items: IdTable) -> gpu.Ratings:
+        """The ratings by these tables."""
+        shape = (len(users), len(items))
+        return gpu.Ratings.from_coo(self.users, self.items, self.values, shape, users.keys, items.keys)
 
 
 def train(
@@ -150,7 +158,16 @@ def train(
     if out is not None:
         metrics, (user_ids, item_ids) = closing_line.metrics_of(lines[-1]), data.ids()
         manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
-        _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)
+        import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        users, items, values = data.train.coo()
+        columns = {
+            "user": pa.DictionaryArray.from_arrays(users, user_ids),
+            "item": pa.DictionaryArray.from_arrays(items, item_ids),
+            "rating": values,
+        }
+        pq.write_table(pa.table(columns), out / f"{manifest.version}.parquet", compression="zstd")
         closing["snapshot"] = str(out / manifest.version)
     return closing
 
@@ -210,7 +227,7 @@ def evaluate(
     item_table.rows_or_new(trained.item_ids)
     _, _, train_rows = numbered(ratings_file.read(path), user_table, item_table)
     _, _, test_rows = numbered(test, user_table, item_table)
-    train, test_ratings = (_ratings(user_table, item_table, rows) for rows in (train_rows, test_rows))
+    train, test_ratings = (rows.matrix(user_table, item_table) for rows in (train_rows, test_rows))
     n_users, n_items = model.n_users, model.n_items
     model.grow(len(user_table), len(item_table))
     users, items, values = test_ratings.coo()
@@ -225,7 +242,7 @@ def evaluate(
         result |= gpu.evaluate.ranking(model, rows, test_ratings, threshold, backend=backend)
     else:
         data = Data(user_table, item_table, train, test_ratings)
-        result |= _against_negatives(model, data, test_ratings.where(values >= threshold), negatives, backend)
+        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, backend)
     reason = pair_counts.reason_of_nulls(result)
     return result if reason is None else result | {"reason": reason}
 
@@ -265,28 +282,6 @@ def numbered(
     return users, items, rows
 
 
-def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
-    shape = (len(users), len(items))
-    return gpu.Ratings.from_coo(rows.users, rows.items, rows.values, shape, users.keys, items.keys)
-
-
-def _ids(table: IdTable) -> list[str]:
-    return [id_ for id_ in table.ids(range(len(table))) if id_ is not None]
-
-
-def _write_ratings(path: Path, ratings: gpu.Ratings, user_ids: list[str], item_ids: list[str]) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    users, items, values = ratings.coo()
-    columns = {
-        "user": pa.DictionaryArray.from_arrays(users, user_ids),
-        "item": pa.DictionaryArray.from_arrays(items, item_ids),
-        "rating": values,
-    }
-    pq.write_table(pa.table(columns), path, compression="zstd")
-
-
 def saved_model(folder: Path) -> snapshot.Snapshot:
     """The snapshot in `folder`, or the newest of the versions below it.
 
@@ -301,7 +296,7 @@ def saved_model(folder: Path) -> snapshot.Snapshot:
     return snapshot.load(folder.parent, folder.name)
 
 
-def _against_negatives(
+def ranks_among(
     model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
 ) -> dict[str, Any]:
     """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
@@ -337,16 +332,12 @@ def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:
     if not isinstance(model.params, NmfParams):
         raise InvalidInput(f"Invalid model: expected one trained by nmf, got {model.params.algorithm}")
     weights = np.linalg.norm(model.item_factors, axis=0)
+    sides = {"items": (model.item_factors, snapshot.item_ids), "users": (model.user_factors, snapshot.user_ids)}
     for k in np.argsort(-weights, kind="stable").tolist():
-        yield {
-            "topic": k,
-            "weight": float(weights[k]),
-            "items": _strongest(model.item_factors[:, k], snapshot.item_ids, n),
-            "users": _strongest(model.user_factors[:, k], snapshot.user_ids, n),
-        }
-
-
-def _strongest(factor: NDArray[np.float32], ids: Sequence[str], n: int) -> list[str]:
-    best = np.argsort(-factor, kind="stable")[:n]
-    is_there = factor[best] > SHARE * factor.max(initial=0.0)
-    return [ids[row] for row in best[is_there].tolist()]
+        strongest = {}
+        for name, (factors, ids) in sides.items():
+            factor = factors[:, k]
+            best = np.argsort(-factor, kind="stable")[:n]
+            is_there = factor[best] > SHARE * factor.max(initial=0.0)
+            strongest[name] = [ids[row] for row in best[is_there].tolist()]
+        yield {"topic": k, "weight": float(weights[k]), **strongest}

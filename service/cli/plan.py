@@ -59,17 +59,25 @@ def shown(
     halves = (best.items, best.users)
     fullest = max(range(len(best.gpus)), key=lambda at: best.gpu_bytes[at])
     by_eq_8 = [by_paper[half.side] for half in halves]
-    first = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
+    rows: dict[str, list[str]] = {
+        "": [f"{half.side} half" for half in halves],
+        "mode": [half.mode for half in halves],
+        "GPUs and batches, p and q": [f"{half.p}, {half.q}" for half in halves],
+        "p and q by eq. 8 of cuMF": [f"{parts.p}, {parts.q}" if parts else "none" for parts in by_eq_8],
+    }
+    amounts: list[tuple[str, Sequence[Bytes | Milliseconds], float]] = [
+        (f"GB of GPU {best.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
+        ("ms", [half.ms for half in halves], 1),
+    ]
+    for unit, of_halves, divisor in amounts:
+        for name in (*(field.name for field in fields(of_halves[0])), "total"):
+            cells = [f"{getattr(each, name) / divisor:,.3f}" for each in of_halves]
+            rows[f"{unit}: {name.replace('_', ' ')}"] = cells
     shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(best.gpus, best.shares, strict=True))
     lines = [
-        first,
+        f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors",
         f"rows and ratings: {shares}; {PLACES[best.placement]}",
-        _row("", [f"{half.side} half" for half in halves]),
-        _row("mode", [half.mode for half in halves]),
-        _row("GPUs and batches, p and q", [f"{half.p}, {half.q}" for half in halves]),
-        _row("p and q by eq. 8 of cuMF", [f"{one.p}, {one.q}" if one else "none" for one in by_eq_8]),
-        *_amounts(f"GB of GPU {best.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
-        *_amounts("ms", [half.ms for half in halves], 1),
+        *(name.ljust(NAME_COLUMNS) + "".join(c.rjust(CELL_COLUMNS) for c in cells) for name, cells in rows.items()),
         best.reason,
     ]
     return record, "\n".join(lines)
@@ -83,16 +91,3 @@ def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
         return [Gpu(int(gb * GB))] * count
     smallest = min(here, default=MEMORY_GB * GB)
     return [Gpu(size) for size in (here + [smallest] * count)[:count]]
-
-
-def _amounts(unit: str, halves: Sequence[Bytes | Milliseconds], one: float) -> list[str]:
-    """A line for each kind, and one for the total, in multiples of `one`."""
-    names = [field.name for field in fields(halves[0])] + ["total"]
-    return [
-        _row(f"{unit}: {name.replace('_', ' ')}", [f"{getattr(half, name) / one:,.3f}" for half in halves])
-        for name in names
-    ]
-
-
-def _row(name: str, cells: Sequence[str]) -> str:
-    return name.ljust(NAME_COLUMNS) + "".join(cell.rjust(CELL_COLUMNS) for cell in cells)

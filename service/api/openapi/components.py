@@ -28,9 +28,11 @@ def component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 def component_of(kind: Any) -> dict[str, Any]:
     """Add the schema of a struct, or of a union of structs, to `DOCUMENTED`, and return a reference to it."""
-    references, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
+    references, components = msgspec.json.schema_components(
+        [kind], schema_hook=lambda _: {"description": "Any JSON value"}, ref_template=REFERENCE
+    )
     for schema in components.values():
-        _bound_tuples_by_length(schema)
+        bound_tuples_by_length(schema)
     DOCUMENTED.update(msgspec.json.decode(msgspec.json.encode(components)))  # a default that is a tuple is an array
     return references[0]
 
@@ -49,7 +51,7 @@ def form_of(kind: type[msgspec.Struct], dates: Sequence[str] = (), **examples: A
         schema["properties"][name]["anyOf"].append({"type": "string"})
     for name, example in examples.items():
         schema["properties"][name]["examples"] = [example]
-    return _without(schema, "title", "description")
+    return {name: value for name, value in schema.items() if name not in ("title", "description")}
 
 
 def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
@@ -61,12 +63,9 @@ def element_of(kind: type[msgspec.Struct], **examples: Any) -> dict[str, Any]:
         if field.get("default") is not None and name != "timestamp":
             fields[name]["default"] = field["default"]
     if "timestamp" in fields:
-        fields["timestamp"] = TIME | {"anyOf": [_without(fields["timestamp"], "default"), *DATES]}
+        fields["timestamp"].pop("default", None)
+        fields["timestamp"] = TIME | {"anyOf": [fields["timestamp"], *DATES]}
     return schema
-
-
-def _without(schema: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name not in names}
 
 
 def with_references(node: Any) -> Any:
@@ -85,11 +84,7 @@ def reference_to(name: str) -> dict[str, Any]:
     return {"$ref": REFERENCE.format(name=name)}
 
 
-def _any(_: type) -> dict[str, Any]:
-    return {"description": "Any JSON value"}
-
-
-def _bound_tuples_by_length(schema: Any) -> None:
+def bound_tuples_by_length(schema: Any) -> None:
     """Remove `"items": false` of tuples, which generators of clients cannot read: `maxItems` says the same."""
     if isinstance(schema, dict):
         if schema.get("items") is False and schema.get("maxItems") == len(schema["prefixItems"]):
@@ -97,7 +92,7 @@ def _bound_tuples_by_length(schema: Any) -> None:
         schema = list(schema.values())
     if isinstance(schema, list):
         for child in schema:
-            _bound_tuples_by_length(child)
+            bound_tuples_by_length(child)
 
 
 component("Filter", filter_parser.SCHEMA)

@@ -23,8 +23,8 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
 
     If no key is set for a route, the document says that a key may be sent but is not needed.
     """
-    if app.openapi_schema is None or app.state.documented_as_open != _open_kinds(keys):
-        app.state.documented_as_open = _open_kinds(keys)
+    if app.openapi_schema is None or app.state.documented_as_open != open_kinds(keys):
+        app.state.documented_as_open = open_kinds(keys)
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         result: dict[str, Any] = with_references(made)
         components = result.setdefault("components", {})
@@ -33,7 +33,9 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
         for path, operations in result["paths"].items():
             for operation in operations.values():
                 operation["responses"] |= app.state.refusals.get(operation["operationId"], {})
-                operation["security"] = _security(path.encode(), keys)
+                # Alternatives that open the path; an empty one means no key.
+                alternatives: list[dict[str, list[str]]] = [{}] * keys.is_open(path.encode()) + [{"key": []}]
+                operation["security"] = [] if auth.is_open(path.encode()) else alternatives
         add_examples(result)
         if path := data_sets.path_of(app.state.serving.settings.data_set):
             result["servers"] = [{"url": path}]
@@ -41,21 +43,14 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _security(path: bytes, keys: Keys) -> list[dict[str, list[str]]]:
-    """Alternatives that open the path; an empty one means no key."""
-    if auth.is_open(path):
-        return []
-    return [{}, {"key": []}] if keys.is_open(path) else [{"key": []}]
-
-
-def _open_kinds(keys: Keys) -> tuple[bool, bool]:
+def open_kinds(keys: Keys) -> tuple[bool, bool]:
     """Whether /admin/*, and whether all other paths need no key: the document depends on both."""
     return keys.is_open(ADMIN_PREFIX), keys.is_open(b"/")
 
 
 async def encoded(app: FastAPI, keys: Keys) -> bytes:
     """The document as bytes, made once in a thread: that takes 160 ms, in which other requests are answered."""
-    kinds = _open_kinds(keys)
+    kinds = open_kinds(keys)
     async with app.state.documenting:
         if kinds not in app.state.documents:
             app.state.documents[kinds] = await asyncio.to_thread(lambda: msgspec.json.encode(app.openapi()))

@@ -235,48 +235,51 @@ _rejection = {"index": 1, "error": "Invalid rating: expected a number, got text"
 _fault = {"place": "query.n", "error": "expected 1 or more, got '0'"}
 
 
-def _problem(status: int, slug: str, title: str, detail: str, **members: Any) -> dict[str, Any]:
+def problem_like(status: int, slug: str, title: str, detail: str, **members: Any) -> dict[str, Any]:
+    """An example of a problem document."""
     kind = f"urn:nearfield:problem:{slug}"
     return {"type": kind, "title": title, "status": status, "detail": detail, "request_id": REQUEST_ID, **members}
 
 
 PROBLEMS = {
-    400: _problem(400, "malformed-body", "Malformed body", "Invalid body: expected an object or an array, got str"),
-    401: _problem(
+    400: problem_like(400, "malformed-body", "Malformed body", "Invalid body: expected an object or an array, got str"),
+    401: problem_like(
         401, "not-authorized", "Not authorized", "Invalid X-API-Key: expected a key of this service, got none"
     ),
-    403: _problem(
+    403: problem_like(
         403, "forbidden", "Forbidden", "Invalid X-API-Key: expected a key that may write, got one that may read"
     ),
-    404: _problem(404, "unknown-user", "Unknown user", f"user {USER!r} has no ratings"),
-    410: _problem(
+    404: problem_like(404, "unknown-user", "Unknown user", f"user {USER!r} has no ratings"),
+    410: problem_like(
         410, "gone", "Gone", f"the cursor's model {VERSION} is not live any more: begin again with `cursor=`"
     ),
-    409: _problem(
+    409: problem_like(
         409,
         "job-running",
         "A job is already running",
         f"A retrain is already running (job {JOB}): wait for it or cancel it",
         job=JOB,
     ),
-    413: _problem(
+    413: problem_like(
         413, "body-too-large", "Body too large", "Invalid body: expected at most 1,048,576 bytes, got 2,000,000"
     ),
-    414: _problem(414, "url-too-long", "URL too long", "Invalid URL: expected a request line of at most 16,384 bytes"),
-    415: _problem(
+    414: problem_like(
+        414, "url-too-long", "URL too long", "Invalid URL: expected a request line of at most 16,384 bytes"
+    ),
+    415: problem_like(
         415,
         "unsupported-media-type",
         "Unsupported media type",
         "Invalid Content-Type: expected application/json or application/x-ndjson, got text/plain",
     ),
-    422: _problem(
+    422: problem_like(
         422, "invalid-request", "Invalid request", f"Invalid {_fault['place']}: {_fault['error']}", errors=[_fault]
     ),
-    429: _problem(429, "too-many-requests", "Too many requests", "Over 50 requests per second; try again in 1 s"),
-    500: _problem(
+    429: problem_like(429, "too-many-requests", "Too many requests", "Over 50 requests per second; try again in 1 s"),
+    500: problem_like(
         500, "internal-error", "Internal error", "The service failed; its log has the reason under this request_id."
     ),
-    503: _problem(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
+    503: problem_like(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
 }
 
 COMPONENTS: dict[str, Any] = {
@@ -400,36 +403,32 @@ def add_examples(document: dict[str, Any]) -> None:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
-                _add_to_parameter(parameter)
+                value = PARAMETERS[parameter["name"]]
+                if parameter["required"]:
+                    parameter["example"] = value
+                else:
+                    parameter["schema"]["examples"] = [value]
             if "requestBody" in operation:
-                _add_to_body(operation["requestBody"]["content"], BODIES[operation["operationId"]])
+                content, bodies = operation["requestBody"]["content"], BODIES[operation["operationId"]]
+                content["application/json"]["examples"] = {name: {"value": value} for name, value in bodies.items()}
+                if "application/x-ndjson" in content:
+                    content["application/x-ndjson"]["examples"] = {
+                        name: {"value": "".join(json.dumps(element) + "\n" for element in value)}
+                        for name, value in bodies.items()
+                        if isinstance(value, list)
+                    }
             for status, answer in operation["responses"].items():
                 for kind, content in answer.get("content", {}).items():
-                    content["example"] = PROBLEMS[int(status)] if kind == PROBLEM else _answer(content, path)
+                    schema = content.get("schema")
+                    if kind == PROBLEM:
+                        content["example"] = PROBLEMS[int(status)]
+                    else:
+                        content["example"] = example_of(schema) if schema else TEXTS[path]
 
 
-def _add_to_body(content: dict[str, Any], named: dict[str, Any]) -> None:
-    content["application/json"]["examples"] = {name: {"value": value} for name, value in named.items()}
-    if "application/x-ndjson" in content:
-        several = {name: value for name, value in named.items() if isinstance(value, list)}
-        lines = {name: "".join(json.dumps(one) + "\n" for one in value) for name, value in several.items()}
-        content["application/x-ndjson"]["examples"] = {name: {"value": text} for name, text in lines.items()}
-
-
-def _add_to_parameter(parameter: dict[str, Any]) -> None:
-    value = PARAMETERS[parameter["name"]]
-    if parameter["required"]:
-        parameter["example"] = value
-    else:
-        parameter["schema"]["examples"] = [value]
-
-
-def _answer(content: dict[str, Any], path: str) -> Any:
-    """The example of an answer: that of its schema's component, of the first one if there are several."""
-    schema = content.get("schema", {})
-    if not schema:
-        return TEXTS[path]
+def example_of(schema: dict[str, Any]) -> Any:
+    """The example of a reference, an array of references, or the first of several alternatives."""
     schema = schema.get("anyOf", [schema])[0]
     if schema.get("type") == "array":
-        return [_answer({"schema": schema["items"]}, path)]
+        return [example_of(schema["items"])]
     return COMPONENTS[schema["$ref"].rpartition("/")[2]]

@@ -41,28 +41,34 @@ def check_announced(method: str, path: bytes, headers: RequestHeaders, max_bytes
         UnsupportedMediaType: not JSON, nor NDJSON where elements are posted, nor a form of the console; or packed by
             anything but gzip.
     """
-    length, max_bytes = length_of(headers), _longest(path, max_bytes)
+    length, max_bytes = length_of(headers), max_bytes_of(path, max_bytes)
     if length > max_bytes:
         raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got {length:,}")
     if not length and b"transfer-encoding" not in headers:
         return
-    kinds = _kinds_for(method, path)
-    kind = _kind(headers.get(b"content-type", b"none"))
+    kinds = media_types_for(method, path)
+    kind = media_type_of(headers.get(b"content-type", b"none"))
     if kind not in kinds:
         expected = b" or ".join(kinds).decode()
-        raise UnsupportedMediaType(f"Invalid Content-Type: expected {expected}, got {_shown(kind)}")
-    encoding = _encoding(headers)
+        raise UnsupportedMediaType(
+            f"Invalid Content-Type: expected {expected}, got {kind[:_MAX_SHOWN].decode('latin-1')}"
+        )
+    encoding = encoding_of(headers)
     if encoding not in (*_PACKED, _UNPACKED):
-        raise UnsupportedMediaType(f"Invalid Content-Encoding: expected gzip or none, got {_shown(encoding)}")
+        raise UnsupportedMediaType(
+            f"Invalid Content-Encoding: expected gzip or none, got {encoding[:_MAX_SHOWN].decode('latin-1')}"
+        )
 
 
-def _kinds_for(method: str, path: bytes) -> tuple[bytes, ...]:
+def media_types_for(method: str, path: bytes) -> tuple[bytes, ...]:
+    """The media types that a path takes."""
     if path.startswith(CONSOLE_PREFIX):
         return (FORM,)
     return (JSON, NDJSON) if method in ("POST", "PATCH") and path in WRITTEN_PATHS else (JSON,)
 
 
-def _longest(path: bytes, max_bytes: int) -> int:
+def max_bytes_of(path: bytes, max_bytes: int) -> int:
+    """The longest body of a path, if `max_bytes` is that of the API."""
     return min(max_bytes, MAX_FORM_BYTES) if path.startswith(CONSOLE_PREFIX) else max_bytes
 
 
@@ -85,65 +91,55 @@ async def whole(
     """
     if b"content-length" not in headers and b"transfer-encoding" not in headers:
         return b""
-    max_bytes = _longest(path, max_bytes)
-    packed = await _read(receive, max_bytes)
-    content = _unpacked(packed, max_bytes) if _encoding(headers) in _PACKED else packed
+    max_bytes = max_bytes_of(path, max_bytes)
+    # As it is sent; Content-Length may be missing.
+    received, has_more = bytearray(), True
+    while has_more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        received += message.get("body", b"")
+        has_more = message.get("more_body", False)
+        if len(received) > max_bytes:
+            raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got more")
+    content = bytes(received)
+    if encoding_of(headers) in _PACKED:  # takes no more memory than `max_bytes` before it fails
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            content = unpacker.decompress(content, max_bytes + 1)
+        except zlib.error as error:
+            raise MalformedBody(f"Invalid body: expected gzip, got something else ({error})") from None
+        if len(content) > max_bytes:
+            raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes when unpacked, got more")
+        if unpacker.unused_data or not unpacker.eof:
+            wrong = "more after it" if unpacker.eof else "its beginning only"
+            raise MalformedBody(f"Invalid body: expected one member of gzip, got {wrong}")
     if len(content) > LARGE_BYTES:
         await turns.take(len(content))
-    if len(content) > MAX_VALUES and _kinds_for(method, path) == (JSON,):  # of elements each is a document of its own
+    if len(content) > MAX_VALUES and media_types_for(method, path) == (
+        JSON,
+    ):  # of elements each is a document of its own
         check_values(content)
     return content
 
 
 def body_of(content: bytes, headers: RequestHeaders) -> Body:
     """The body of a request that posts elements."""
-    return Body(content, _kind(headers.get(b"content-type", b"")) == NDJSON)
+    return Body(content, media_type_of(headers.get(b"content-type", b"")) == NDJSON)
 
 
-async def of_large(body: Body, read: Callable[Concatenate[Body, P], T], *given: P.args, **named: P.kwargs) -> T:
+async def of_large(body: Body, read: Callable[Concatenate[Body, P], T], *values: P.args, **named: P.kwargs) -> T:
     """What `read` makes of the elements of a body. Those of a large one are judged in a thread: that may take long."""
     if len(body.content) <= LARGE_BYTES:
-        return read(body, *given, **named)
-    return await asyncio.to_thread(read, body, *given, **named)
+        return read(body, *values, **named)
+    return await asyncio.to_thread(read, body, *values, **named)
 
 
-async def _read(receive: Receive, max_bytes: int) -> bytes:
-    """The body as it is sent; Content-Length may be missing."""
-    content, has_more = bytearray(), True
-    while has_more:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientDisconnect
-        content += message.get("body", b"")
-        has_more = message.get("more_body", False)
-        if len(content) > max_bytes:
-            raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes, got more")
-    return bytes(content)
-
-
-def _unpacked(packed: bytes, max_bytes: int) -> bytes:
-    """The content of gzip. It takes no more memory than `max_bytes` before it fails."""
-    unpacker = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        content = unpacker.decompress(packed, max_bytes + 1)
-    except zlib.error as error:
-        raise MalformedBody(f"Invalid body: expected gzip, got something else ({error})") from None
-    if len(content) > max_bytes:
-        raise BodyTooLarge(f"Invalid body: expected at most {max_bytes:,} bytes when unpacked, got more")
-    if unpacker.unused_data or not unpacker.eof:
-        wrong = "more after it" if unpacker.eof else "its beginning only"
-        raise MalformedBody(f"Invalid body: expected one member of gzip, got {wrong}")
-    return content
-
-
-def _kind(content_type: bytes) -> bytes:
+def media_type_of(content_type: bytes) -> bytes:
     """A media type without its parameters."""
     return content_type.partition(b";")[0].strip().lower()
 
 
-def _encoding(headers: RequestHeaders) -> bytes:
+def encoding_of(headers: RequestHeaders) -> bytes:
+    """How a body is packed."""
     return headers.get(b"content-encoding", _UNPACKED).strip().lower()
-
-
-def _shown(value: bytes) -> str:
-    return value[:_MAX_SHOWN].decode("latin-1")

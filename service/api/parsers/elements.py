@@ -22,6 +22,7 @@ from service.base.validation import in_words
 T = TypeVar("T")
 Line = int | msgspec.UnsetType
 MAX_VALUES = 50_000  # of one document: twice as many as the longest lists of a request have together
+_LONE_SURROGATE = "expected text that UTF-8 can express, got a lone surrogate"
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 
@@ -75,7 +76,7 @@ class Typed(Generic[T]):
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
         # The decoder also reads two elements in a line, and one in two lines.
-        is_whole = len(elements) <= max_elements and (not is_lines or len(elements) == _n_lines(content))
+        is_whole = len(elements) <= max_elements and (not is_lines or len(elements) == count_lines(content))
         return elements if is_whole else None
 
 
@@ -92,27 +93,27 @@ def read_elements(body: Body, judge: Callable[[Any], T], max_elements: int, noun
         MalformedBody: not JSON, or neither an object nor an array; never for lines.
         InvalidRequest: a single object is refused, or there are too many elements.
     """
+    content, is_parsed = body.content, False
+    elements: Iterable[tuple[Line, Any]]
     if body.is_lines:
-        _check_length(_n_lines(body.content), max_elements, "lines")
-        lines = enumerate(body.content.split(b"\n"), start=1)
-        return _intake(((n, line) for n, line in lines if line.strip()), lambda line: judge(_parsed_line(line)))
-    pieces = _pieces(body.content)
-    if pieces is not None:
-        _check_length(len(pieces), max_elements, noun)
-        return _intake(((msgspec.UNSET, piece) for piece in pieces), lambda piece: judge(_parsed_line(piece)))
-    document = parsed(body.content)
-    if isinstance(document, dict):
-        return Intake([judged(document, judge)], [])
-    _check_length(len(document), max_elements, noun)
-    return _intake(((msgspec.UNSET, element) for element in document), judge)
-
-
-def _intake(elements: Iterable[tuple[Line, Any]], judge: Callable[[Any], T]) -> Intake[T]:
-    """What `judge` makes of each element, given with its line."""
+        length, noun = count_lines(content), "lines"
+        elements = ((n, line) for n, line in enumerate(content.split(b"\n"), start=1) if line.strip())
+    else:
+        try:  # the bytes of each element of an array, none of them parsed yet
+            pieces: list[Any] | None = list(map(bytes, _split(content))) if content.lstrip().startswith(b"[") else None
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # an array with NaN too
+            pieces = None
+        if pieces is None:
+            pieces, is_parsed = parsed(content), True
+            if isinstance(pieces, dict):
+                return Intake([judged(pieces, judge)], [])
+        length, elements = len(pieces), ((msgspec.UNSET, piece) for piece in pieces)
+    if length > max_elements:
+        raise InvalidRequest(f"Invalid length of body: expected at most {max_elements:,} {noun}, got {length:,}")
     intake = Intake[T]([], [])
     for index, (line, element) in enumerate(elements):
         try:
-            intake.accepted.append(judge(element))
+            intake.accepted.append(judge(element if is_parsed else parsed_element(element)))
         except ValueError as error:
             intake.rejected.append(Rejection(index, str(error), line))
     return intake
@@ -128,26 +129,16 @@ def without(intake: Intake[T], faults: Mapping[int, ServiceError], body: Body) -
         return intake
     if not body.is_lines and body.content.lstrip().startswith(b"{"):
         raise faults[0]
-    refused = {one.index for one in intake.rejected}
+    refused = {rejection.index for rejection in intake.rejected}
     indexes = [n for n in range(len(intake.accepted) + len(refused)) if n not in refused]
     lines = [n for n, line in enumerate(body.content.split(b"\n"), 1) if line.strip()] if body.is_lines else []
     late = [
         Rejection(indexes[n], str(fault), lines[indexes[n]] if lines else msgspec.UNSET) for n, fault in faults.items()
     ]
     return Intake(
-        [one for n, one in enumerate(intake.accepted) if n not in faults],
-        sorted([*intake.rejected, *late], key=lambda one: one.index),
+        [element for n, element in enumerate(intake.accepted) if n not in faults],
+        sorted([*intake.rejected, *late], key=lambda rejection: rejection.index),
     )
-
-
-def _pieces(content: bytes) -> list[bytes] | None:
-    """The bytes of each element of an array, none of them parsed yet; None for all else, also for an array with NaN."""
-    if not content.lstrip().startswith(b"["):
-        return None
-    try:
-        return list(map(bytes, _split(content)))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
 
 
 def check_values(content: bytes) -> None:
@@ -156,35 +147,25 @@ def check_values(content: bytes) -> None:
     Raises:
         BodyTooLarge: it is. Parsing a MiB of small values takes a tenth of a second, in which nobody else is answered.
     """
-    if len(content) > MAX_VALUES and _n_values(content) > MAX_VALUES and _n_values(_outside(content)) > MAX_VALUES:
-        raise BodyTooLarge(f"Invalid body: expected at most {MAX_VALUES:,} values in one document, got more")
-
-
-def _n_values(text: bytes) -> int:
-    return sum(map(text.count, (b",", b"[", b"{")))
-
-
-def _outside(content: bytes) -> bytes:
-    """What is outside of texts."""
+    marks = (b",", b"[", b"{")
+    if len(content) <= MAX_VALUES or sum(map(content.count, marks)) <= MAX_VALUES:
+        return
+    # Without what is in texts.
     if b"\\" in content:
         content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     letters = np.frombuffer(content, dtype=np.uint8)
-    is_outside = np.cumsum(letters == ord('"'), dtype=np.uint8) % 2 == 0
-    return bytes(letters[is_outside])
+    outside = bytes(letters[np.cumsum(letters == ord('"'), dtype=np.uint8) % 2 == 0])
+    if sum(map(outside.count, marks)) > MAX_VALUES:
+        raise BodyTooLarge(f"Invalid body: expected at most {MAX_VALUES:,} values in one document, got more")
 
 
-def _check_length(length: int, longest: int, noun: str) -> None:
-    if length > longest:
-        raise InvalidRequest(f"Invalid length of body: expected at most {longest:,} {noun}, got {length:,}")
-
-
-def _n_lines(content: bytes) -> int:
+def count_lines(content: bytes) -> int:
     """Lines up to the last one that is not empty."""
     text = content.rstrip()
     return text.count(b"\n") + 1 if text else 0
 
 
-def _parsed_line(line: bytes) -> Any:
+def parsed_element(line: bytes) -> Any:
     """One element; ValueError with the reason if it is not JSON, or has too many values."""
     try:
         check_values(line)
@@ -234,8 +215,8 @@ def converted(element: Any, kind: type[T], noun: str) -> T:
         position = _PLACE.search(text)
         what = position[1] if position else noun
         raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
-    except UnicodeEncodeError as error:
-        raise ValueError(f"Invalid {noun}: {_sentence(error)}") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"Invalid {noun}: {_LONE_SURROGATE}") from None
 
 
 def check_ids(**ids: str) -> None:
@@ -243,8 +224,10 @@ def check_ids(**ids: str) -> None:
     for name, text in ids.items():
         try:
             check_id(text)
+        except UnicodeEncodeError:
+            raise ValueError(f"Invalid {name}: {_LONE_SURROGATE}") from None
         except ValueError as error:
-            raise ValueError(f"Invalid {name}: {_sentence(error)}") from None
+            raise ValueError(f"Invalid {name}: {str(error).removeprefix('Invalid id: ')}") from None
 
 
 def are_ids(*ids: str) -> bool:
@@ -255,12 +238,6 @@ def are_ids(*ids: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _sentence(error: ValueError) -> str:
-    if isinstance(error, UnicodeEncodeError):
-        return "expected text that UTF-8 can express, got a lone surrogate"
-    return str(error).removeprefix("Invalid id: ")
 
 
 def with_seconds(element: Any, names: Sequence[str] = ("timestamp",)) -> Any:

@@ -34,74 +34,62 @@ class ItemJudge:
 
     def put(self, element: Any) -> ItemChange:
         """The change that puts the item `element`; ValueError with the reason if it is refused."""
-        given = _converted(element, NewItem)
-        return self._admitted(given.item, given, "put")
+        item = attributes_in(element, NewItem)
+        return self.change(item.item, item, "put")
 
     def patch_named(self, element: Any) -> ItemChange:
         """The change that patches the item that `element` names; ValueError with the reason if it is refused."""
-        given = _converted(element, NewItem)
-        return self._admitted(given.item, given, "patch")
+        item = attributes_in(element, NewItem)
+        return self.change(item.item, item, "patch")
 
     def patch(self, item: str, element: Any) -> ItemChange:
         """The change that patches `item`; ValueError with the reason if it is refused."""
-        return self._admitted(item, _converted(element, AttributeChanges), "patch")
+        return self.change(item, attributes_in(element, AttributeChanges), "patch")
 
-    def _admitted(self, item: str, given: AttributeChanges, op: Operation) -> ItemChange:
-        fields = {name: getattr(given, name) for name in AttributeChanges.__struct_fields__}
+    def change(self, item: str, attributes: AttributeChanges, op: Operation) -> ItemChange:
+        """The change of `item` by these attributes, whose names the catalog has from now on; ValueError as above."""
+        fields = {name: getattr(attributes, name) for name in AttributeChanges.__struct_fields__}
         change = ItemChange(item, **fields, op=op)
         check(change)
-        added = self._added_kinds(change)
-        self._check_length(change)
-        self._names.n_free -= len(added)
-        self._names.kinds |= added
-        return change
-
-    def _added_kinds(self, change: ItemChange) -> dict[str, Kind]:
-        """The kinds of the names that the catalog does not have yet."""
-        added: dict[str, Kind] = {}
-        for place, kind, named in _named(change):
-            for name in (name for name, value in named.items() if value is not None):
-                present = self._names.kinds.get(name) or added.setdefault(name, kind)
+        names, new_kinds = self._names, dict[str, Kind]()
+        places: dict[str, Kind] = {"tags": "tag", "numbers": "number"}
+        for place, kind in places.items():
+            values: dict[str, Any] = getattr(change, place) or {}
+            for name in (name for name, value in values.items() if value is not None):
+                present = names.kinds.get(name) or new_kinds.setdefault(name, kind)
                 if present != kind:
                     raise ValueError(
                         f"Invalid {place}.{name}: expected a name of {place}, got one of {present}s:"
                         f" remove it from all items first, or take another name"
                     )
-        if len(added) > self._names.n_free:
+        if len(new_kinds) > names.n_free:
             raise ValueError(
-                f"Invalid names: expected at most {self._names.n_free:,} further ones in the whole catalog, got"
-                f" {len(added):,}"
+                f"Invalid names: expected at most {names.n_free:,} further ones in the whole catalog, got"
+                f" {len(new_kinds):,}"
             )
-        return added
-
-    def _check_length(self, change: ItemChange) -> None:
-        if not isinstance(change.embedding, list):
-            return
-        length = self._names.n_dimensions = self._names.n_dimensions or len(change.embedding)
-        if len(change.embedding) != length:
-            raise ValueError(
-                f"Invalid embedding: expected {length:,} numbers as of the other items, got {len(change.embedding):,}"
-            )
-
-
-def _named(change: ItemChange) -> tuple[tuple[str, Kind, dict[str, Any]], ...]:
-    return ("tags", "tag", change.tags or {}), ("numbers", "number", change.numbers or {})
+        if isinstance(change.embedding, list):
+            length = names.n_dimensions = names.n_dimensions or len(change.embedding)
+            if len(change.embedding) != length:
+                raise ValueError(
+                    f"Invalid embedding: expected {length:,} numbers as of the other items, got"
+                    f" {len(change.embedding):,}"
+                )
+        names.n_free -= len(new_kinds)
+        names.kinds |= new_kinds
+        return change
 
 
-def _converted(element: Any, kind: type[T]) -> T:
-    _check_held(element)
-    return converted(with_seconds(element, TIMES), kind, "item object")
-
-
-def _check_held(element: Any) -> None:
-    """Check the values of tags and numbers one by one: the message of msgspec would not have their names."""
-    for place, kind in _HELD.items():
-        held = element.get(place) if isinstance(element, dict) else None
-        if not isinstance(held, dict):
+def attributes_in(element: Any, kind: type[T]) -> T:
+    """`element` as a struct; ValueError with the reason if it is none."""
+    # Values of tags and numbers are checked one by one: the message of msgspec would not have their names.
+    for place, kind_of_value in _HELD.items():
+        values = element.get(place) if isinstance(element, dict) else None
+        if not isinstance(values, dict):
             continue
-        check_number_of_names(place, held)
-        for name, value in held.items():
+        check_number_of_names(place, values)
+        for name, value in values.items():
             try:
-                msgspec.convert(value, kind)
+                msgspec.convert(value, kind_of_value)
             except (msgspec.ValidationError, OverflowError) as error:
                 raise ValueError(f"Invalid {place}.{name}: {in_words(str(error))}") from None
+    return converted(with_seconds(element, TIMES), kind, "item object")

@@ -27,46 +27,39 @@ def read_ratings(body: Body, now_s: float, scale: Scale = ANY_SCALE, max_ratings
         scale: lowest and highest acceptable rating.
         max_ratings: longest acceptable array, and most acceptable lines.
     """
+    low, high = scale
     ratings = _typed.decoded(body, max_ratings)
-    if ratings is not None and _all_good(ratings, scale):
-        return Intake([_dated(rating, now_s) for rating in ratings], [])
+    # The decoder has checked types and lengths in characters.
+    if ratings is not None and all(
+        rating.rating is not None
+        and low <= rating.rating <= high
+        and not rating.timestamp > LATEST_EVENT_S  # which NaN, for none, is not either
+        and ((rating.user.isascii() and rating.item.isascii()) or are_ids(rating.user, rating.item))
+        for rating in ratings
+    ):
+        return Intake([dated(rating, now_s) for rating in ratings], [])
     # At least one element is bad or has a timestamp that is text, or the whole body is bad.
-    return read_elements(body, lambda element: _judge(element, now_s, scale), max_ratings, "ratings")
+    return read_elements(body, lambda element: rating_of(element, now_s, scale), max_ratings, "ratings")
 
 
-def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
+def rating_of(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     """Convert `element` to a rating; ValueError with the reason if it is refused."""
-    _check_scale(element, scale)
+    # A rating off the scale, before types are checked: the message then has the scale and the number.
+    value = element.get("rating", scale[0]) if isinstance(element, dict) else scale[0]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (is_number and not scale[0] <= value <= scale[1]):
+        raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
     rating = converted(with_seconds(element), RatingEvent, "rating object")
     check_ids(user=rating.user, item=rating.item)
     if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
         raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")
     if rating.timestamp > LATEST_EVENT_S:
         raise ValueError(f"Invalid timestamp: {IN_MILLISECONDS.format(element['timestamp'])}")
-    return _dated(rating, now_s)
+    return dated(rating, now_s)
 
 
-def _check_scale(element: Any, scale: Scale) -> None:
-    """Refuse a rating off the scale, before types are checked: the message then has the scale and the number."""
-    value = element.get("rating", scale[0]) if isinstance(element, dict) else scale[0]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (is_number and not scale[0] <= value <= scale[1]):
-        raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
-
-
-def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
-    """Whether all decoded ratings are acceptable; the decoder has already checked types and lengths in characters."""
-    low, high = scale
-    for rating in ratings:
-        value = rating.rating
-        if value is None or not low <= value <= high or rating.timestamp > LATEST_EVENT_S:
-            return False
-        if not (rating.user.isascii() and rating.item.isascii()) and not are_ids(rating.user, rating.item):
-            return False
-    return True
-
-
-def _dated(rating: RatingEvent, now_s: float) -> RatingEvent:
+def dated(rating: RatingEvent, now_s: float) -> RatingEvent:
+    """The rating, with the present time if it has none."""
     if not math.isfinite(rating.timestamp):
         msgspec.structs.force_setattr(rating, "timestamp", now_s)  # safe: no other code has a reference yet
     return rating

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
 
 from gpu.algorithms import ALGORITHMS
 from service.api import operations
-from service.api.answers import Written
+from service.api.answers import Written, written
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers
 from service.api.door.audit import made
 from service.api.door.route import Route
@@ -140,13 +139,13 @@ async def end_model(name: PathName, query: WaitQuery, serving: TheService) -> by
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
 async def hide_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Never recommend this item again; it still counts for learning."""
-    return await _written(serving, "hide", item)
+    return await written(serving, encode_subject("hide", item))
 
 
 @router.delete("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
 async def show_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Recommend this item again."""
-    return await _written(serving, "show", item)
+    return await written(serving, encode_subject("show", item))
 
 
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
@@ -165,10 +164,4 @@ async def merge_user(user: UserId, body: MergeBody, query: NoQuery, serving: The
     if body.user == user:
         raise InvalidRequest(f"Invalid from: expected another user, got {user!r}")
     await serving.answer(FindUser(user=body.user), body.position)
-    stream_id = await serving.append(encode_merge(Merge(body.user, user)))
-    return msgspec.json.encode(Written(str(stream_id)))
-
-
-async def _written(serving: TheService, kind: Literal["hide", "show"], subject: str) -> bytes:
-    stream_id = await serving.append(encode_subject(kind, subject))
-    return msgspec.json.encode(Written(str(stream_id)))
+    return await written(serving, encode_merge(Merge(body.user, user)))

@@ -63,11 +63,11 @@ NoQuery = Annotated[NoParameters, Query()]
 @router.post("/items", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_ITEMS_BODY)
 async def post_items(request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
-    body, judge = body_of(request.content, request.known), await _judge(serving)
+    body, judge = body_of(request.content, request.known), await item_judge(serving)
     accepted, rejected = await of_large(body, read_elements, judge.put, MAX_ITEMS, "items")
-    await _check_names(serving, judge)
-    stream_id = await _written(serving, accepted) if accepted else None
-    return _received(serving, Intake(accepted, rejected), stream_id, request.started)
+    await count_names(serving, judge)
+    stream_id = await append_changes(serving, accepted) if accepted else None
+    return received(serving, Intake(accepted, rejected), stream_id, request.started)
 
 
 @router.patch(
@@ -81,11 +81,11 @@ async def patch_items(request: Call, query: NoQuery, serving: TheService) -> byt
 
     The elements are checked one by one; those of deleted items are rejected.
     """
-    body, judge = body_of(request.content, request.known), await _judge(serving)
+    body, judge = body_of(request.content, request.known), await item_judge(serving)
     intake = await of_large(body, read_elements, judge.patch_named, MAX_ITEMS, "items")
-    await _check_names(serving, judge)
-    faults, stream_id = await _patched(serving, intake.accepted)
-    return _received(serving, without(intake, faults, body), stream_id, request.started)
+    await count_names(serving, judge)
+    faults, stream_id = await append_patches(serving, intake.accepted)
+    return received(serving, without(intake, faults, body), stream_id, request.started)
 
 
 @router.patch(
@@ -96,12 +96,12 @@ async def patch_items(request: Call, query: NoQuery, serving: TheService) -> byt
 )
 async def patch_item(item: ItemId, request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Change attributes of an item and leave the others: a JSON merge patch, in which null removes."""
-    document, judge = parsed(request.content), await _judge(serving)
+    document, judge = parsed(request.content), await item_judge(serving)
     if not isinstance(document, dict):
         raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
     change = judged(document, lambda element: judge.patch(item, element))
-    await _check_names(serving, judge)
-    faults, stream_id = await _patched(serving, [change])
+    await count_names(serving, judge)
+    faults, stream_id = await append_patches(serving, [change])
     if faults or stream_id is None:
         raise faults[0]
     return msgspec.json.encode(Written(stream_id))
@@ -110,7 +110,7 @@ async def patch_item(item: ItemId, request: Call, query: NoQuery, serving: TheSe
 @router.delete("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Never show an item again, and do not train on its ratings, until it is put again."""
-    stream_id = await _written(serving, [ItemChange(item, op="delete")])
+    stream_id = await append_changes(serving, [ItemChange(item, op="delete")])
     return msgspec.json.encode(Written(stream_id))
 
 
@@ -127,25 +127,26 @@ async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheSe
     return await serving.answer(GetItem(item), query.position)
 
 
-async def _judge(serving: Serving) -> ItemJudge:
+async def item_judge(serving: Serving) -> ItemJudge:
+    """Judges the items of one request by the names in the present catalog."""
     names = msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames)
     names.n_free = max(0, names.n_free - (MAX_NAMES_OF_ALL - serving.settings.max_names))
     return ItemJudge(names)
 
 
-async def _check_names(serving: Serving, judge: ItemJudge) -> None:
+async def count_names(serving: Serving, judge: ItemJudge) -> None:
     """Count the new names of a request against the limit of its key; raises `TooManyNewNames`."""
     if judge.n_new:
         await serving.operate(CheckNewNames(judge.n_new))
 
 
-async def _patched(serving: Serving, changes: list[ItemChange]) -> tuple[dict[int, ServiceError], str | None]:
+async def append_patches(serving: Serving, changes: list[ItemChange]) -> tuple[dict[int, ServiceError], str | None]:
     """Append patches; return the faults of those that are refused, by their places, and the position of the last one.
 
     What a patch makes of an item is decided where it stands in the stream. Here it is refused if its item would have
     too many values of tags, or is deleted and not put again by an entry that waits; in this case it changes nothing.
     """
-    sizes = dict(zip((change.item for change in changes), await _tag_sizes(serving, changes), strict=True))
+    sizes = dict(zip((change.item for change in changes), await tag_sizes(serving, changes), strict=True))
     faults, kept, deleted = dict[int, ServiceError](), list[ItemChange](), list[int]()
     for place, change in enumerate(changes):
         present = sizes[change.item]
@@ -160,32 +161,34 @@ async def _patched(serving: Serving, changes: list[ItemChange]) -> tuple[dict[in
                 continue
             sizes[change.item] = after
         kept.append(change)
-    stream_id = await _written(serving, kept) if kept else None
+    stream_id = await append_changes(serving, kept) if kept else None
     if deleted and stream_id is not None:
-        seen = await _tag_sizes(serving, [changes[place] for place in deleted], StreamId.parse(stream_id))
-        gone = (place for place, found in zip(deleted, seen, strict=True) if found is None)
-        faults |= {place: DeletedItem.of(changes[place].item) for place in gone}
+        sizes_now = await tag_sizes(serving, [changes[place] for place in deleted], StreamId.parse(stream_id))
+        for place, size in zip(deleted, sizes_now, strict=True):
+            if size is None:
+                faults[place] = DeletedItem.of(changes[place].item)
     return dict(sorted(faults.items())), stream_id if len(faults) < len(changes) else None
 
 
-async def _tag_sizes(
+async def tag_sizes(
     serving: Serving, changes: list[ItemChange], position: StreamId | None = None
 ) -> list[dict[str, int] | None]:
     """How many values of tags the items of `changes` have at `position`, or at present."""
-    found: list[dict[str, int] | None] = []
+    sizes: list[dict[str, int] | None] = []
     for first in range(0, len(changes), ITEMS_PER_ENTRY):
         asked = GetTagSizes([change.item for change in changes[first : first + ITEMS_PER_ENTRY]])
-        found += msgspec.json.decode(await serving.answer(asked, position), type=TagSizes).of_items
-    return found
+        sizes += msgspec.json.decode(await serving.answer(asked, position), type=TagSizes).of_items
+    return sizes
 
 
-def _received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> bytes:
+def received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> bytes:
+    """The answer to several items."""
     serving.metrics.items_rejected.inc(len(intake.rejected))
     took_ms = round((time.perf_counter() - started) * 1000, 3)
     return msgspec.json.encode(Accepted(len(intake.accepted), intake.rejected, stream_id, took_ms))
 
 
-async def _written(serving: Serving, changes: list[ItemChange]) -> str:
+async def append_changes(serving: Serving, changes: list[ItemChange]) -> str:
     """Append the changes, and return the position of the last one.
 
     They go in several entries, because the engine answers nobody while it applies one. A request that fails between two

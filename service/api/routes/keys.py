@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -15,7 +14,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import PathName, TheKeys, TheService, answers
 from service.api.door.audit import concern
-from service.api.door.auth import ADMIN_PREFIX, Keys
+from service.api.door.auth import ADMIN_PREFIX
 from service.api.door.route import Route
 from service.api.openapi.components import DATES
 from service.api.parsers.bodies import JSON
@@ -25,8 +24,7 @@ from service.base.errors import Conflict, InvalidRequest
 from service.base.times import iso_of
 from service.engine.queries.few_faults import Strict, few_faults
 from service.engine.queries.forms import Id, Time
-from service.settings import data_sets
-from service.settings.settings import Settings
+from service.settings.data_sets import DEFAULT
 from service.storage import key_file
 from service.storage.key_file import KeyScope, ListedKey
 
@@ -44,7 +42,8 @@ NoQuery = Annotated[NoParameters, Query()]
 MAX_DATA_SETS = 100  # of one key
 
 
-def _in_future(seconds: float) -> float:
+def in_future(seconds: float) -> float:
+    """`seconds` if this time has not come; else ValueError."""
     if seconds <= time.time():
         raise ValueError(f"expected a time in the future, got {iso_of(max(seconds, 0.0))}")
     return seconds
@@ -55,7 +54,7 @@ class KeyBody(Strict):
 
     name: Id = Field(description="Any name, to tell keys apart.")
     scope: KeyScope = Field(description="What the key may do.")
-    expires: Annotated[Time, AfterValidator(_in_future)] | None = Field(
+    expires: Annotated[Time, AfterValidator(in_future)] | None = Field(
         None,
         description="When the key ends by itself: Unix seconds, or a date or datetime of ISO 8601. Default: never.",
         json_schema_extra={"anyOf": [{"type": "number"}, *DATES, {"type": "null"}]},
@@ -98,15 +97,26 @@ class NoAdminKey(Conflict):
 )
 async def make_key(body: KeyBody, query: NoQuery, serving: TheService, keys: TheKeys) -> Response:
     """Make a key. The service stores its hash alone: keep the key."""
-    _check_guarded(keys)
+    if keys.is_open(ADMIN_PREFIX):
+        raise NoAdminKey(
+            "Invalid NEARFIELD_ADMIN_KEY: expected a key before others are made, got none; set it and start the service"
+            " again, because the first key that is made closes all paths to those who have none"
+        )
     check_shared(serving.settings, "a key", KEYS)
-    _check_data_sets(body.data_sets or (), serving.settings)
+    names = (DEFAULT, *serving.settings.data_sets)
+    for name in body.data_sets or ():
+        if name not in names:
+            raise InvalidRequest(
+                f"Invalid body.data_sets: expected names of data sets ({', '.join(names)}), got {name[:64]!r}"
+            )
     note = CLOSED if keys.is_open(b"/") else None
     data_sets = None if body.data_sets is None else sorted(set(body.data_sets))
-    made = await asyncio.to_thread(key_file.make, serving.settings.root, body.name, body.scope, data_sets, body.expires)
+    listed, key = await asyncio.to_thread(
+        key_file.make, serving.settings.root, body.name, body.scope, data_sets, body.expires
+    )
     keys.made.refresh()
-    concern(f"key {made[0].id}")
-    answer = msgspec.json.encode(MadeKey(**msgspec.structs.asdict(made[0]), key=made[1], note=note))
+    concern(f"key {listed.id}")
+    answer = msgspec.json.encode(MadeKey(**msgspec.structs.asdict(listed), key=key, note=note))
     return Response(answer, 201, {"cache-control": "no-store"}, JSON.decode())
 
 
@@ -130,20 +140,3 @@ async def revoke_key(key: PathName, query: NoQuery, serving: TheService, keys: T
     keys.made.refresh()
     keys.made.uses.forget(key)
     return msgspec.json.encode(revoked)
-
-
-def _check_guarded(keys: Keys) -> None:
-    if keys.is_open(ADMIN_PREFIX):
-        raise NoAdminKey(
-            "Invalid NEARFIELD_ADMIN_KEY: expected a key before others are made, got none; set it and start the service"
-            " again, because the first key that is made closes all paths to those who have none"
-        )
-
-
-def _check_data_sets(names: Sequence[str], settings: Settings) -> None:
-    known = (data_sets.DEFAULT, *settings.data_sets)
-    for name in names:
-        if name not in known:
-            raise InvalidRequest(
-                f"Invalid body.data_sets: expected names of data sets ({', '.join(known)}), got {name[:64]!r}"
-            )

@@ -38,7 +38,7 @@ PLAIN_FIELDS = {"n", "offset", "model"}
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 
 
-def _kind_of(body: Any) -> str | None:
+def kind_of(body: Any) -> str | None:
     """Which body was sent, by its fields; None if it could be neither or both. So only the faults of one are told."""
     kinds = {"users": UsersBody.__name__, "ratings": AnonymousBody.__name__}
     named = [kinds[name] for name in kinds if isinstance(body, dict) and name in body]
@@ -48,7 +48,7 @@ def _kind_of(body: Any) -> str | None:
 SeveralBody = Annotated[
     Annotated[UsersBody, Tag(UsersBody.__name__)] | Annotated[AnonymousBody, Tag(AnonymousBody.__name__)],
     Discriminator(
-        _kind_of,
+        kind_of,
         custom_error_type="users_or_ratings",
         custom_error_message="expected an object with either users or ratings",
     ),
@@ -70,10 +70,10 @@ async def recommend_user(
     """The best items for one user."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        return await serving.answer(_checked(serving, query.query(base, user=user)), query.position)
+        return await serving.answer(checked(serving, query.query(base, user=user)), query.position)
 
     answer = await scenarios.answer(query.scenario, query.position, ask)
-    return _finished(answer, request)
+    return with_request(answer, request)
 
 
 def plain_page(serving: Serving) -> Page:
@@ -83,7 +83,7 @@ def plain_page(serving: Serving) -> Page:
     def page(text: bytes) -> Recommend | None:
         try:
             query = RecommendQuery.model_validate(dict(parse_qsl(text.decode(), keep_blank_values=True)))
-            asked = _checked(serving, query.query())
+            asked = checked(serving, query.query())
         except (ValidationError, InvalidRequest):
             return None
         return asked if query.model_fields_set <= PLAIN_FIELDS and asked.filter is None else None
@@ -103,10 +103,10 @@ async def recommend_user_filtered(
     """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        return await serving.answer(_checked(serving, body.query(base, user=user)), body.position)
+        return await serving.answer(checked(serving, body.query(base, user=user)), body.position)
 
     answer = await scenarios.answer(body.scenario, body.position, ask)
-    return _finished(answer, request)
+    return with_request(answer, request)
 
 
 @router.post("/recommend", responses=answers(Answer | list[Answer], http_404=UNKNOWN_USER, http_410=GONE))
@@ -120,10 +120,19 @@ async def recommend_several(
     """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        query = _checked(serving, body.query(base))
-        if isinstance(body, UsersBody):
-            return await _of_several(serving, query, body, request)
-        return _finished(await serving.answer(query, body.position), request)
+        query = checked(serving, body.query(base))
+        if not isinstance(body, UsersBody):
+            return with_request(await serving.answer(query, body.position), request)
+        if len(body.users) * query.n > MAX_RESULTS:
+            most = MAX_RESULTS // len(body.users)
+            raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {query.n:,}")
+        # Lists are made and encoded in parts, so that other clients do not wait for all of them.
+        per_part = max(1, MAX_COST // cost_of_list(query))
+        lists: list[bytes] = []
+        for first in range(0, len(body.users), per_part):
+            part = structs.replace(query, users=body.users[first : first + per_part])
+            lists += [with_request(answer, request) for answer in await serving.answer_each(part, body.position)]
+        return b"[" + b",".join(lists) + b"]"
 
     return await scenarios.answer(body.scenario, body.position, ask)
 
@@ -144,24 +153,12 @@ async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheServic
     return await serving.answer(asked, query.position)
 
 
-def _checked(serving: Serving, query: Recommend) -> Recommend:
+def checked(serving: Serving, query: Recommend) -> Recommend:
+    """The query, if its rules and its `n` may be asked for; raises `InvalidRequest`."""
     check_n(serving, query.n)
     return check_rules(query)
 
 
-async def _of_several(serving: Serving, query: Recommend, body: UsersBody, request: Call) -> bytes:
-    """Lists for several users, made and encoded in parts, so that other clients do not wait for all of them."""
-    if len(body.users) * query.n > MAX_RESULTS:
-        most = MAX_RESULTS // len(body.users)
-        raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {query.n:,}")
-    per_part = max(1, MAX_COST // cost_of_list(query))
-    lists: list[bytes] = []
-    for first in range(0, len(body.users), per_part):
-        part = structs.replace(query, users=body.users[first : first + per_part])
-        for answer in await serving.answer_each(part, body.position):
-            lists.append(_finished(answer, request))
-    return b"[" + b",".join(lists) + b"]"
-
-
-def _finished(answer: bytes, request: Call) -> bytes:
+def with_request(answer: bytes, request: Call) -> bytes:
+    """The answer of the engine with the time and the id of the request."""
     return finished(answer, (time.perf_counter() - request.started) * 1000, request.request_id)

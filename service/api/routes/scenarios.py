@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query
 
-from service.api.answers import ScenarioList, Written
+from service.api.answers import ScenarioList, Written, written
 from service.api.dependencies import DocumentName, TheService, answers, check_n
 from service.api.door.route import Call, Route
 from service.api.list_requests import ScenarioBody
@@ -33,31 +33,27 @@ async def put_scenario(
     """Store a body under a name, for `scenario=` in requests for lists. It replaces an earlier one."""
     check_n(serving, check_rules(body.query()).n)
     listed = msgspec.json.decode(await serving.answer(ListDocuments("scenario")), type=DocumentList).documents
-    if len(listed) >= MAX_SCENARIOS and name not in {one.name for one in listed}:
+    if len(listed) >= MAX_SCENARIOS and name not in {scenario.name for scenario in listed}:
         raise InvalidRequest(f"Invalid scenario: expected at most {MAX_SCENARIOS:,}, got one more; DELETE one first")
     text = msgspec.json.encode(parsed(request.content)).decode()
-    return await _written(serving, Document("scenario", name, text))
+    return await written(serving, encode_document(Document("scenario", name, text)))
 
 
 @router.delete("/{name}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_scenario(name: DocumentName, query: NoQuery, serving: TheService) -> bytes:
     """Remove a scenario, if there is one of that name."""
-    return await _written(serving, Document("scenario", name))
+    return await written(serving, encode_document(Document("scenario", name)))
 
 
 @router.get("", responses=answers(ScenarioList))
 async def list_scenarios(query: WaitQuery, serving: TheService) -> bytes:
     """The names of all scenarios."""
-    found = msgspec.json.decode(await serving.answer(ListDocuments("scenario"), query.position), type=DocumentList)
-    return msgspec.json.encode(ScenarioList(found.documents, found.as_of))
+    answer = await serving.answer(ListDocuments("scenario"), query.position)
+    scenarios = msgspec.json.decode(answer, type=DocumentList)
+    return msgspec.json.encode(ScenarioList(scenarios.documents, scenarios.as_of))
 
 
 @router.get("/{name}", responses=answers(DocumentDetails, http_404="Unknown scenario"))
 async def get_scenario(name: DocumentName, query: WaitQuery, serving: TheService) -> bytes:
     """The body of a scenario."""
     return await serving.answer(GetScenario(name), query.position)
-
-
-async def _written(serving: TheService, document: Document) -> bytes:
-    stream_id = await serving.append(encode_document(document))
-    return msgspec.json.encode(Written(str(stream_id)))

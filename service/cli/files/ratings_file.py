@@ -135,10 +135,10 @@ def read(
         raise InvalidRatingsFile(f"Invalid {path}: expected {kind} that can be read, got: {reason}") from error
     words += f"; ratings from {values.min():g} to {values.max():g}" if len(values) else ""
     words += range_of(times)
-    for ids, codes in sides:  # of JSONL and Parquet, which have a null of their own, ids may be words for it
+    for ids, places in sides:  # of JSONL and Parquet, which have a null of their own, ids may be words for it
         is_doubtful = stand_for_nothing(ids)
         if pc.any(is_doubtful).as_py():
-            n = int(np.count_nonzero(is_doubtful.to_numpy(zero_copy_only=False)[codes]))
+            n = int(np.count_nonzero(is_doubtful.to_numpy(zero_copy_only=False)[places]))
             words += f"; {n:,} ids are words for a missing value, such as {ids.filter(is_doubtful)[0]}"
     if len(values):
         user, item = (ids[int(codes[0])] for ids, codes in sides)

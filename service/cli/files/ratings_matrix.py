@@ -172,13 +172,13 @@ def variable_of(path: Path, file: BinaryIO, key: str | None) -> tuple[str, Any]:
         if getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
     }
     largest = max(matrices, key=lambda name: np.prod(matrices[name].shape), default=None)
-    wanted = key or (DEFAULT_KEY if DEFAULT_KEY in matrices else largest)
-    if wanted not in matrices:
+    name = key or (DEFAULT_KEY if DEFAULT_KEY in matrices else largest)
+    if name is None or name not in matrices:
         shown = ", ".join(
-            f"{name} {value.dtype} {value.shape}" if hasattr(value, "dtype") else f"{name} {type(value).__name__}"
-            for name, value in sorted(variables.items())
-            if name[:2] != "__"
+            f"{other} {value.dtype} {value.shape}" if hasattr(value, "dtype") else f"{other} {type(value).__name__}"
+            for other, value in sorted(variables.items())
+            if other[:2] != "__"
         )
         wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {shown or 'nothing'}")
-    return wanted, matrices[wanted]
+    return name, matrices[name]

@@ -26,14 +26,14 @@ def test_state_on_which_no_server_would_start_is_removed(data: Path) -> None:
     server.stop()
     for file in (data / "redis" / "appendonlydir").glob("*.rdb"):
         file.unlink()
-    demo._empty_data()
+    demo.empty_data()
     assert not list(data.iterdir())
 
 
 def test_a_server_that_outlived_its_demo_is_ended(data: Path) -> None:
     server = RedisServer(data)
     server._up()  # as if nobody watched it any more
-    demo._empty_data()
+    demo.empty_data()
     assert server._process is not None
     assert server._process.wait(60) == 0
     assert not list(data.iterdir())
@@ -42,6 +42,6 @@ def test_a_server_that_outlived_its_demo_is_ended(data: Path) -> None:
 def test_a_folder_that_is_served_is_left_alone(data: Path) -> None:
     lock = DataLock(data)
     with pytest.raises(DataInUse):
-        demo._empty_data()
+        demo.empty_data()
     lock.release()
     assert list(data.iterdir())

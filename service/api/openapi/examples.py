@@ -39,6 +39,7 @@ PARAMETERS: dict[str, Any] = {
     "available": True,
     "cursor": "",
     "name": "home",
+    "experiment": "summer",
     "key": KEY,
     "scenario": "home",
     "diversity": 0.3,

@@ -24,8 +24,8 @@ def _add_pages(further: Mapping[str, Page], app: Application) -> None:
 
     app.state.sessions = Sessions(app.state.serving.settings, lambda: app.gateway.keys)
     app.state.pages = [(name, name.capitalize()) for name in further]
-    for one in (static_files, overview, models, jobs, users, items, access):
-        app.add(one.router)
+    for module in (static_files, overview, models, jobs, users, items, access):
+        app.add(module.router)
     for name, values in further.items():
         app.add(page_of(name, values))
     app.add(login.entry)

@@ -26,12 +26,12 @@ async def get_access(request: Request, serving: TheService, keys: TheKeys, curso
     """The page; `cursor` is that of older entries."""
     entries, listed = await asyncio.gather(
         asyncio.to_thread(request.app.audit.log.page, N_ENTRIES, cursor),
-        asyncio.to_thread(_listed, serving.settings, keys, request.state.session),
+        asyncio.to_thread(listed_keys, serving.settings, keys, request.state.session),
     )
     return page(request, "access.html", keys=listed, entries=entries.entries, next=entries.next)
 
 
-def _listed(settings: Settings, keys: Keys, session: Session) -> list[ListedKey] | None:
+def listed_keys(settings: Settings, keys: Keys, session: Session) -> list[ListedKey] | None:
     """The keys, as `GET /admin/keys` shows them; None for who may not see them there."""
     if settings.data_set or not (session.is_visitor or keys.may_manage_keys(session.key)):
         return None

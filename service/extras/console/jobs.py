@@ -29,10 +29,6 @@ class Job(service_jobs.Job):
         return self.state in ENDED
 
 
-class _JobList(msgspec.Struct):
-    jobs: list[Job]
-
-
 @router.get("/jobs")
 async def get_jobs(request: Request, serving: TheService) -> Response:
     """All jobs."""
@@ -48,13 +44,13 @@ async def get_rows(request: Request, serving: TheService) -> Response:
 @router.get("/job")
 async def get_job(request: Request, serving: TheService, id: str) -> Response:
     """One job."""
-    return page(request, "job.html", job=await _job(serving, id))
+    return page(request, "job.html", job=await job_of(serving, id))
 
 
 @router.get("/job-now")
 async def get_state(request: Request, serving: TheService, id: str) -> Response:
     """The state of one job alone."""
-    job = await _job(serving, id)
+    job = await job_of(serving, id)
     return page(request, "job-now.html", STOP_POLLING if job.has_ended else 200, job=job)
 
 
@@ -69,8 +65,9 @@ async def cancel(request: Request, serving: TheService) -> Response:
 
 async def jobs_of(serving: Serving) -> list[Job]:
     """All jobs, newest first."""
-    return msgspec.json.decode(await serving.operate(ListJobs()), type=_JobList).jobs
+    return msgspec.json.decode(await serving.operate(ListJobs()), type=dict[str, list[Job]])["jobs"]
 
 
-async def _job(serving: Serving, job: str) -> Job:
+async def job_of(serving: Serving, job: str) -> Job:
+    """One job, by its id."""
     return msgspec.json.decode(await serving.operate(GetJob(job)), type=Job)

@@ -40,15 +40,15 @@ class Row(NamedTuple):
 async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT) -> Response:
     """The page."""
     fields = training_form.fields_of(algorithm)
-    rows, jobs = await _state(serving)
-    known = sorted(PARAMETERS)
-    return page(request, "models.html", rows=rows, jobs=jobs, algorithms=known, algorithm=algorithm, fields=fields)
+    rows, jobs = await models_and_trainings(serving)
+    names = sorted(PARAMETERS)
+    return page(request, "models.html", rows=rows, jobs=jobs, algorithms=names, algorithm=algorithm, fields=fields)
 
 
 @router.get("/models-now")
 async def get_state(request: Request, serving: TheService) -> Response:
     """Models and trainings alone."""
-    rows, jobs = await _state(serving)
+    rows, jobs = await models_and_trainings(serving)
     return page(request, "models-now.html", rows=rows, jobs=jobs)
 
 
@@ -76,22 +76,21 @@ async def activate(request: Request, serving: TheService) -> Response:
     return to("models")
 
 
-async def _state(serving: Serving) -> tuple[list[Row], list[Job]]:
+async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
     """All snapshots, and the trainings that have not ended."""
     models = msgspec.json.decode(await serving.operate(AskForModels()), type=ModelList).models
     answering = [model for model in models if model.live or model.shadow]
     reports = await asyncio.gather(
-        *(part(serving.answer(GetQuality(model=one.name)), QualityReport) for one in answering)
+        *(part(serving.answer(GetQuality(model=model.name)), QualityReport) for model in answering)
     )
     quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
     live = {model.name: model.version for model in answering}
-    rows = [Row(model, _verb(model, live.get(model.name)), quality.get(model.version)) for model in models]
+    rows = []
+    for model in models:
+        verb, present = None, live.get(model.name)
+        if model.version != present and model.error is None:
+            # Versions have the time of their training after the name, so that texts compare like times.
+            verb = "Roll back" if present is not None and model.version < present else "Activate"
+        rows.append(Row(model, verb, quality.get(model.version)))
     jobs = [job for job in await jobs_of(serving) if job.kind == TRAIN and not job.has_ended]
     return rows, jobs
-
-
-def _verb(model: ModelInfo, live: str | None) -> str | None:
-    """Versions have the time of their training after the name, so that texts compare like times."""
-    if model.version == live or model.error is not None:
-        return None
-    return "Roll back" if live is not None and model.version < live else "Activate"

@@ -79,25 +79,23 @@ async def get_counts(serving: TheService) -> Response:
 
 def counts_of(text: str) -> Counts:
     """The counts in a page of metrics; takes a millisecond, the parser of the metrics library five."""
-    found: dict[str, Samples] = {name: [] for name in SERIES}
+    samples: dict[str, Samples] = {name: [] for name in SERIES}
     for name, labels, value in _SAMPLE.findall(text):
-        found[name].append((dict(_LABEL.findall(labels)), float(value)))
-    reads, freshness, learned, device, host = found.values()
+        samples[name].append((dict(_LABEL.findall(labels)), float(value)))
+    requests, freshness, learned, device, host = samples.values()
+    routes = {"GET": READS, "POST": LISTS}
+    reads = [sample for sample in requests if sample[0]["route"].startswith(routes.get(sample[0]["method"], ()))]
     return Counts(
         round(time.time(), 3),
-        _buckets((labels, value) for labels, value in reads if _is_read(labels["method"], labels["route"])),
-        _buckets(freshness),
+        buckets_of(reads),
+        buckets_of(freshness),
         sum(value for _, value in learned),
         sum(value for _, value in host),
         {labels["of"]: value for labels, value in device},
     )
 
 
-def _is_read(method: str, route: str) -> bool:
-    return (method == "GET" and route.startswith(READS)) or (method == "POST" and route.startswith(LISTS))
-
-
-def _buckets(samples: Iterable[tuple[dict[str, str], float]]) -> Buckets:
+def buckets_of(samples: Iterable[tuple[dict[str, str], float]]) -> Buckets:
     """The sum of several histograms with the same bounds."""
     sums: dict[float, float] = {}
     for labels, value in samples:

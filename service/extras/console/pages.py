@@ -31,7 +31,7 @@ HEADERS = {
 NO_SESSION = ""  # the token of pages without forms
 
 
-def _when(seconds: float | None) -> str:
+def when(seconds: float | None) -> str:
     """A time in UTC for people; times beyond the calendar as a number."""
     try:
         return "—" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
@@ -39,29 +39,24 @@ def _when(seconds: float | None) -> str:
         return f"{seconds:g} s"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """A number in at most five digits, whole ones with commas."""
     if value is None:
         return "—"
     return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.5g}"
 
 
-def _environment() -> jinja2.Environment:
-    extras = Path(str(resources.files("service.extras")))  # others may add pages
-    made = jinja2.Environment(
-        autoescape=True,
-        loader=jinja2.FileSystemLoader(sorted(extras.glob("*/templates"))),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    made.filters |= {"when": _when, "number": _number, "part_of_url": lambda text: quote(str(text), safe="")}
-    made.globals |= {"static": static_files.address, "version": metadata.version("nearfield")}
-    return made
-
-
-_templates = _environment()
+_templates = jinja2.Environment(
+    autoescape=True,
+    # Other extras may add pages.
+    loader=jinja2.FileSystemLoader(sorted(Path(str(resources.files("service.extras"))).glob("*/templates"))),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_templates.filters |= {"when": when, "number": number, "part_of_url": lambda text: quote(str(text), safe="")}
+_templates.globals |= {"static": static_files.address, "version": metadata.version("nearfield")}
 
 
 class Part(NamedTuple):

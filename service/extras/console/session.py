@@ -45,7 +45,7 @@ class Session(NamedTuple):
     @property
     def token(self) -> str:
         """What each form of the session carries: pages of other sites cannot know it."""
-        return base64.urlsafe_b64encode(_derived(self.secret, "console-form")).decode()
+        return base64.urlsafe_b64encode(derived(self.secret, "console-form")).decode()
 
 
 class Sessions:
@@ -69,7 +69,7 @@ class Sessions:
             OSError: the disk is full or broken.
         """
         secret = secrets.token_bytes(SECRET_BYTES)
-        session = Session(secret, self._keys().id_of(key) or "", _mark(secret, digest_of(key)))
+        session = Session(secret, self._keys().id_of(key) or "", derived(secret, "console-key", digest_of(key)))
         session_folder.begin(self._data, secret, session.key, session.mark)
         return session
 
@@ -79,11 +79,11 @@ class Sessions:
 
     def of_cookies(self, cookies: Mapping[str, str]) -> Session | None:
         """The session of a request, perhaps of a visitor; None if there is none."""
-        secret = _secret(cookies.get(COOKIE, ""))
+        secret = secret_in(cookies.get(COOKIE, ""))
         stored = None if secret is None else session_folder.find(self._data, secret)
         if secret is not None and stored is not None:
             return Session(secret, stored.key, bytes.fromhex(stored.mark))
-        secret = _secret(cookies.get(VISITOR_COOKIE, ""))
+        secret = secret_in(cookies.get(VISITOR_COOKIE, ""))
         return None if secret is None else Session(secret)
 
     def may_enter(self, session: Session | None) -> bool:
@@ -97,7 +97,7 @@ class Sessions:
             return session is not None
         if session is None or session.is_visitor:
             return False
-        marks = (_mark(session.secret, digest) for digest in keys.admin_digests())
+        marks = (derived(session.secret, "console-key", digest) for digest in keys.admin_digests())
         return any(hmac.compare_digest(mark, session.mark) for mark in marks)
 
 
@@ -106,7 +106,8 @@ def of_visitor() -> Session:
     return Session(secrets.token_bytes(SECRET_BYTES))
 
 
-def _secret(text: str) -> bytes | None:
+def secret_in(text: str) -> bytes | None:
+    """The secret in the value of a cookie; None if it has none."""
     try:
         secret = base64.b64decode(text.encode(), b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -114,9 +115,6 @@ def _secret(text: str) -> bytes | None:
     return secret if len(secret) == SECRET_BYTES else None
 
 
-def _mark(secret: bytes, digest: bytes) -> bytes:
-    return _derived(secret, "console-key", digest)
-
-
-def _derived(secret: bytes, purpose: str, content: bytes = b"") -> bytes:
+def derived(secret: bytes, purpose: str, content: bytes = b"") -> bytes:
+    """A digest of `content` for one purpose, which only who has the secret can make."""
     return hashlib.blake2b(content, key=secret, person=purpose.encode(), digest_size=32).digest()

@@ -34,12 +34,10 @@ class _File(NamedTuple):
     digest: str
 
 
-def _read(name: str) -> _File:
-    content = (_FOLDER / name).read_bytes()
-    return _File(content, hashlib.sha256(content).hexdigest()[:12])
-
-
-_FILES = {name: _read(name) for name in _NAMES}
+_FILES: dict[str, _File] = {}
+for _name in _NAMES:
+    _content = (_FOLDER / _name).read_bytes()
+    _FILES[_name] = _File(_content, hashlib.sha256(_content).hexdigest()[:12])
 
 
 def address(name: str) -> str:

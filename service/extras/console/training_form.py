@@ -47,7 +47,17 @@ def fields_of(algorithm: str) -> list[Field]:
     if (kind := PARAMETERS.get(algorithm)) is None:
         return []
     meanings = param_docs.meanings(kind)
-    return [_field(kind, field, meanings.get(field.name, "")) for field in dataclasses.fields(kind)]
+    fields = []
+    for field in dataclasses.fields(kind):
+        default = "" if field.default is None else text_of(field.default)
+        otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
+        low, high = param_ranges.range_of(kind, field.name) or (None, None)
+        choices = tuple(map(text_of, param_ranges.choices_of(kind, field.name)))
+        meaning = meanings.get(field.name, "")
+        if _WORD.match(meaning):  # no symbol or value, such as `h` and `cg`
+            meaning = meaning[:1].upper() + meaning[1:]
+        fields.append(Field(field.name, default, otherwise, low, high, choices, meaning))
+    return fields
 
 
 def training_of(form: Mapping[str, str]) -> Training:
@@ -57,10 +67,10 @@ def training_of(form: Mapping[str, str]) -> Training:
         RequestValidationError: a value cannot be used.
         InvalidParams, InvalidRequest: see `Training.of`.
     """
-    given = {name.removeprefix(PREFIX): text.strip() for name, text in form.items() if name.startswith(PREFIX)}
+    params = {name.removeprefix(PREFIX): text.strip() for name, text in form.items() if name.startswith(PREFIX)}
     body = {
         "algorithm": form.get("algorithm"),
-        "params": {name: text for name, text in given.items() if text},
+        "params": {name: text for name, text in params.items() if text},
         "name": form.get("name", "").strip() or None,
         **{flag: flag in form for flag in FLAGS},
     }
@@ -70,19 +80,6 @@ def training_of(form: Mapping[str, str]) -> Training:
         raise RequestValidationError(error.errors()) from None
 
 
-def _field(kind: Any, field: dataclasses.Field[Any], meaning: str) -> Field:
-    default = "" if field.default is None else _text(field.default)
-    choices = param_ranges.choices_of(kind, field.name)
-    low, high = param_ranges.range_of(kind, field.name) or (None, None)
-    otherwise = FROM_DATA if field.name in StoredCalibration.__struct_fields__ else NONE
-    texts = tuple(_text(choice) for choice in choices)
-    return Field(field.name, default, otherwise, low, high, texts, _sentence(meaning))
-
-
-def _sentence(meaning: str) -> str:
-    """A meaning with a capital letter, unless it begins with a symbol or a value, such as `h` and `cg`."""
-    return meaning[:1].upper() + meaning[1:] if _WORD.match(meaning) else meaning
-
-
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as people write it in the form."""
     return str(value).lower() if isinstance(value, bool) else str(value)

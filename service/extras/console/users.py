@@ -43,6 +43,15 @@ class Shown(NamedTuple):
     gone: list[str]
     largest: float
 
+    @classmethod
+    def of(cls, answer: Recommendation, before: Recommendation) -> Shown:
+        """A list beside the one with all ratings."""
+        places = {line.item: place for place, line in enumerate(before.items, 1)}
+        lines = [Line(item, places.get(item.item)) for item in answer.items]
+        gone = [item for item in places if item not in {line.item.item for line in lines}]
+        sizes = [abs(reason.contribution) for line in lines for reason in line.item.reasons or ()]
+        return cls(answer, lines, gone, max(sizes, default=0.0) or 1.0)
+
 
 @router.get("/user")
 async def get_user(
@@ -64,14 +73,6 @@ async def get_user(
         before, list_ = list_, await part(serving.answer(imagined), Recommendation)
     else:
         before = list_
-    shown = list_ if list_.error else Part(_shown(list_.value, before.value))
+    shown = list_ if list_.error else Part(Shown.of(list_.value, before.value))
     values: dict[str, Any] = {"user": id, "without": without, "offset": offset, "n_ratings": n_ratings}
     return page(request, "user.html", ratings=ratings, shown=shown, **values)
-
-
-def _shown(list_: Recommendation, before: Recommendation) -> Shown:
-    places = {line.item: place for place, line in enumerate(before.items, 1)}
-    lines = [Line(item, places.get(item.item)) for item in list_.items]
-    gone = [item for item in places if item not in {line.item.item for line in lines}]
-    sizes = [abs(reason.contribution) for line in lines for reason in line.item.reasons or ()]
-    return Shown(list_, lines, gone, max(sizes, default=0.0) or 1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qsl
 
@@ -45,10 +44,59 @@ class ConsoleRoute(Route):
     async def answer(self, call: Call) -> bytes | Response:
         """The page; also of an error that the API would tell in a document."""
         try:
-            response = await _visited(call, super().answer)
+            response = await self.visit(call)
         except Exception as error:
-            response = _explained(call, error)
+            problem = problems.of_error(error, call.request_id)
+            if problem is None:
+                raise
+            status, content, headers = problem
+            if call.headers.get("accept", "").startswith("application/json"):  # a script: as the API answers
+                texts = {name.decode(): value.decode() for name, value in headers}
+                response = Response(content, status, texts, problems.MEDIA_TYPE)
+            else:
+                document = msgspec.json.decode(content, type=ProblemDocument)
+                template = "problem.html" if "hx-request" in call.headers else "error.html"
+                response = pages.page(call, template, status, problem=document)
         response.headers.update(pages.HEADERS)
+        return response
+
+    async def visit(self, request: Call) -> Response:
+        """The page, after the session and the token of a form were checked.
+
+        Raises:
+            NotAuthorized: a script without a session asks; a person is brought to the login.
+            InvalidRequest: what was posted is no form.
+            BadForm: it has not the token of the session.
+            Exception: what the handler raises.
+        """
+        check_fetch(request.scope["raw_path"], dict(request.scope["headers"]))
+        sessions = sessions_of(request)
+        stored = sessions.of_cookies(request.cookies)
+        session = of_visitor() if stored is None and request.method == "GET" else stored
+        request.state.session = session
+        if session is not None:
+            request.state.token, request.state.has_key = session.token, not session.is_visitor
+        if request.scope["path"] != LOGIN and not sessions.may_enter(session):
+            audit.refuse()
+            login = pages.root(request) + "login"
+            if "hx-request" in request.headers:
+                return Response(status_code=204, headers={"hx-redirect": login})
+            if request.headers.get("accept", "").startswith("application/json"):
+                raise NotAuthorized("Invalid session: expected a session that has signed in, got none; sign in")
+            return pages.to(login)
+        if request.method == "POST":
+            try:
+                fields = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            except ValueError:
+                raise InvalidRequest(f"Invalid form: expected at most {MAX_FIELDS} fields in UTF-8") from None
+            form = request.state.form = dict(fields)
+            expected, token = getattr(request.state, "token", None), form.pop("token", "")
+            if expected is None or not hmac.compare_digest(expected.encode(), token.encode()):
+                raise BadForm("Invalid token: expected that of your session, got another; open the page again")
+        response = await super().answer(request)
+        assert isinstance(response, Response)  # noqa: S101 (pages are no JSON)
+        if stored is None and session is not None:
+            begin(request, response, session)
         return response
 
 
@@ -82,85 +130,27 @@ def begin(request: Request, response: Response, session: Session) -> None:
     because a cookie without one belongs to the folder of the address that sets it.
     """
     name = VISITOR_COOKIE if session.is_visitor else COOKIE
-    _set(request, response, name, session.text, SESSION_S)
+    set_cookie(request, response, name, session.text, SESSION_S)
 
 
 async def end(request: Request, response: Response) -> None:
     """End the session of a request, for everyone who has its cookie, and let the browser forget it."""
     session: Session | None = request.state.session
     if session is not None and not session.is_visitor:
-        await asyncio.to_thread(_sessions(request).end, session)
-    _set(request, response, COOKIE, "", 0)
+        await asyncio.to_thread(sessions_of(request).end, session)
+    set_cookie(request, response, COOKIE, "", 0)
 
 
-def _set(request: Request, response: Response, name: str, value: str, max_age_s: int) -> None:
-    # Whether the browser uses HTTPS, perhaps up to a proxy. A client that lies about it harms itself alone.
+def set_cookie(request: Request, response: Response, name: str, value: str, max_age_s: int) -> None:
+    """Let the browser keep a value for some seconds, and send it over HTTPS alone if it uses that."""
+    # It may use HTTPS up to a proxy. A client that lies about it harms itself alone.
     headers = request.headers
     forwarded = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
     secure = "https" in (request.url.scheme, forwarded) or headers.get("origin", "").startswith("https://")
     response.set_cookie(name, value, max_age_s, path=None, secure=secure, httponly=True, samesite="strict")
 
 
-def _sessions(request: Request) -> Sessions:
+def sessions_of(request: Request) -> Sessions:
+    """The sessions of the data set."""
     sessions: Sessions = request.app.state.sessions
     return sessions
-
-
-async def _visited(request: Call, handler: Callable[[Call], Awaitable[bytes | Response]]) -> Response:
-    """The page, after the session and the token of a form were checked."""
-    check_fetch(request.scope["raw_path"], dict(request.scope["headers"]))
-    sessions = _sessions(request)
-    known = sessions.of_cookies(request.cookies)
-    session = of_visitor() if known is None and request.method == "GET" else known
-    request.state.session = session
-    if session is not None:
-        request.state.token, request.state.has_key = session.token, not session.is_visitor
-    if request.scope["path"] != LOGIN and not sessions.may_enter(session):
-        return _sent_to_login(request)
-    if request.method == "POST":
-        await _check_form(request)
-    response = await handler(request)
-    assert isinstance(response, Response)  # noqa: S101 (pages are no JSON)
-    if known is None and session is not None:
-        begin(request, response, session)
-    return response
-
-
-def _sent_to_login(request: Request) -> Response:
-    """Where scripts ask, they are told; a person is brought there."""
-    audit.refuse()
-    login = pages.root(request) + "login"
-    if "hx-request" in request.headers:
-        return Response(status_code=204, headers={"hx-redirect": login})
-    if request.headers.get("accept", "").startswith("application/json"):
-        raise NotAuthorized("Invalid session: expected a session that has signed in, got none; sign in")
-    return pages.to(login)
-
-
-async def _check_form(request: Request) -> None:
-    """Read the form into `request.state.form`, and check its token.
-
-    Raises:
-        InvalidRequest: it is no form.
-        BadForm: it has not the token of the session.
-    """
-    try:
-        fields = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise InvalidRequest(f"Invalid form: expected at most {MAX_FIELDS} fields in UTF-8") from None
-    form = request.state.form = dict(fields)
-    expected, token = getattr(request.state, "token", None), form.pop("token", "")
-    if expected is None or not hmac.compare_digest(expected.encode(), token.encode()):
-        raise BadForm("Invalid token: expected that of your session, got another; open the page again")
-
-
-def _explained(call: Call, error: Exception) -> Response:
-    """The error as the API has it, as text in a page; for a script as the API answers. Raises an unforeseen one."""
-    problem = problems.of_error(error, call.request_id)
-    if problem is None:
-        raise error
-    status, content, headers = problem
-    if call.headers.get("accept", "").startswith("application/json"):
-        return Response(content, status, {k.decode(): v.decode() for k, v in headers}, problems.MEDIA_TYPE)
-    template = "problem.html" if "hx-request" in call.headers else "error.html"
-    return pages.page(call, template, status, problem=msgspec.json.decode(content, type=ProblemDocument))

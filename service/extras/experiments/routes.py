@@ -132,7 +132,6 @@ _report_of_it = {
     "differences": [_difference],
     "as_of": POSITION,
 }
-examples.PARAMETERS["experiment"] = "summer"
 examples.BODIES["put_experiment"] = {"two arms": _experiment}
 examples.COMPONENTS |= {
     "ArmBody": _experiment["arms"][0],

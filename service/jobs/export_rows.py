@@ -75,19 +75,20 @@ def rows_of(log: RatingLog, what: What, upto: StreamId) -> Exported:
         CorruptLog: a segment is torn or altered; also while batches are read.
     """
     if what == "events":
-        return Exported(EVENTS, _slices_of_events(log, upto, log.owners()), None)
+        return Exported(EVENTS, batches_of_events(log, upto, log.owners()), None)
     history = History()
     history.load(log, upto=upto)
     if what == "ratings":
         for user in log.forgotten_since(upto):
             if (row := history.users.forget(user)) is not None:
                 history.table.drop_user(row)
-        return Exported(RATINGS, _slices_of_ratings(history), history.table.n_ratings)
+        return Exported(RATINGS, batches_of_ratings(history), history.table.n_ratings)
     rows = [row for row in range(len(history.items)) if history.catalog.attributes(row) is not None]
-    return Exported(ITEMS, _slices_of_items(history, rows), len(rows))
+    return Exported(ITEMS, batches_of_items(history, rows), len(rows))
 
 
-def _slices_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
+def batches_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
+    """All ratings, in the order in which they were given last."""
     table = history.table
     starts, lengths, items, values = table.rows
     users = np.repeat(np.arange(table.n_users, dtype=np.int32), lengths)
@@ -106,14 +107,28 @@ def _slices_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(columns, schema=RATINGS)
 
 
-def _slices_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterator[pa.RecordBatch]:
+def batches_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterator[pa.RecordBatch]:
+    """All events up to a position, in the order of the log."""
     sources = SourceMarks()
     for batch in log.read():
         rows = sources.new_rows_of(batch)
         are_events = pc.equal(rows.column("kind").cast(pa.string()), "event").to_numpy(zero_copy_only=False)
         ms, seq = (rows.column(name).to_numpy() for name in ("ms", "seq"))
         are_wanted = are_events & ((ms < upto.ms) | ((ms == upto.ms) & (seq <= upto.seq)))
-        kept = _of_owners(rows.filter(pa.array(are_wanted)), upto, owners)
+        rows = rows.filter(pa.array(are_wanted))
+        # With the users whose they were at `upto`, without those of forgotten users and of nobody.
+        users = rows.column("user").cast(pa.string())
+        is_nobodys = pc.equal(users, NOBODY).fill_null(True).to_numpy(zero_copy_only=False)
+        is_changed = pc.is_in(users, pa.array(list(owners.ids), pa.string())).to_numpy(zero_copy_only=False)
+        changed = np.flatnonzero(is_changed)
+        columns = (rows.column(name).take(pa.array(changed)).to_pylist() for name in ("user", "ms", "seq"))
+        shown = [
+            owners.owner(user, StreamId(first, second), upto) for user, first, second in zip(*columns, strict=True)
+        ]
+        is_shown = ~is_nobodys
+        is_shown[changed] &= [user is not None for user in shown]
+        users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
+        kept = rows.set_column(rows.schema.get_field_index("user"), "user", users).filter(pa.array(is_shown))
         if kept.num_rows:
             whole = pa.Table.from_batches([kept]).select(EVENTS.names).cast(EVENTS).combine_chunks()
             yield from whole.to_batches(max_chunksize=SLICE_ROWS)
@@ -121,36 +136,21 @@ def _slices_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterato
             return
 
 
-def _of_owners(rows: pa.RecordBatch, upto: StreamId, owners: Owners) -> pa.RecordBatch:
-    """`rows` with the users whose they were at `upto`, without those of forgotten users and of nobody."""
-    users = rows.column("user").cast(pa.string())
-    is_nobodys = pc.equal(users, NOBODY).fill_null(True).to_numpy(zero_copy_only=False)
-    changed = np.flatnonzero(pc.is_in(users, pa.array(list(owners.ids), pa.string())).to_numpy(zero_copy_only=False))
-    columns = (rows.column(name).take(pa.array(changed)).to_pylist() for name in ("user", "ms", "seq"))
-    shown = [owners.owner(user, StreamId(ms, seq), upto) for user, ms, seq in zip(*columns, strict=True)]
-    is_shown = np.ones(rows.num_rows, dtype=np.bool_)
-    is_shown[changed] = [user is not None for user in shown]
-    is_changed = np.zeros(rows.num_rows, dtype=np.bool_)
-    is_changed[changed] = True
-    users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
-    named = rows.set_column(rows.schema.get_field_index("user"), "user", users)
-    return named.filter(pa.array(is_shown & ~is_nobodys))
-
-
-def _slices_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBatch]:
+def batches_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBatch]:
+    """The attributes of the items in `rows`."""
     for first in range(0, len(rows), SLICE_ROWS):
         part = rows[first : first + SLICE_ROWS]
-        attributes = [history.catalog.attributes(row) or Attributes() for row in part]
         items = [
             {
                 "item": history.items.id(row),
-                "tags": list(one.tags.items()),
-                "numbers": list(one.numbers.items()),
-                "available": one.available,
-                "published": one.published,
-                "until": one.until,
-                "embedding": one.embedding,
+                "tags": list(attributes.tags.items()),
+                "numbers": list(attributes.numbers.items()),
+                "available": attributes.available,
+                "published": attributes.published,
+                "until": attributes.until,
+                "embedding": attributes.embedding,
             }
-            for row, one in zip(part, attributes, strict=True)
+            for row in part
+            if (attributes := history.catalog.attributes(row) or Attributes())
         ]
         yield pa.RecordBatch.from_pylist(items, schema=ITEMS)

@@ -30,7 +30,7 @@ def serving_last(settings: Settings) -> tuple[str, ...]:
     """
     if settings.backend == "host" or not DRIVER.is_dir() or len(list(DRIVER.iterdir())) < 2:
         return ()
-    n_gpus, visible = _count(), inherited().get(VISIBLE)
+    n_gpus, visible = n_gpus_here(), inherited().get(VISIBLE)
     names = [str(number) for number in range(n_gpus)] if visible is None else visible.split(",")[:n_gpus]
     n_answering = settings.ranking_gpus
     return (*names[n_answering:], *names[:n_answering]) if n_gpus > 1 else ()
@@ -47,7 +47,7 @@ def inherited(without: Collection[str] = ()) -> dict[str, str]:
 
 
 @functools.cache
-def _count() -> int:
+def n_gpus_here() -> int:
     """GPUs that work for us, counted by another process: CUDA would stay in the memory of this one.
 
     0 if they cannot be counted; the trainer then says why.

@@ -136,11 +136,11 @@ class Jobs:
         Raises:
             UnknownJob: there is no such job.
         """
-        return self._shown(self._table.get(job_id))
+        return self.shown(self._table.get(job_id))
 
     def list(self) -> list[Job]:
         """All jobs, newest first."""
-        return [self._shown(fields) for fields in self._table.all()]
+        return [self.shown(fields) for fields in self._table.all()]
 
     def trace_of(self, version: str) -> Trace | None:
         """The span of the job that wrote a snapshot; None if it is not recorded, or nobody knows."""
@@ -155,7 +155,7 @@ class Jobs:
         Raises:
             UnknownJob: there is no such job.
         """
-        return self._shown(self._table.cancel(job_id))
+        return self.shown(self._table.cancel(job_id))
 
     def order(self, kind: str, name: str) -> None:
         """Ask the worker to activate a version or end a model, see `service.jobs.orders`; `StreamUnavailable`."""
@@ -178,7 +178,8 @@ class Jobs:
             _log.warning(job.reason, job=job_id)
         return job
 
-    def _shown(self, fields: JobFields) -> Job:
+    def shown(self, fields: JobFields) -> Job:
+        """A job as clients see it, of its fields in Redis."""
         version = fields.get("version")
         state: Any = fields["state"]
         reason, error = fields.get("reason") or None, fields.get("error")

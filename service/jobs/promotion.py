@@ -38,21 +38,24 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
         _, _, values = corpus.held_out.coo()
         likes = are_likes(values, model.middle, model.lift)
         corpus = corpus._replace(held_out=corpus.held_out.where(likes))
-    metrics = _measured(model, corpus, backend)
+    metrics = metrics_of(model, corpus, backend)
     others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
     version = live_versions.read(data).get(model_name)
     with contextlib.suppress(UnknownVersion, CorruptSnapshot):  # replacing an unreadable model loses nothing
         if version is not None:
             live = snapshot.load(data / "snapshots", version)
-            user_rows, item_rows = _rows(live.user_ids, corpus.user_ids), _rows(live.item_ids, corpus.item_ids)
+            user_rows, item_rows = (
+                rows_among(live.user_ids, corpus.user_ids),
+                rows_among(live.item_ids, corpus.item_ids),
+            )
             others["live"] = live.model.mapped(user_rows, item_rows, model.n_users, model.n_items)
     for prefix, other in others.items():
-        name, value = next(iter(_measured(other, corpus, backend).items()))
+        name, value = next(iter(metrics_of(other, corpus, backend).items()))
         metrics[f"{prefix}_{name}"] = value
     return finite(metrics)
 
 
-def _measured(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+def metrics_of(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
     """Metrics of one model; the deciding one comes first. For implicit models all held-out pairs are likes."""
     rows, times = corpus.training.by_user, corpus.times
     if times is not None:  # weights of age count if the model computes scores from them
@@ -101,6 +104,7 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
-def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
+def rows_among(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
+    """Rows of `ids` among `target_ids`; -1 for those that are not there."""
     row_of = {identifier: row for row, identifier in enumerate(target_ids)}
     return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)

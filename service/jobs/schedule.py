@@ -31,7 +31,7 @@ MIN_NEW_RATINGS = 1000  # ratings; with fewer new ones `retrain_share` makes no 
 _log = structlog.get_logger(__name__)
 
 
-class _Last(NamedTuple):
+class LastTraining(NamedTuple):
     """The last training of a model name.
 
     Attributes:
@@ -72,13 +72,22 @@ class Retraining:
         if is_off or time.monotonic() - self._checked_s < CHECK_EVERY_S:
             return
         self._checked_s = time.monotonic()
-        for name in self._names():
-            last = self._last(name)
-            if self._is_due(name, last):
+        hours, every = self._settings.retrain_every_hours, self._settings.retrain_every_ratings
+        share = self._settings.retrain_share
+        for name in self.names():
+            last = self.last(name)
+            if self._log.last_id() <= last.watermark:
+                continue
+            if hours and time.time() - last.time_s >= hours * HOUR_S:
+                break
+            n_new = self._sizes[name].newer({last.watermark})[last.watermark]
+            if every and n_new >= every:
+                break
+            if share and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS):
                 break
         else:
             return
-        if name not in self._names():  # it was ended while its ratings were counted
+        if name not in self.names():  # it was ended while its ratings were counted
             return
         attempt = self._log.last_id(), time.time()
         try:
@@ -89,7 +98,7 @@ class Retraining:
             _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))
         self._attempts[name] = attempt
 
-    def _names(self) -> Iterable[str]:
+    def names(self) -> Iterable[str]:
         """The live models; else the trained ones; else, if a schedule is set, the first algorithm of `default_models`.
 
         None if the last live model was ended: it would come back.
@@ -101,15 +110,16 @@ class Retraining:
         defaults = [name for name in self._settings.default_models if name in ALGORITHMS]
         return names or (defaults[:1] if self._has_schedule else [])
 
-    def _last(self, name: str) -> _Last:
+    def last(self, name: str) -> LastTraining:
+        """The last training of a model, or the last attempt."""
         watermark, time_s = self._attempts.get(name, (ZERO, self._since_s))
-        newest = self._manifest(next(iter(snapshot.versions(self._folder, name)), None))
+        newest = self.manifest(next(iter(snapshot.versions(self._folder, name)), None))
         if newest is None:
-            return _Last(watermark, time_s, name, {}, False, None)
+            return LastTraining(watermark, time_s, name, {}, False, None)
         watermark = max(watermark, StreamId.parse(newest.watermark))
         time_s = max(time_s if name in self._attempts else 0.0, version_names.time_of(newest.version))
         live = live_versions.read_all(self._settings.data)
-        served = self._manifest(live.versions.get(name)) or newest
+        served = self.manifest(live.versions.get(name)) or newest
         n_ratings = newest.n_ratings
         if n_ratings is None:  # an old snapshot: the ratings in the log up to its watermark, counted once
             if newest.version not in self._trained_on:
@@ -117,7 +127,7 @@ class Retraining:
                 n_rows = LogSize(self._log).newer({ZERO, after})
                 self._trained_on[newest.version] = n_rows[ZERO] - n_rows[after]
             n_ratings = self._trained_on[newest.version]
-        return _Last(
+        return LastTraining(
             watermark=watermark,
             time_s=time_s,
             algorithm=served.algorithm,
@@ -126,22 +136,11 @@ class Retraining:
             n_ratings=n_ratings,
         )
 
-    def _manifest(self, version: str | None) -> Manifest | None:
+    def manifest(self, version: str | None) -> Manifest | None:
+        """That of a version; None if it cannot be read."""
         with contextlib.suppress(CorruptSnapshot, UnknownVersion):
             return None if version is None else snapshot.read_manifest(self._folder, version)
         return None
-
-    def _is_due(self, name: str, last: _Last) -> bool:
-        if self._log.last_id() <= last.watermark:
-            return False
-        hours, every = self._settings.retrain_every_hours, self._settings.retrain_every_ratings
-        if hours and time.time() - last.time_s >= hours * HOUR_S:
-            return True
-        n_new = self._sizes[name].newer({last.watermark})[last.watermark]
-        if every and n_new >= every:
-            return True
-        share = self._settings.retrain_share
-        return bool(share) and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS)
 
     @property
     def _folder(self) -> Path:

@@ -171,7 +171,7 @@ class JobTable:
         Raises:
             JobRunning: such a job is queued or running.
         """
-        arguments = [job_id, _now_ms(), int(only_one), MAX_JOBS, *_flat(fields)]
+        arguments = [job_id, now_ms(), int(only_one), MAX_JOBS, *flat(fields)]
         with translated():
             other = self._submit(keys=[self._prefix], args=arguments)
         if other:
@@ -180,17 +180,17 @@ class JobTable:
     def claim(self, worker: str) -> JobFields | None:
         """Take the oldest queued job with a lease of ten seconds; None if there is none."""
         with translated():
-            job_id = self._claim(keys=[self._prefix], args=[worker, LEASE_MS, _now_ms()])
+            job_id = self._claim(keys=[self._prefix], args=[worker, LEASE_MS, now_ms()])
         return self.get(job_id.decode()) if job_id else None
 
     def renew(self, job_id: str, worker: str, fields: Mapping[str, str] | None = None) -> bool:
         """Extend the lease and publish `fields`; False if the worker has lost the job and must stop."""
         with translated():
-            return bool(self._renew(keys=[self._prefix], args=[job_id, worker, LEASE_MS, *_flat(fields or {})]))
+            return bool(self._renew(keys=[self._prefix], args=[job_id, worker, LEASE_MS, *flat(fields or {})]))
 
     def finish(self, job_id: str, worker: str, state: FinalState, fields: Mapping[str, str]) -> bool:
         """End the job with these results; False (and no change) if the worker has lost it."""
-        arguments = [job_id, worker, state, *_flat({"finished_ms": str(_now_ms()), **fields})]
+        arguments = [job_id, worker, state, *flat({"finished_ms": str(now_ms()), **fields})]
         with translated():
             return bool(self._finish(keys=[self._prefix], args=arguments))
 
@@ -230,7 +230,7 @@ class JobTable:
             reply = self._get(keys=[self._prefix], args=[job_id])
         if not reply:
             raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
-        return _job(dict(zip(reply[::2], reply[1::2], strict=True)))
+        return fields_of(dict(zip(reply[::2], reply[1::2], strict=True)))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until a job is submitted or has ended, or for `timeout_s`; return whether. For one thread: the worker's.
@@ -270,7 +270,7 @@ class JobTable:
             pipeline = self._client.pipeline(transaction=False)
             for raw in self._list(keys=[self._prefix]):
                 pipeline.hgetall(f"{self._prefix}:{raw.decode()}")
-            return [_job(fields) for fields in pipeline.execute() if fields]
+            return [fields_of(fields) for fields in pipeline.execute() if fields]
 
     def order(self, text: str) -> None:
         """Leave an order for the worker. Raises `StreamUnavailable`."""
@@ -305,13 +305,16 @@ def is_shadow(job: JobFields) -> bool:
     return job.get("shadow") == "1"
 
 
-def _job(raw: dict[bytes, bytes]) -> JobFields:
+def fields_of(raw: dict[bytes, bytes]) -> JobFields:
+    """The fields of a job as Redis has them."""
     return {name.decode(): value.decode() for name, value in raw.items()}
 
 
-def _flat(fields: Mapping[str, str]) -> list[str]:
+def flat(fields: Mapping[str, str]) -> list[str]:
+    """Names and values as arguments of a script."""
     return [part for pair in fields.items() for part in pair]
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The present time in Unix milliseconds."""
     return int(time.time() * 1000)

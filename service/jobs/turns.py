@@ -40,8 +40,20 @@ def turn(
     name, folder = settings.data_set or data_sets.DEFAULT, settings.root / TURNS
     folder.mkdir(parents=True, exist_ok=True)
     has_told = False
+
+    def waits_longer(other: Path) -> bool:
+        """Whether another data set waits whose last turn was before this one's."""
+        if other.stem == name or last_turn(folder, other.stem) >= last_turn(folder, name):
+            return False
+        if (lock := FileLock.try_take(other)) is not None:
+            lock.release()
+        return lock is None
+
     with FileLock.take(folder / f"{name}{_WAITING}"):
-        while _waits_longer(folder, name) or (lock := FileLock.try_take(settings.root / data_sets.TURN)) is None:
+        while (
+            any(map(waits_longer, folder.glob(f"*{_WAITING}")))
+            or (lock := FileLock.try_take(settings.root / data_sets.TURN)) is None
+        ):
             if not has_told:
                 tell(WAITS)
                 has_told = True
@@ -52,18 +64,7 @@ def turn(
     return lock
 
 
-def _waits_longer(folder: Path, name: str) -> bool:
-    """Whether another data set waits whose last turn was before that of `name`."""
-    ours = _last_turn(folder, name)
-    for other in folder.glob(f"*{_WAITING}"):
-        if other.stem != name and _last_turn(folder, other.stem) < ours:
-            if (lock := FileLock.try_take(other)) is None:
-                return True
-            lock.release()
-    return False
-
-
-def _last_turn(folder: Path, name: str) -> tuple[int, str]:
+def last_turn(folder: Path, name: str) -> tuple[int, str]:
     """When a data set began its last turn, nanoseconds, and its name; 0: it never had one."""
     with contextlib.suppress(FileNotFoundError):
         return (folder / f"{name}{_TRAINED}").stat().st_mtime_ns, name

@@ -38,7 +38,7 @@ LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 class Metrics:
     """One registry and its series. Each application has its own, so that two in one process do not mix."""
 
-    def __init__(self, *, of_process: bool = True) -> None:
+    def __init__(self, *, of_process: bool = True) -> None:  # noqa: PLR0915 (a list of series)
         """`of_process`: with the series of the process, such as its memory."""
         registry = self.registry = CollectorRegistry()
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series per counter, its time of creation
@@ -46,35 +46,9 @@ class Metrics:
             ProcessCollector(registry=registry)
         self.requests = RequestMetrics()
         registry.register(self.requests)
-        self._add_ratings(registry)
-        self._add_sources(registry)
-        self._add_queues(registry)
-        self._add_models(registry)
-        self._add_jobs(registry)
-        self._add_state(registry)
 
-    def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
-        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics.
+        # --- what clients write, and how soon it counts
 
-        Args:
-            kind: the format.
-            others: the series of further processes, to be added; None if there are none.
-        """
-        registry = self.registry if others is None else others.summed(self.registry)
-        if kind == OPEN_TEXT:
-            content: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
-            return content
-        return generate_latest(registry)
-
-    def count_skipped(self, source: str, n_elements: int) -> None:
-        """Count a skipped batch; clients choose the names of sources, so all but the first count as one."""
-        if source not in self._skipping and len(self._skipping) < MAX_SKIPPING:
-            self._skipping.add(source)
-        label = source if source in self._skipping else OTHER_SOURCES
-        self._skipped_batches.labels(label).inc()
-        self._skipped_elements.labels(label).inc(n_elements)
-
-    def _add_ratings(self, registry: CollectorRegistry) -> None:
         self.ratings_accepted = Counter(
             "nearfield_ratings_accepted", "Ratings and deletions acknowledged with 202.", registry=registry
         )
@@ -124,7 +98,8 @@ class Metrics:
             registry=registry,
         )
 
-    def _add_sources(self, registry: CollectorRegistry) -> None:
+        # --- sources
+
         self._skipping: set[str] = set()
         self._skipped_batches = Counter(
             "nearfield_skipped_batches",
@@ -139,7 +114,8 @@ class Metrics:
             registry=registry,
         )
 
-    def _add_queues(self, registry: CollectorRegistry) -> None:
+        # --- queues
+
         self.queue_length = Gauge(
             "nearfield_queue_length",
             "Entries in the queues of the engine thread, and appends that wait for Redis.",
@@ -155,7 +131,8 @@ class Metrics:
         registry.register(self.queue_seconds)
         registry.register(self.batch_size)
 
-    def _add_models(self, registry: CollectorRegistry) -> None:
+        # --- models
+
         self.swap_seconds = Histogram(
             "nearfield_swap_seconds",
             "From loading a snapshot to serving it.",
@@ -191,7 +168,8 @@ class Metrics:
             registry=registry,
         )
 
-    def _add_jobs(self, registry: CollectorRegistry) -> None:
+        # --- jobs
+
         self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
         self.webhook_attempts = Counter(
             "nearfield_webhook_attempts",
@@ -221,7 +199,8 @@ class Metrics:
             registry=registry,
         )
 
-    def _add_state(self, registry: CollectorRegistry) -> None:
+        # --- sizes and state
+
         self.users = Gauge("nearfield_users", "Users who have rated and are not forgotten.", registry=registry)
         self.users_forgotten = Gauge(
             "nearfield_users_forgotten",
@@ -268,6 +247,27 @@ class Metrics:
         )
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
 
+    def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
+        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics.
+
+        Args:
+            kind: the format.
+            others: the series of further processes, to be added; None if there are none.
+        """
+        registry = self.registry if others is None else others.summed(self.registry)
+        if kind == OPEN_TEXT:
+            content: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+            return content
+        return generate_latest(registry)
+
+    def count_skipped(self, source: str, n_elements: int) -> None:
+        """Count a skipped batch; clients choose the names of sources, so all but the first count as one."""
+        if source not in self._skipping and len(self._skipping) < MAX_SKIPPING:
+            self._skipping.add(source)
+        label = source if source in self._skipping else OTHER_SOURCES
+        self._skipped_batches.labels(label).inc()
+        self._skipped_elements.labels(label).inc(n_elements)
+
 
 def count_dropped_spans(metrics: Metrics) -> None:
     """Let these metrics count the spans that this process loses, if it records any."""
@@ -278,7 +278,7 @@ def count_dropped_spans(metrics: Metrics) -> None:
 
 def kind_for(accept: str | None) -> str:
     """The format that a header `Accept` asks for: `OPEN_TEXT` or `PLAIN_TEXT`."""
-    kinds = {one.partition(";")[0].strip().lower() for one in (accept or "").split(",")}
+    kinds = {name.partition(";")[0].strip().lower() for name in (accept or "").split(",")}
     return OPEN_TEXT if OPEN_TEXT.partition(";")[0] in kinds else PLAIN_TEXT
 
 
@@ -299,11 +299,12 @@ class Scrape:
         now = time.monotonic()
         page, at = self._rendering.get(kind, (None, 0.0))
         if page is None or (page.done() and now - at >= CACHED_S):
-            page = asyncio.ensure_future(self._rendered(kind))
+
+            async def rendered() -> bytes:
+                if self._before is not None:
+                    await self._before()
+                return await asyncio.to_thread(self._render, kind)
+
+            page = asyncio.ensure_future(rendered())
             self._rendering[kind] = page, now
         return await asyncio.shield(page)
-
-    async def _rendered(self, kind: str) -> bytes:
-        if self._before is not None:
-            await self._before()
-        return await asyncio.to_thread(self._render, kind)

@@ -40,7 +40,9 @@ def counts_of(registry: CollectorRegistry) -> Counts:
             labels, shown = dict(sample.labels), sample.exemplar
             counts.samples.append((sample.name, labels, sample.value))
             if shown is not None:
-                counts.exemplars.append((sample.name, labels, dict(shown.labels), shown.value, _time(shown)))
+                counts.exemplars.append(
+                    (sample.name, labels, dict(shown.labels), shown.value, float(shown.timestamp or 0.0))
+                )
     return counts
 
 
@@ -65,7 +67,7 @@ class MetricsSum:
         with self._lock:
             for name, labels, value in self._running.pop(process, Counts([], [])).samples:
                 if name.endswith(_COUNTERS):
-                    self._ended[_key(name, labels)] += value
+                    self._ended[key_of(name, labels)] += value
 
     def ended(self) -> Samples:
         """The counters of all processes that have ended, for `resume` of a successor of this object."""
@@ -75,35 +77,52 @@ class MetricsSum:
         """Take what a predecessor has kept. Several processes may bring it, and later ones may know less."""
         with self._lock:
             for name, labels, value in ended:
-                key = _key(name, labels)
+                key = key_of(name, labels)
                 self._ended[key] = max(value, self._ended[key])
 
     def summed(self, registry: CollectorRegistry) -> CollectorRegistry:
         """A registry with the series of `registry` and those of all other processes added."""
         total = CollectorRegistry()
-        total.register(_Sum(lambda: self._families(registry)))
+        total.register(Sums(lambda: self.families(registry)))
         return total
 
-    def _families(self, registry: CollectorRegistry) -> Iterator[Metric]:
+    def families(self, registry: CollectorRegistry) -> Iterator[Metric]:
+        """The series of `registry` with the values of all other processes added, and the newest exemplars."""
         with self._lock:
             added, running = self._ended.copy(), tuple(self._running.values())
         shown: dict[_Key, Exemplar] = {}
+
+        def show(key: _Key, exemplar: Exemplar) -> None:
+            if key not in shown or float(shown[key].timestamp or 0.0) < float(exemplar.timestamp or 0.0):
+                shown[key] = exemplar
+
         for counts in running:
             for name, labels, value in counts.samples:
-                added[_key(name, labels)] += value
+                added[key_of(name, labels)] += value
             for name, labels, shown_labels, shown_value, at_s in counts.exemplars:
-                _show(shown, _key(name, labels), Exemplar(shown_labels, shown_value, at_s))
+                show(key_of(name, labels), Exemplar(shown_labels, shown_value, at_s))
         by_name: dict[str, list[tuple[int, _Key]]] = {}
         for place, key in enumerate(added):
             by_name.setdefault(key[0], []).append((place, key))
         endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
         for family in registry.collect():
             names = {family.name + ending for ending in endings.get(family.type, ("",))}  # it may have no samples yet
-            further = sorted(entry for name in names for entry in by_name.get(name, ()))
-            yield _with_added(family, added, [key for _, key in further], shown)
+            further = sorted(entry for name in names for entry in by_name.get(name, ()))  # in the order of `added`
+            total, keys = Metric(family.name, family.documentation, family.type, family.unit), set[_Key]()
+            for sample in family.samples:
+                key = key_of(sample.name, sample.labels)
+                keys.add(key)
+                if sample.exemplar is not None:
+                    show(key, sample.exemplar)
+                value = sample.value + added.get(key, 0.0)
+                total.samples.append(Sample(sample.name, dict(sample.labels), value, None, shown.get(key)))
+            total.samples += [
+                Sample(key[0], dict(key[1]), added[key], None, shown.get(key)) for _, key in further if key not in keys
+            ]
+            yield total
 
 
-class _Sum(Collector):
+class Sums(Collector):
     """Collects the sums."""
 
     def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
@@ -118,34 +137,6 @@ class _Sum(Collector):
         return []
 
 
-def _with_added(family: Metric, added: dict[_Key, float], further: list[_Key], shown: dict[_Key, Exemplar]) -> Metric:
-    """`family` with the values in `added`; `further` are its samples in other processes, in their order.
-
-    Of the exemplars of one sample, those in `shown` and its own, it has the newest.
-    """
-    total = Metric(family.name, family.documentation, family.type, family.unit)
-    keys = {_key(sample.name, sample.labels) for sample in family.samples}
-    for sample in family.samples:
-        key = _key(sample.name, sample.labels)
-        if sample.exemplar is not None:
-            _show(shown, key, sample.exemplar)
-        value = sample.value + added.get(key, 0.0)
-        total.samples.append(Sample(sample.name, dict(sample.labels), value, None, shown.get(key)))
-    total.samples += [
-        Sample(key[0], dict(key[1]), added[key], None, shown.get(key)) for key in further if key not in keys
-    ]
-    return total
-
-
-def _show(shown: dict[_Key, Exemplar], key: _Key, exemplar: Exemplar) -> None:
-    """Keep the newer one."""
-    if key not in shown or _time(shown[key]) < _time(exemplar):
-        shown[key] = exemplar
-
-
-def _time(exemplar: Exemplar) -> float:
-    return float(exemplar.timestamp or 0.0)
-
-
-def _key(name: str, labels: dict[str, str]) -> _Key:
+def key_of(name: str, labels: dict[str, str]) -> _Key:
+    """By which a sample is known."""
     return name, tuple(labels.items())

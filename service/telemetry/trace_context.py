@@ -42,7 +42,7 @@ class Trace(NamedTuple):
 
     def child(self) -> Trace:
         """A new span that is a part of this one."""
-        return Trace(self.trace_id, _new_id(SPAN_BITS), self.span_id)
+        return Trace(self.trace_id, new_id(SPAN_BITS), self.span_id)
 
     @property
     def hex_id(self) -> str:
@@ -67,7 +67,7 @@ class Trace(NamedTuple):
     @classmethod
     def of_header(cls, header: str | None) -> Trace | None:
         """The span that a `traceparent` names; None if it cannot be read, or is not recorded."""
-        if header is None or (caller := _caller(header.encode())) is None:
+        if header is None or (caller := caller_of(header.encode())) is None:
             return None
         trace_id, span_id, is_recorded = caller
         return Trace(trace_id, span_id) if is_recorded else None
@@ -109,21 +109,21 @@ class Sampling(NamedTuple):
     def begin(self, traceparent: bytes | None) -> Trace | None:
         """Draw whether a request with this header is recorded: its span, or None."""
         if traceparent is None:
-            drawn = random.random()  # noqa: S311 (no secret)
-            return None if drawn >= self.share else _drawn(drawn)
-        caller = _caller(traceparent)
+            draw = random.random()  # noqa: S311 (no secret)
+            return None if draw >= self.share else trace_of(draw)
+        caller = caller_of(traceparent)
         if caller is None:  # as W3C demands: go on as without the header
             return self.begin(None)
         trace_id, span_id, is_sampled = caller
         is_wanted = is_sampled if self.follows else trace_id & _LOW < self.share * 2.0**64
-        return Trace(trace_id, _new_id(SPAN_BITS), span_id) if is_wanted else None
+        return Trace(trace_id, new_id(SPAN_BITS), span_id) if is_wanted else None
 
     def rare(self) -> Trace | None:
         """The span of something rare that no recorded request has caused, such as a swap; None if the share is 0."""
-        return _drawn(random.random() * self.share) if self.share else None  # noqa: S311 (no secret)
+        return trace_of(random.random() * self.share) if self.share else None  # noqa: S311 (no secret)
 
 
-def _caller(traceparent: bytes) -> tuple[int, int, bool] | None:
+def caller_of(traceparent: bytes) -> tuple[int, int, bool] | None:
     """Trace id, span id and whether it is recorded, of W3C's header; None if it cannot be read."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or (match[1] == b"00" and match[5]):
@@ -131,10 +131,11 @@ def _caller(traceparent: bytes) -> tuple[int, int, bool] | None:
     return int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1)
 
 
-def _drawn(drawn: float) -> Trace:
+def trace_of(draw: float) -> Trace:
     """A new trace whose id other samplers of a ratio would choose too: they compare its low bits with the share."""
-    return Trace(_new_id(64) << 64 | int(drawn * 2.0**64), _new_id(SPAN_BITS))
+    return Trace(new_id(64) << 64 | int(draw * 2.0**64), new_id(SPAN_BITS))
 
 
-def _new_id(bits: int) -> int:
+def new_id(bits: int) -> int:
+    """A number that no other trace or span has."""
     return random.getrandbits(bits) or 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -66,7 +66,7 @@ async def remove_webhook(webhook: PathName, query: NoQuery, serving: TheService)
 
 
 _ID = "0c4b7d8e21fa"
-_bodies = {
+_bodies: dict[str, dict[str, Any]] = {
     "trainings": {"url": "https://example.com/jobs", "events": ["train.succeeded", "train.failed"]},
     "all jobs": {"url": "https://example.com/jobs"},
 }

@@ -42,7 +42,7 @@ def shown(
     assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
     shape, gpus = shape_of(size, params), gpus_of(n_gpus, gb)
     best = plan(shape, gpus, n_epochs=params.n_epochs)
-    smallest = min(one.usable_bytes for one in gpus)
+    smallest = min(each.usable_bytes for each in gpus)
     by_paper: dict[str, Partitions | None] = {
         half.side: paper_partitions(half.n_solved, half.n_fixed, shape.n_ratings, shape.n_factors, smallest)
         for half in shape.halves
@@ -54,7 +54,7 @@ def shown(
         "plan": numbers,
         "eq_8": {side: parts and parts._asdict() for side, parts in by_paper.items()},
         "shape": asdict(shape),
-        "gpus": [asdict(one) for one in gpus],
+        "gpus": [asdict(each) for each in gpus],
     }
     halves = (best.items, best.users)
     fullest = max(range(len(best.gpus)), key=lambda at: best.gpu_bytes[at])

@@ -85,12 +85,16 @@ async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
     )
     quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
     live = {model.name: model.version for model in answering}
-    rows = []
-    for model in models:
-        verb, present = None, live.get(model.name)
-        if model.version != present and model.error is None:
-            # Versions have the time of their training after the name, so that texts compare like times.
-            verb = "Roll back" if present is not None and model.version < present else "Activate"
-        rows.append(Row(model, verb, quality.get(model.version)))
+    rows = [Row(model, verb_of(model, live.get(model.name)), quality.get(model.version)) for model in models]
     jobs = [job for job in await jobs_of(serving) if job.kind == TRAIN and not job.has_ended]
     return rows, jobs
+
+
+def verb_of(model: ModelInfo, live: str | None) -> str | None:
+    """What activating a model would be called, if the version `live` of its name answers; None if it cannot be done.
+
+    Versions have the time of their training after the name, so that texts compare like times.
+    """
+    if model.version == live or model.error is not None:
+        return None
+    return "Roll back" if live is not None and model.version < live else "Activate"

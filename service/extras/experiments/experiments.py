@@ -74,7 +74,7 @@ class Experiments:
         names = [user for user in users if user is not None]
         if not names:
             raise InvalidRequest("Invalid experiment: expected a user, whose id decides the arm, got ratings alone")
-        _, experiment = self._experiment(query.experiment or "")
+        _, experiment = self.find(query.experiment or "")
         arms = [arm_of(experiment, user) for user in names]
         if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
             raise Gone(f"the experiment gives this user another model than {query.model}: begin again with `cursor=`")
@@ -86,7 +86,7 @@ class Experiments:
         if answer.user is None or answer.model is None or query.model is None:
             return
         name = query.experiment or ""
-        put, _ = self._experiment(name)
+        put, _ = self.find(name)
         answer.experiment, answer.arm = name, query.model
         shown = ShownList(name, put, query.model, answer.model_version or "", answer.as_of)
         answer.recommendation_id = self._ids.of(shown, answer.user)
@@ -111,7 +111,7 @@ class Experiments:
             ModelInUse: one has.
         """
         for listed in self._documents.list(ListDocuments(KIND), as_of).documents:
-            if query.model in {arm.model for arm in self._experiment(listed.name)[1].arms}:
+            if query.model in {arm.model for arm in self.find(listed.name)[1].arms}:
                 raise ModelInUse(
                     f"Invalid model: expected one that is no arm of an experiment, got {query.model!r}, an arm of"
                     f" {listed.name!r}; DELETE or PUT this experiment first"
@@ -124,20 +124,20 @@ class Experiments:
             UnknownExperiment: there is none of that id.
         """
         name = query.experiment
-        put, experiment = self._experiment(name)
+        put, experiment = self.find(name)
         counted = [
             ArmCounts(self._answered[name, put, arm.model], *self._attributions.of(name, arm.model))
             for arm in experiment.arms
         ]
         return report_of(name, put, experiment, counted, as_of)
 
-    def _experiment(self, name: str) -> tuple[str, Experiment]:
+    def find(self, name: str) -> tuple[str, Experiment]:
         """Position and content of an experiment."""
         body, position = self._documents.find(KIND, name, UnknownExperiment)
-        known = self._parsed.get(name)
-        if known is None or known[0] != str(position):
-            known = self._parsed[name] = str(position), experiment_of(body)
-        return known
+        parsed = self._parsed.get(name)
+        if parsed is None or parsed[0] != str(position):
+            parsed = self._parsed[name] = str(position), experiment_of(body)
+        return parsed
 
 
 class Changes:
@@ -177,5 +177,5 @@ def arm_of(experiment: Experiment, user: str) -> str:
     bounds = list(itertools.accumulate(arm.share for arm in experiment.arms))
     models: Sequence[str] = [arm.model for arm in experiment.arms]
     digest = hashlib.blake2b(f"{len(experiment.salt)}:{experiment.salt}{user}".encode(), digest_size=8).digest()
-    drawn = int.from_bytes(digest, "little") / 2**64 * bounds[-1]
-    return models[min(bisect.bisect_right(bounds, drawn), len(models) - 1)]
+    draw = int.from_bytes(digest, "little") / 2**64 * bounds[-1]
+    return models[min(bisect.bisect_right(bounds, draw), len(models) - 1)]

@@ -92,37 +92,29 @@ def report_of(
         counted: of each arm.
         as_of: position of the counts.
     """
-    types = sorted({of for arm in counted for of in arm.types})
+    types = sorted({name for arm in counted for name in arm.types})
     arms = []
     for arm, (answered, n_users, counts) in zip(experiment.arms, counted, strict=True):
-        rates = {of: _rate(*counts.get(of, (0, 0)), n_users) for of in types}
+        rates = {}
+        for type_ in types:
+            n_events, n_of_type = counts.get(type_, (0, 0))
+            low, high = wilson(n_of_type, n_users) if n_users else (0.0, 1.0)
+            rates[type_] = Rate(n_events, n_of_type, n_of_type / n_users if n_users else None, low, high)
         arms.append(ArmReport(arm.model, arm.share, answered, n_users, rates))
-    first = arms[0]
-    differences = [
-        _difference(arm, of, first.types[of], arm.types[of])
-        for arm in arms[1:]
-        for of in types
-        if first.users and arm.users
-    ]
+    first, differences = arms[0], []
+    for other in arms[1:]:
+        for type_ in types if first.users and other.users else ():
+            before, after = first.types[type_], other.types[type_]
+            p, q = before.rate or 0.0, after.rate or 0.0
+            low = q - p - math.hypot(q - after.low, before.high - p)
+            high = q - p + math.hypot(after.high - q, p - before.low)
+            differences.append(Difference(other.model, type_, q - p, low, high))
     return ExperimentReport(name, experiment.salt, put, CONFIDENCE, arms, differences, as_of)
 
 
-def _rate(n_events: int, n_users: int, n_all: int) -> Rate:
-    if not n_all:
-        return Rate(n_events, n_users, None, 0.0, 1.0)
-    low, high = _wilson(n_users, n_all)
-    return Rate(n_events, n_users, n_users / n_all, low, high)
-
-
-def _wilson(n: int, of: int) -> tuple[float, float]:
-    """Wilson's interval (1927) of the share `n / of`. SciPy's takes a second to import, which holds up requests."""
-    share, square = n / of, _Z * _Z / of
-    middle, width = share + square / 2, _Z * math.sqrt(share * (1 - share) / of + square / of / 4)
-    return (0.0 if n == 0 else (middle - width) / (1 + square)), (1.0 if n == of else (middle + width) / (1 + square))
-
-
-def _difference(arm: ArmReport, name: str, first: Rate, other: Rate) -> Difference:
-    p, q = first.rate or 0.0, other.rate or 0.0
-    low = q - p - math.hypot(q - other.low, first.high - p)
-    high = q - p + math.hypot(other.high - q, p - first.low)
-    return Difference(arm.model, name, q - p, low, high)
+def wilson(n: int, n_all: int) -> tuple[float, float]:
+    """Wilson's interval (1927) of the share `n / n_all`. SciPy takes a second to import, which holds up requests."""
+    share, square = n / n_all, _Z * _Z / n_all
+    middle, width = share + square / 2, _Z * math.sqrt(share * (1 - share) / n_all + square / n_all / 4)
+    low = 0.0 if n == 0 else (middle - width) / (1 + square)
+    return low, 1.0 if n == n_all else (middle + width) / (1 + square)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
-from service.api.answers import Written
+from service.api.answers import Written, written
 from service.api.dependencies import DocumentName, TheService, answers
 from service.api.door.route import Route
 from service.api.openapi import examples
@@ -42,7 +42,8 @@ class ArmBody(Strict):
     share: float = Field(gt=0, le=WHOLE, description="Percentage of users who get it.")
 
 
-def _whole(arms: list[ArmBody]) -> list[ArmBody]:
+def whole(arms: list[ArmBody]) -> list[ArmBody]:
+    """`arms`, if they are those of one experiment; else ValueError."""
     total = math.fsum(arm.share for arm in arms)
     if abs(total - WHOLE) > SHARES_TOLERANCE:
         raise ValueError(f"expected shares that add up to {WHOLE}, got {total:.12g}")
@@ -57,7 +58,7 @@ class ExperimentBody(Strict):
 
     arms: Annotated[
         list[ArmBody],
-        AfterValidator(_whole),
+        AfterValidator(whole),
         Field(min_length=2, max_length=MAX_ARMS),
         few_faults(ArmBody, MAX_ARMS),
     ]
@@ -78,8 +79,8 @@ class ExperimentList(Struct):
 @router.put("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService) -> bytes:
     """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
-    listed = (await _listed(serving)).documents
-    if len(listed) >= MAX_EXPERIMENTS and experiment not in {one.name for one in listed}:
+    listed = (await experiments_of(serving)).documents
+    if len(listed) >= MAX_EXPERIMENTS and experiment not in {each.name for each in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
     arms = [Arm(arm.model, arm.share) for arm in body.arms]
     put = Experiment(arms, experiment if body.salt is None else body.salt)
@@ -89,15 +90,14 @@ async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: 
 @router.delete("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_experiment(experiment: DocumentName, query: NoQuery, serving: TheService) -> bytes:
     """End an experiment, if there is one of that id; its counts are gone."""
-    stream_id = await serving.append(encode_document(Document(KIND, experiment)))
-    return msgspec.json.encode(Written(str(stream_id)))
+    return await written(serving, encode_document(Document(KIND, experiment)))
 
 
 @router.get("", responses=answers(ExperimentList))
 async def list_experiments(query: WaitQuery, serving: TheService) -> bytes:
     """The ids of all experiments."""
-    found = await _listed(serving, query.position)
-    return msgspec.json.encode(ExperimentList(found.documents, found.as_of))
+    experiments = await experiments_of(serving, query.position)
+    return msgspec.json.encode(ExperimentList(experiments.documents, experiments.as_of))
 
 
 @router.get("/{experiment}", responses=answers(ExperimentReport, http_404="Unknown experiment"))
@@ -108,14 +108,15 @@ async def get_experiment(experiment: DocumentName, query: WaitQuery, serving: Th
 
 async def page(serving: Serving, id: str | None) -> dict[str, Any]:
     """What the console shows: the ids of all experiments, and the report of one: of `id`, else of the first."""
-    names = [one.name for one in (await _listed(serving)).documents]
+    names = [each.name for each in (await experiments_of(serving)).documents]
     if id is None and not names:
         return {"names": names, "report": None}
     report = await serving.operate(GetExperiment(id or names[0]))
     return {"names": names, "report": msgspec.json.decode(report, type=ExperimentReport)}
 
 
-async def _listed(serving: Serving, wait_for: StreamId | None = None) -> DocumentList:
+async def experiments_of(serving: Serving, wait_for: StreamId | None = None) -> DocumentList:
+    """The names of all experiments."""
     return msgspec.json.decode(await serving.answer(ListDocuments(KIND), wait_for), type=DocumentList)
 
 

@@ -64,7 +64,7 @@ class _Lines:
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._file, self._encode = file, msgspec.json.Encoder().encode_lines
-        self._elements_of = {RATINGS: _rating_elements, EVENTS: _event_elements, ITEMS: _item_elements}[schema]
+        self._elements_of = {RATINGS: rating_elements, EVENTS: event_elements, ITEMS: item_elements}[schema]
 
     def __enter__(self) -> _Lines:
         return self
@@ -93,18 +93,21 @@ class _Event(msgspec.Struct, gc=False, omit_defaults=True):
     event_id: str | None = None
 
 
-def _rating_elements(batch: pa.RecordBatch) -> list[Any]:
+def rating_elements(batch: pa.RecordBatch) -> list[Any]:
+    """The ratings of a batch as clients post them."""
     users, items, values, times = batch.columns
     distinct, inverse = np.unique(values.to_numpy(), return_inverse=True)
     decimals = np.array([float(str(value)) for value in distinct])[inverse]  # 4.1, and not 4.099999904632568
     return list(map(_Rating, users.to_pylist(), items.to_pylist(), decimals.tolist(), times.to_pylist()))
 
 
-def _event_elements(batch: pa.RecordBatch) -> list[Any]:
+def event_elements(batch: pa.RecordBatch) -> list[Any]:
+    """The events of a batch as clients post them."""
     return list(map(_Event, *(column.to_pylist() for column in batch.columns)))
 
 
-def _item_elements(batch: pa.RecordBatch) -> list[Any]:
+def item_elements(batch: pa.RecordBatch) -> list[Any]:
+    """The items of a batch as clients post them."""
     elements = []
     for row in batch.to_pylist(maps_as_pydicts="strict"):
         if row["embedding"] is not None:

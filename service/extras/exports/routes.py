@@ -114,9 +114,14 @@ class ExportResponse(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Start the process, send what it writes, and end it."""
+
+        async def departure() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
         async with self._export:
             sending = asyncio.ensure_future(self._send(send))
-            leaving = asyncio.ensure_future(_departure(receive))
+            leaving = asyncio.ensure_future(departure())
             try:
                 await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():
@@ -134,12 +139,6 @@ class ExportResponse(StreamingResponse):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
             chunk = await anext(chunks, b"")
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _departure(receive: Receive) -> None:
-    """Return when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 _file = {"job": examples.JOB, "bytes": 52_310, "created_ms": 1795232220712}

@@ -63,14 +63,14 @@ class Partition(NamedTuple):
         return f"{name[: MAX_ID_BYTES - len(digest) - 1]}#{digest}"
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """A batch that may have been posted already: its last offset, and the identity of its topic."""
 
     last: int
     identity: str
 
     @classmethod
-    def of(cls, metadata: str | None) -> _Plan | None:
+    def of(cls, metadata: str | None) -> Plan | None:
         """The plan that a commit carries; None if it has none. Older bridges wrote no identity."""
         last, _, identity = (metadata or "").partition(" ")
         return cls(int(last), identity) if last.isdecimal() else None
@@ -81,7 +81,7 @@ class _Plan(NamedTuple):
         return f"{self.last} {self.identity}".rstrip()
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """The service takes no body that is as long as this batch."""
 
 
@@ -112,7 +112,7 @@ class Bridge:
         self._next: dict[Partition, int] = {}  # lowest offset that has not been read
         self._skipping: set[Partition] = set()  # whose last batch did not count
         self._n_refused = 0
-        self._planned: dict[Partition, _Plan] = {}
+        self._planned: dict[Partition, Plan] = {}
         self._held: dict[Partition, list[Message]] = {}  # of such a batch, until it is complete
 
     def run(self, topic: str) -> None:
@@ -142,7 +142,20 @@ class Bridge:
 
     def _take(self, partition: Partition, messages: list[Message]) -> None:
         if messages[0].offset() < self._next.get(partition, 0):
-            self._start_again(partition, messages[0].offset())
+            # Go on at an earlier offset: the topic was made again, or somebody wants to read it again.
+            plan, held = self._planned.pop(partition, None), self._held.pop(partition, [])
+            if held and plan is not None:
+                self._carry(partition, held, plan.identity, is_again=True)
+            old, new = self._identities.get(partition, ""), self._identity(partition.topic)
+            self._identities[partition] = new
+            is_new = new != old
+            _log.warning(
+                "offsets went back: the topic was made again" if is_new else "offsets went back",
+                source=partition.source(new),
+                expected=self._next[partition],
+                offset=messages[0].offset(),
+                hint="its messages count" if is_new else self._hint(partition.source(new)),
+            )
         self._next[partition] = messages[-1].offset() + 1
         messages = self._held.pop(partition, []) + messages
         plan = self._planned.get(partition)
@@ -156,22 +169,6 @@ class Bridge:
         for batch in batches(messages[len(again) :], length_of):
             self._carry(partition, batch, self._identities.get(partition, ""))
 
-    def _start_again(self, partition: Partition, offset: int) -> None:
-        """Go on at an earlier offset: the topic was made again, or somebody wants to read it again."""
-        plan, held = self._planned.pop(partition, None), self._held.pop(partition, [])
-        if held and plan is not None:
-            self._carry(partition, held, plan.identity, is_again=True)
-        old, new = self._identities.get(partition, ""), self._identity(partition.topic)
-        self._identities[partition] = new
-        is_new = new != old
-        _log.warning(
-            "offsets went back: the topic was made again" if is_new else "offsets went back",
-            source=partition.source(new),
-            expected=self._next[partition],
-            offset=offset,
-            hint="its messages count" if is_new else self._hint(partition.source(new)),
-        )
-
     def _hint(self, source: str) -> str:
         return (
             "the service skips messages up to the highest offset that it has taken of this source; to let them count,"
@@ -179,7 +176,7 @@ class Bridge:
         )
 
     def _carry(self, partition: Partition, batch: list[Message], identity: str, *, is_again: bool = False) -> None:
-        plan, source = _Plan(batch[-1].offset(), identity), partition.source(identity)
+        plan, source = Plan(batch[-1].offset(), identity), partition.source(identity)
         self._commit(partition, batch[0].offset(), plan.metadata)
         lines = b"\n".join(map(line_of, batch))
 
@@ -188,12 +185,12 @@ class Bridge:
                 return self._client.post_lines(self._path, lines, source, plan.last)
             except RequestFailed as error:
                 if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                    raise _TooLong(error.problem) from None
+                    raise TooLong(error.problem) from None
                 raise
 
         try:
             answer = posted(post, self._client.address, self._sleep, patience_s=float("inf"))
-        except _TooLong as error:
+        except TooLong as error:
             if len(batch) > 1:
                 for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
                     self._carry(partition, part, identity, is_again=is_again)
@@ -228,17 +225,17 @@ class Bridge:
     # --- called by the consumer while it reads
 
     def _assigned(self, _: Consumer, partitions: list[Any]) -> None:
-        identities = {topic: self._identity(topic) for topic in {one.topic for one in partitions}}
+        identities = {topic: self._identity(topic) for topic in {place.topic for place in partitions}}
         for commit in self._consumer.committed(partitions, COMMITTED_S):
             partition, identity = Partition(commit.topic, commit.partition), identities[commit.topic]
             self._identities[partition], self._next[partition] = identity, max(commit.offset, 0)
-            plan = _Plan.of(commit.metadata)
+            plan = Plan.of(commit.metadata)
             if plan is not None and ("" in (plan.identity, identity) or plan.identity == identity):  # else it is gone
                 self._planned[partition] = plan
 
     def _revoked(self, _: Consumer, partitions: list[Any]) -> None:
-        for one in partitions:
-            partition = Partition(one.topic, one.partition)
+        for place in partitions:
+            partition = Partition(place.topic, place.partition)
             for of_partitions in (self._planned, self._held, self._identities, self._next):
                 of_partitions.pop(partition, None)
 
@@ -284,11 +281,17 @@ def identity_of(library: Any, consumer: Any, properties: Mapping[str, Any], topi
         properties: of the consumer.
         topic: the name.
     """
+
+    def topic_id() -> str | None:
+        admin = importlib.import_module(f"{library.__name__}.admin")
+        client = admin.AdminClient({name: value for name, value in properties.items() if name not in _OF_CONSUMERS})
+        futures = client.describe_topics(library.TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        uuid = futures[topic].result().topic_id
+        has_id = uuid is not None and (uuid.get_most_significant_bits() or uuid.get_least_significant_bits())
+        return str(uuid) if has_id else None
+
     parts = []
-    for ask in (
-        lambda: consumer.list_topics(topic, TIMEOUT_S).cluster_id,
-        lambda: _topic_id(library, properties, topic),
-    ):
+    for ask in (lambda: consumer.list_topics(topic, TIMEOUT_S).cluster_id, topic_id):
         try:
             parts.append(ask())
         except library.KafkaException as error:
@@ -298,12 +301,3 @@ def identity_of(library: Any, consumer: Any, properties: Mapping[str, Any], topi
                 error=str(error),
             )
     return ".".join(filter(None, parts))
-
-
-def _topic_id(library: Any, properties: Mapping[str, Any], topic: str) -> str | None:
-    admin = importlib.import_module(f"{library.__name__}.admin")
-    client = admin.AdminClient({name: value for name, value in properties.items() if name not in _OF_CONSUMERS})
-    futures = client.describe_topics(library.TopicCollection([topic]), request_timeout=TIMEOUT_S)
-    topic_id = futures[topic].result().topic_id
-    has_id = topic_id is not None and (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits())
-    return str(topic_id) if has_id else None

@@ -56,8 +56,13 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, A
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        contents = Contents({name: _write(temporary, name, array) for name, array in arrays.items()}, dict(record))
-        manifest = msgspec.json.encode(contents)
+        records = {}
+        for name, array in arrays.items():
+            content = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            data = content.reshape(-1).view(np.uint8).data
+            (temporary / f"{name}.bin").write_bytes(data)
+            records[name] = ArrayRecord(content.dtype.str, array.shape, hashlib.sha256(data).hexdigest())
+        manifest = msgspec.json.encode(Contents(records, dict(record)))
         digest = hashlib.sha256(manifest).hexdigest()
         (temporary / MANIFEST_FILE).write_bytes(manifest)
         (temporary / DIGEST_FILE).write_text(digest, "ascii")
@@ -85,7 +90,7 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         if hashlib.sha256(manifest).hexdigest() != files.read_regular(path / DIGEST_FILE).decode():
             raise CorruptWorkFile(f"{path / MANIFEST_FILE} does not match {DIGEST_FILE}")
         contents = msgspec.json.decode(manifest, type=Contents)
-        return {name: _mapped(path, name, stored) for name, stored in contents.arrays.items()}, contents.record
+        return {name: mapped(path, name, stored) for name, stored in contents.arrays.items()}, contents.record
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptWorkFile(f"{path} cannot be read: {error}") from error
 
@@ -102,17 +107,9 @@ def digest_of(path: Path) -> str:
         raise CorruptWorkFile(f"{path} cannot be read: {error}") from error
 
 
-def _write(folder: Path, name: str, array: NDArray[Any]) -> ArrayRecord:
-    content = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    data = content.reshape(-1).view(np.uint8).data
-    with _file(folder, name).open("wb") as file:
-        file.write(data)
-    return ArrayRecord(content.dtype.str, array.shape, hashlib.sha256(data).hexdigest())
-
-
-def _mapped(folder: Path, name: str, stored: ArrayRecord) -> NDArray[Any]:
+def mapped(folder: Path, name: str, stored: ArrayRecord) -> NDArray[Any]:
     """The array in memory that is shared until a process changes it: kernels take no read-only arrays."""
-    path, dtype = _file(folder, name), np.dtype(stored.dtype)
+    path, dtype = folder / f"{name}.bin", np.dtype(stored.dtype)
     n_bytes = int(np.prod(stored.shape, dtype=np.int64)) * dtype.itemsize
     if path.stat().st_size != n_bytes:
         raise CorruptWorkFile(f"{path}: expected {n_bytes:,} bytes, got {path.stat().st_size:,}")
@@ -121,7 +118,3 @@ def _mapped(folder: Path, name: str, stored: ArrayRecord) -> NDArray[Any]:
     if n_bytes == 0:  # an empty file cannot be mapped
         return np.empty(stored.shape, dtype)
     return np.asarray(np.memmap(path, dtype, "c", shape=stored.shape))
-
-
-def _file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.bin"

@@ -139,7 +139,13 @@ class TrainingAttempt:
         with listen(self._launcher.host()) as listener:
             self._selector.register(listener, selectors.EVENT_READ)
             try:
-                self._start(listener.getsockname()[:2])
+                coordinator, n_ranks = listener.getsockname()[:2], self._plan.n_ranks
+                for rank in range(n_ranks):
+                    try:
+                        process = self._launcher.start(rank, n_ranks, coordinator, self._key, self._plan.backend)
+                    except OSError as error:
+                        raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
+                    self.processes.append(process)
                 while len(self._finished) < self._plan.n_ranks:
                     self._receive(listener)
                     self._check()
@@ -153,22 +159,22 @@ class TrainingAttempt:
                     peer.connection.close()
                 self._selector.close()
 
-    def _start(self, coordinator: tuple[str, int]) -> None:
-        n_ranks, backend = self._plan.n_ranks, self._plan.backend
-        for rank in range(n_ranks):
-            try:
-                self.processes.append(self._launcher.start(rank, n_ranks, coordinator, self._key, backend))
-            except OSError as error:
-                raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
-
     # --- messages
 
     def _receive(self, listener: socket.socket) -> None:
         for ready, _ in self._selector.select(POLL_S):
             if ready.fileobj is listener:
-                self._accept(listener)
+                accepted, _ = listener.accept()
+                try:
+                    peer = _Peer(accepted)
+                except OSError:  # it is gone already
+                    accepted.close()
+                    continue
+                self._peers.append(peer)
+                self._selector.register(accepted, selectors.EVENT_READ, peer)
+                self._send(peer, Challenge(peer.nonce))
                 continue
-            peer: _Peer = ready.data
+            peer = ready.data
             try:
                 messages = peer.connection.receive()
                 for message in messages or []:
@@ -181,17 +187,6 @@ class TrainingAttempt:
                     self._connected.discard(peer.rank)
                     if peer.rank not in self._finished | self._failed:
                         self._lose(peer.rank, _Loss(BY_CONNECTION, "closed its connection"))
-
-    def _accept(self, listener: socket.socket) -> None:
-        accepted, _ = listener.accept()
-        try:
-            peer = _Peer(accepted)
-        except OSError:  # it is gone already
-            accepted.close()
-            return
-        self._peers.append(peer)
-        self._selector.register(accepted, selectors.EVENT_READ, peer)
-        self._send(peer, Challenge(peer.nonce))
 
     def _send(self, peer: _Peer, message: Message) -> None:
         with contextlib.suppress(OSError):  # it is gone; its connection or its process shows it
@@ -235,7 +230,11 @@ class TrainingAttempt:
             self._transfers.serve(peer.connection, message)
             return
         if message.versions != versions():
-            reason = f"Invalid rank {message.rank}: expected {_shown(versions())}, got {_shown(message.versions)}"
+            ours, theirs = (
+                ", ".join(f"{name} {version}" for name, version in sorted(version_of.items()))
+                for version_of in (versions(), message.versions)
+            )
+            reason = f"Invalid rank {message.rank}: expected {ours}, got {theirs}"
             self._send(peer, Refused(reason))
             raise RankRefused(f"{reason}; install the same versions for all ranks")
         peer.rank = message.rank
@@ -298,7 +297,3 @@ class TrainingAttempt:
                 raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
         elif (complaint := self._watch.complaint(now_s)) is not None:
             raise AttemptLost(complaint)
-
-
-def _shown(version_of: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(version_of.items()))

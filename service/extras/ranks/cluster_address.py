@@ -35,7 +35,7 @@ class ClusterAddress(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Check it."""
-        scheme, host, _ = self._parts()
+        scheme, host, _ = self.parts()
         if scheme == "tcp" and not is_loopback(host):
             raise InvalidSetting(
                 f"Invalid cluster: expected tls:// for a host that other machines reach, got {self.address!r}; anyone"
@@ -50,17 +50,17 @@ class ClusterAddress(msgspec.Struct, frozen=True):
     @property
     def scheme(self) -> str:
         """`tls` or `tcp`."""
-        return self._parts()[0]
+        return self.parts()[0]
 
     @property
     def host(self) -> str:
         """Name or number of the machine."""
-        return self._parts()[1]
+        return self.parts()[1]
 
     @property
     def port(self) -> int:
         """TCP port of the scheduler."""
-        return self._parts()[2]
+        return self.parts()[2]
 
     def check_files(self) -> None:
         """Check that the three files can be used.
@@ -95,7 +95,8 @@ class ClusterAddress(msgspec.Struct, frozen=True):
         tls_ca, tls_cert, tls_key = (None if path is None else str(path) for path in paths)
         return cls(settings.cluster, tls_ca, tls_cert, tls_key)
 
-    def _parts(self) -> tuple[str, str, int]:
+    def parts(self) -> tuple[str, str, int]:
+        """Scheme, host and port; raises `InvalidSetting` if it is no address."""
         try:
             url = urlsplit(self.address)
             host, port = url.hostname, url.port

@@ -45,7 +45,21 @@ def scheduler(
 ) -> None:
     """Bring workers and trainings together, until a signal comes. Needs the extra `cluster`."""
     cluster = ClusterAddress(f"{'tls' if tls_cert else 'tcp'}://{host}:{port}", tls_ca, tls_cert, tls_key)
-    asyncio.run(_schedule(cluster))
+
+    async def schedule() -> None:
+        with tempfile.TemporaryDirectory(prefix="nearfield-scheduler-") as folder:
+            server = dask().Scheduler(
+                host=cluster.host,
+                port=cluster.port,
+                protocol=cluster.scheme,
+                security=security(cluster),
+                dashboard=False,
+                dashboard_address=OWN_WEB_SERVER,
+                local_directory=folder,
+            )
+            await run(server, f"scheduler {cluster.address}")
+
+    asyncio.run(schedule())
 
 
 @app.command(short_help="Lend this machine to trainings.")
@@ -59,39 +73,26 @@ def worker(
 
     On a machine with several GPUs start one worker for each; the ranks divide the GPUs among themselves.
     """
-    asyncio.run(_work(ClusterAddress(scheduler, tls_ca, tls_cert, tls_key)))
+    cluster = ClusterAddress(scheduler, tls_ca, tls_cert, tls_key)
+
+    async def work() -> None:
+        with tempfile.TemporaryDirectory(prefix="nearfield-worker-") as folder:
+            server = dask().Worker(
+                cluster.address,
+                host=toward(cluster.host),
+                nthreads=1,
+                memory_limit=0,  # of this process, which is small: the rank is another one
+                security=security(cluster),
+                dashboard_address=OWN_WEB_SERVER,
+                local_directory=folder,
+                death_timeout=WAIT_S,
+            )
+            await run(server, f"worker of {cluster.address}")
+
+    asyncio.run(work())
 
 
-async def _schedule(cluster: ClusterAddress) -> None:
-    with tempfile.TemporaryDirectory(prefix="nearfield-scheduler-") as folder:
-        server = dask().Scheduler(
-            host=cluster.host,
-            port=cluster.port,
-            protocol=cluster.scheme,
-            security=security(cluster),
-            dashboard=False,
-            dashboard_address=OWN_WEB_SERVER,
-            local_directory=folder,
-        )
-        await _run(server, f"scheduler {cluster.address}")
-
-
-async def _work(cluster: ClusterAddress) -> None:
-    with tempfile.TemporaryDirectory(prefix="nearfield-worker-") as folder:
-        server = dask().Worker(
-            cluster.address,
-            host=toward(cluster.host),
-            nthreads=1,
-            memory_limit=0,  # of this process, which is small: the rank is another one
-            security=security(cluster),
-            dashboard_address=OWN_WEB_SERVER,
-            local_directory=folder,
-            death_timeout=WAIT_S,
-        )
-        await _run(server, f"worker of {cluster.address}")
-
-
-async def _run(server: Any, what: str) -> None:
+async def run(server: Any, what: str) -> None:
     """Run until the server ends, or a signal comes."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

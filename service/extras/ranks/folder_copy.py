@@ -12,7 +12,6 @@ import shutil
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 from service.extras.ranks import array_folder
 from service.extras.ranks.errors import CorruptWorkFile, WorkFolderUnavailable
@@ -74,7 +73,16 @@ def receive(
         temporary.mkdir(parents=True)
         for name, n_bytes in expected.items():
             with (temporary / name).open("wb") as file:
-                _receive(connection, file, n_bytes, on_moved)
+                missing = n_bytes
+                while missing:
+                    data = connection.recv(min(CHUNK, missing))
+                    if not data:
+                        raise ConnectionError(
+                            f"the copy is torn: {missing:,} of {n_bytes:,} bytes of a file are missing"
+                        )
+                    file.write(data)
+                    missing -= len(data)
+                    on_moved(len(data))
         array_folder.read(temporary)
         shutil.rmtree(path, ignore_errors=True)
         files.rename(temporary, path)
@@ -86,14 +94,3 @@ def receive(
         raise WorkFolderUnavailable.of(path.parent, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _receive(connection: socket.socket, file: BinaryIO, n_bytes: int, on_moved: Callable[[int], None]) -> None:
-    missing = n_bytes
-    while missing:
-        data = connection.recv(min(CHUNK, missing))
-        if not data:
-            raise ConnectionError(f"the copy is torn: {missing:,} of {n_bytes:,} bytes of a file are missing")
-        file.write(data)
-        missing -= len(data)
-        on_moved(len(data))

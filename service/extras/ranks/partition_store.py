@@ -48,7 +48,7 @@ def write(work: Path, ratings: Ratings, test: Ratings | None, params: Params, ca
     Raises:
         WorkFolderUnavailable: the disk is full or broken.
     """
-    arrays = _named("train", ratings) | ({} if test is None else _named("test", test))
+    arrays = arrays_of("train", ratings) | ({} if test is None else arrays_of("test", test))
     record = {
         "algorithm": params.algorithm,
         "params": dataclasses.asdict(params),
@@ -65,8 +65,8 @@ def read(work: Path) -> Partitions:
     """
     arrays, record = array_folder.read(work / STORE)
     return Partitions(
-        _ratings("train", arrays),
-        _ratings("test", arrays) if "test.user_keys" in arrays else None,
+        ratings_in("train", arrays),
+        ratings_in("test", arrays) if "test.user_keys" in arrays else None,
         params_for(record["algorithm"], record["params"]),
         msgspec.convert(record["calibration"], StoredCalibration).restored(),
         array_folder.digest_of(work / STORE),
@@ -97,7 +97,8 @@ def read_model(work: Path, params: Params) -> Model:
     return Model(params, record["mean"], (low, high), copies, calibration)
 
 
-def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
+def arrays_of(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
+    """The arrays of ratings, by names that begin with `kind`."""
     arrays: dict[str, NDArray[Any]] = {f"{kind}.user_keys": ratings.user_keys, f"{kind}.item_keys": ratings.item_keys}
     if ratings.weights is not None:
         arrays[f"{kind}.weights"] = ratings.weights
@@ -106,7 +107,8 @@ def _named(kind: str, ratings: Ratings) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _ratings(kind: str, arrays: dict[str, NDArray[Any]]) -> Ratings:
+def ratings_in(kind: str, arrays: dict[str, NDArray[Any]]) -> Ratings:
+    """The ratings of `arrays_of`."""
     by_user, by_item = (
         Rows._make(arrays[f"{kind}.{side}.{name}"] for name in Rows._fields) for side in ("by_user", "by_item")
     )

@@ -113,7 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     connected = socket.create_connection(coordinator)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ACKNOWLEDGED_MS)
     with listen(connected.getsockname()[0]) as listener:  # only the network of the coordinator reaches it
-        rank = _Rank(options.rank, key, coordinator, RankConnection(connected), listener, options.folder)
+        connection = RankConnection(connected)
+        rank = _Rank(options.rank, key, coordinator, connection, listener, options.folder)
         first = rank.hello()
         if not isinstance(first, Start):
             print(f"refused: {first.reason}", file=sys.stderr)  # noqa: T201 (the coordinator reads it)
@@ -121,7 +122,15 @@ def main(arguments: list[str] | None = None) -> int:
         threads.helper("coordinator", rank.end_with_coordinator)
         threads.helper("parent", rank.end_with_parent)
         threads.helper("alive", rank.signal_life)
-        return _ended(rank, first)
+        try:
+            train_as(rank, first)
+        except Exception as error:
+            if not isinstance(error, EngineError | ServiceError):
+                traceback.print_exc()
+            connection.send(RankFailed.of(error))
+            return 1
+        connection.send(Finished())
+        return 0
 
 
 class _Rank(NamedTuple):
@@ -178,21 +187,20 @@ class _Rank(NamedTuple):
                 time.sleep(ALIVE_EVERY_S)
 
 
-def _ended(rank: _Rank, start: Start) -> int:
-    """Train, and return the exit status; a failure is sent to the coordinator."""
-    try:
-        _train(rank, start)
-    except Exception as error:
-        if not isinstance(error, EngineError | ServiceError):
-            traceback.print_exc()
-        rank.connection.send(RankFailed.of(error))
-        return 1
-    rank.connection.send(Finished())
-    return 0
+def train_as(rank: _Rank, start: Start) -> None:
+    """Train as this rank; raises what the training raises."""
+    work, transfers = Path(start.work), None
+    if rank.folder is not None and not all(is_usable(work / name, digest) for name, digest in start.folders.items()):
+        # This machine does not have the work folder of the coordinator under the same path: work in a folder of copies.
+        transfers = RankTransfers(rank.coordinator, rank.number, rank.key)
+        for name, digest in start.folders.items():
+            transfers.fetch(rank.folder / name, digest)
+        work = rank.folder
 
+    def deliver(folder: Path) -> None:
+        if transfers is not None:
+            transfers.deliver(folder)
 
-def _train(rank: _Rank, start: Start) -> None:
-    work, deliver = _work_of(rank, start)
     chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
     backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
     exchange: Exchange = ALONE
@@ -220,29 +228,11 @@ def _train(rank: _Rank, start: Start) -> None:
         deliver(work / partition_store.MODEL)
 
 
-def _work_of(rank: _Rank, start: Start) -> tuple[Path, Callable[[Path], None]]:
-    """The folder to work in, and what brings a folder in it to the coordinator.
-
-    It is the work folder of the coordinator if this machine has it under the same path, and else a folder of copies.
-    """
-    work = Path(start.work)
-    if rank.folder is None or all(_has(work / name, digest) for name, digest in start.folders.items()):
-        return work, _stay
-    transfers = RankTransfers(rank.coordinator, rank.number, rank.key)
-    for name, digest in start.folders.items():
-        transfers.fetch(rank.folder / name, digest)
-    return rank.folder, transfers.deliver
-
-
-def _has(folder: Path, digest: str) -> bool:
+def is_usable(folder: Path, digest: str) -> bool:
     """Whether this process may use a folder with this content, and write beside it."""
     with contextlib.suppress(CorruptWorkFile):
         return os.access(folder.parent, os.W_OK) and array_folder.digest_of(folder) == digest
     return False
-
-
-def _stay(folder: Path) -> None:
-    """A folder that is in place already."""
 
 
 if __name__ == "__main__":

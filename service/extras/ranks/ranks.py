@@ -8,7 +8,6 @@ has run out twice.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import shutil
 from collections import Counter
@@ -122,13 +121,32 @@ class Ranks:
             EngineError: the training failed as it would in one process.
         """
         check_ranks(params.algorithm, self.n_ranks)
-        with contextlib.closing(self._launcher), _folder(self._work):
+        with contextlib.closing(self._launcher), new_work_folder(self._work):
             self.n_ranks = self._launcher.available(self._n_wanted, backend)
             digest = partition_store.write(self._work, ratings, test, params, calibration)
             progress = _KeptProgress()
             while True:  # make attempts until one succeeds
                 plan = AttemptPlan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
-                note = functools.partial(self._note, progress, plan.n_parts, on_epoch)
+                # The time of earlier attempts counts too; a rank that was killed may not have sent the last one.
+                before_s = progress.seconds.get(plan.n_parts, max(progress.seconds.values()))
+
+                def note(rank: int, message: Message, before_s: float = before_s) -> None:
+                    """Count what all ranks exchange; keep and report what rank 0 says."""
+                    if isinstance(message, PartDone):
+                        self._sent.update(message.sent)
+                        self._wait_s += message.wait_seconds
+                    if rank != 0:
+                        return
+                    if isinstance(message, Divided):
+                        self.division = message.division
+                    if isinstance(message, PartDone):
+                        progress.seconds[message.n_parts] = before_s + message.seconds
+                    if isinstance(message, EpochDone) and on_epoch is not None and message.epoch > progress.n_epochs:
+                        progress.n_epochs = message.epoch
+                        metrics = {name: math.nan if v is None else v for name, v in message.metrics.items()}
+                        seconds = before_s + message.seconds
+                        on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, seconds, metrics))
+
                 self.division = ""
                 self.attempt = TrainingAttempt(plan, self._launcher, RankLimits(), note)
                 try:
@@ -137,26 +155,6 @@ class Ranks:
                     self._go_on(progress, lost, digest, backend)
                 else:
                     return partition_store.read_model(self._work, params)
-
-    def _note(
-        self, progress: _KeptProgress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message
-    ) -> None:
-        """Count what all ranks exchange; keep and report what rank 0 says."""
-        if isinstance(message, PartDone):
-            self._sent.update(message.sent)
-            self._wait_s += message.wait_seconds
-        if rank != 0:
-            return
-        # The time of earlier attempts counts too; a rank that was killed may not have sent the last one.
-        before_s = progress.seconds.get(n_before, max(progress.seconds.values()))
-        if isinstance(message, Divided):
-            self.division = message.division
-        if isinstance(message, PartDone):
-            progress.seconds[message.n_parts] = before_s + message.seconds
-        if isinstance(message, EpochDone) and on_epoch is not None and message.epoch > progress.n_epochs:
-            progress.n_epochs = message.epoch
-            metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
-            on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))
 
     def _go_on(self, progress: _KeptProgress, lost: AttemptLost, digest: str, backend: Backend) -> None:
         """Prepare the next attempt, with as many ranks as can be expected to last.
@@ -179,7 +177,7 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def _folder(work: Path) -> Iterator[None]:
+def new_work_folder(work: Path) -> Iterator[None]:
     """A new folder that is removed at the end."""
     try:
         work.mkdir(mode=0o700, parents=True)

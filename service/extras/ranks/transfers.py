@@ -21,7 +21,6 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,8 +62,35 @@ class Transfers:
 
     def serve(self, connection: RankConnection, wanted: Fetch | Deliver) -> None:
         """Start a transfer with a rank that has proved who it is; the caller closes the connection after `end`."""
+
+        def count(n_bytes: int) -> None:
+            self.n_bytes += n_bytes  # two threads may lose a count: the coordinator looks for changes only
+
+        def transfer() -> None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):  # the rank is gone: its main connection shows it
+                try:
+                    if not _FOLDER.fullmatch(wanted.folder):
+                        raise ConnectionError(
+                            f"Invalid folder: expected ratings, model or checkpoint-N, got {wanted.folder!r}"
+                        )
+                    folder = self._work / wanted.folder
+                    if isinstance(wanted, Fetch):
+                        sizes = folder_copy.sizes(folder)
+                        connection.send(Sizes(sizes))
+                        expect(connection, TransferAccepted)
+                        folder_copy.send(folder, sizes, connection.socket, count)
+                    else:
+                        connection.send(TransferAccepted())
+                        folder_copy.receive(folder, wanted.sizes, connection.socket, count)
+                        checkpoints.prune(self._work)
+                        connection.send(TransferAccepted())
+                except ServiceError as error:  # the rank may still send, and would not hear of it
+                    self.failure = error
+                except OSError as error:
+                    connection.send(RankFailed.of(error))
+
         connection.socket.settimeout(TIMEOUT_S)
-        self._running.append((connection, threads.helper("transfer", partial(self._serve, connection, wanted))))
+        self._running.append((connection, threads.helper("transfer", transfer)))
 
     def end(self) -> None:
         """Tear what is still on the way; nothing is written afterward."""
@@ -72,32 +98,6 @@ class Transfers:
             with contextlib.suppress(OSError):
                 connection.socket.shutdown(socket.SHUT_RDWR)
             thread.join()
-
-    def _serve(self, connection: RankConnection, wanted: Fetch | Deliver) -> None:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):  # the rank is gone, and its main connection shows it
-            try:
-                if not _FOLDER.fullmatch(wanted.folder):
-                    raise ConnectionError(
-                        f"Invalid folder: expected ratings, model or checkpoint-N, got {wanted.folder!r}"
-                    )
-                folder = self._work / wanted.folder
-                if isinstance(wanted, Fetch):
-                    sizes = folder_copy.sizes(folder)
-                    connection.send(Sizes(sizes))
-                    _expect(connection, TransferAccepted)
-                    folder_copy.send(folder, sizes, connection.socket, self._moved)
-                else:
-                    connection.send(TransferAccepted())
-                    folder_copy.receive(folder, wanted.sizes, connection.socket, self._moved)
-                    checkpoints.prune(self._work)
-                    connection.send(TransferAccepted())
-            except ServiceError as error:  # the rank may still send, and would not hear of it
-                self.failure = error
-            except OSError as error:
-                connection.send(RankFailed.of(error))
-
-    def _moved(self, n_bytes: int) -> None:
-        self.n_bytes += n_bytes  # two threads may lose a count: the coordinator looks for changes only
 
 
 class RankTransfers:
@@ -120,7 +120,7 @@ class RankTransfers:
         """
         with self._opened() as (connection, own_proof):
             connection.send(Fetch(self._rank, own_proof, target.name))
-            sizes = _expect(connection, Sizes).sizes
+            sizes = expect(connection, Sizes).sizes
             connection.send(TransferAccepted())
             folder_copy.receive(target, sizes, connection.socket)
         if array_folder.digest_of(target) != digest:
@@ -136,19 +136,20 @@ class RankTransfers:
         sizes = folder_copy.sizes(folder)
         with self._opened() as (connection, own_proof):
             connection.send(Deliver(self._rank, own_proof, folder.name, sizes))
-            _expect(connection, TransferAccepted)
+            expect(connection, TransferAccepted)
             folder_copy.send(folder, sizes, connection.socket)
-            _expect(connection, TransferAccepted)
+            expect(connection, TransferAccepted)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[RankConnection, str]]:
         with socket.create_connection(self._coordinator, TIMEOUT_S) as opened:
             connection = RankConnection(opened)
-            challenge = _expect(connection, Challenge)
+            challenge = expect(connection, Challenge)
             yield connection, proof(self._key, challenge.nonce, self._rank)
 
 
-def _expect(connection: RankConnection, kind: type[_M]) -> _M:
+def expect(connection: RankConnection, kind: type[_M]) -> _M:
+    """The next message, if it is of this kind; else raises the error that it tells, or `ConnectionError`."""
     message = connection.next()
     if isinstance(message, kind):
         return message

@@ -97,14 +97,15 @@ class MlflowServer:
 
     def get(self, route: str, **parameters: str) -> Any:
         """The answer to a query; None if what it names is missing."""
-        return self._answer("GET", route, params=parameters)
+        return self.request("GET", route, params=parameters)
 
     def post(self, route: str, **fields: Any) -> Any:
         """The answer to a change; None if what it names is missing or, to create it, there already."""
-        return self._answer("POST", route, json=fields)
+        return self.request("POST", route, json=fields)
 
-    def _answer(self, method: str, route: str, **content: Any) -> Any:
-        with self._asked(method, f"/mlflow/{route}", **content) as response:
+    def request(self, method: str, route: str, **content: Any) -> Any:
+        """The answer of a route; None as for `get` and `post`."""
+        with self.response(method, f"/mlflow/{route}", **content) as response:
             response.read()
             try:
                 answer = response.json()
@@ -122,7 +123,8 @@ class MlflowServer:
         return answer
 
     @contextlib.contextmanager
-    def _asked(self, method: str, path: str, **content: Any) -> Iterator[httpx.Response]:
+    def response(self, method: str, path: str, **content: Any) -> Iterator[httpx.Response]:
+        """The response to a request, as long as it is open; `content` is that of `httpx.Client.stream`."""
         try:
             with self._client.stream(method, path, **content) as response:
                 if response.status_code in (401, 403):
@@ -137,7 +139,7 @@ class MlflowServer:
     @contextlib.contextmanager
     def artifact(self, method: str, path: str, **content: Any) -> Iterator[httpx.Response | None]:
         """The answer to a request for a file among the artifacts; None if there is no such file."""
-        with self._asked(method, f"/mlflow-artifacts/artifacts/{quote(path)}", **content) as response:
+        with self.response(method, f"/mlflow-artifacts/artifacts/{quote(path)}", **content) as response:
             if response.status_code != 404 and not response.is_success:
                 raise StoreUnavailable(
                     f"{self.url}: {method} of an artifact failed with status {response.status_code}; the server needs"
@@ -220,14 +222,35 @@ def push(
         raise InvalidRequest(f"Invalid URL: expected models:/NAME or models:/NAME@ALIAS to push to, got /{to.number}")
     snapshot.verify(folder, version)
     digest = files.sha256_of(folder / version / snapshot.MANIFEST_FILE)
-    number = _registered(server, to.name, version, digest)
-    is_new = number is None
-    if number is None:
+    answer = server.get("model-versions/search", filter=f"name='{to.name}' and tags.`{VERSION_TAG}`='{version}'")
+    registered = next(iter((answer or {}).get("model_versions", [])), None)
+    if registered is not None:
+        number = str(registered["version"])
+        if {tag["key"]: tag["value"] for tag in registered["tags"]}.get(DIGEST_TAG) != digest:
+            raise Conflict(
+                f"{PREFIX}{to.name}/{number} is another snapshot of {version}: expected the same content; remove"
+                " one of them"
+            )
+    else:
         server.post("registered-models/create", name=to.name)
-        number = _register(folder, version, server, to.name, digest, on_total, on_bytes)
+        # The files are the artifacts of a new run.
+        experiment = experiment_of(server)
+        run = server.post("runs/create", experiment_id=experiment, run_name=version, start_time=now_ms())
+        run_id, root = run["run"]["info"]["run_id"], run["run"]["info"]["artifact_uri"].rstrip("/")
+        try:
+            snapshot_transfer.push(folder, version, store_of(server, root), on_total, on_bytes)
+            tags = [{"key": VERSION_TAG, "value": version}, {"key": DIGEST_TAG, "value": digest}]
+            source = f"{root}/{version}"
+            answer = server.post("model-versions/create", name=to.name, source=source, run_id=run_id, tags=tags)
+            server.post("runs/update", run_id=run_id, status="FINISHED", end_time=now_ms())
+        except Exception:
+            with contextlib.suppress(StoreRefused, StoreUnavailable):
+                server.post("runs/update", run_id=run_id, status="FAILED", end_time=now_ms())
+            raise
+        number = str(answer["model_version"]["version"])
     if to.alias is not None:
         server.post("registered-models/alias", name=to.name, alias=to.alias, version=number)
-    return f"{PREFIX}{to.name}" + (f"@{to.alias}" if to.alias else f"/{number}"), is_new
+    return f"{PREFIX}{to.name}" + (f"@{to.alias}" if to.alias else f"/{number}"), registered is None
 
 
 def pull(server: MlflowServer, source: Address, folder: Path, on_bytes: OnBytes) -> str:
@@ -250,43 +273,10 @@ def pull(server: MlflowServer, source: Address, folder: Path, on_bytes: OnBytes)
             f"there is no model {PREFIX}{name}{f'@{alias}' if alias else f'/{number}'} at {server.url}"
         )
     root, _, version = answer["artifact_uri"].rstrip("/").rpartition("/")
-    return snapshot_transfer.pull(_store_of(server, root), version, folder, on_bytes)
+    return snapshot_transfer.pull(store_of(server, root), version, folder, on_bytes)
 
 
-def _registered(server: MlflowServer, name: str, version: str, digest: str) -> str | None:
-    """The number of the registered version that is this snapshot; None if none is."""
-    answer = server.get("model-versions/search", filter=f"name='{name}' and tags.`{VERSION_TAG}`='{version}'")
-    for model_version in (answer or {}).get("model_versions", []):
-        number = str(model_version["version"])
-        if {tag["key"]: tag["value"] for tag in model_version["tags"]}.get(DIGEST_TAG) != digest:
-            raise Conflict(
-                f"{PREFIX}{name}/{number} is another snapshot of {version}: expected the same content; remove"
-                " one of them"
-            )
-        return number
-    return None
-
-
-def _register(
-    folder: Path, version: str, server: MlflowServer, name: str, digest: str, on_total: OnBytes, on_bytes: OnBytes
-) -> str:
-    """Send the files as artifacts of a new run, register them, and return the number of the version."""
-    run = server.post("runs/create", experiment_id=_experiment(server), run_name=version, start_time=_now_ms())
-    run_id, root = run["run"]["info"]["run_id"], run["run"]["info"]["artifact_uri"].rstrip("/")
-    try:
-        snapshot_transfer.push(folder, version, _store_of(server, root), on_total, on_bytes)
-        tags = [{"key": VERSION_TAG, "value": version}, {"key": DIGEST_TAG, "value": digest}]
-        source = f"{root}/{version}"
-        answer = server.post("model-versions/create", name=name, source=source, run_id=run_id, tags=tags)
-        server.post("runs/update", run_id=run_id, status="FINISHED", end_time=_now_ms())
-    except Exception:
-        with contextlib.suppress(StoreRefused, StoreUnavailable):
-            server.post("runs/update", run_id=run_id, status="FAILED", end_time=_now_ms())
-        raise
-    return str(answer["model_version"]["version"])
-
-
-def _experiment(server: MlflowServer) -> str:
+def experiment_of(server: MlflowServer) -> str:
     """The id of the experiment, which is made if there is none."""
     answer = server.get("experiments/get-by-name", experiment_name=EXPERIMENT)
     experiment = None if answer else server.post("experiments/create", name=EXPERIMENT)
@@ -298,7 +288,7 @@ def _experiment(server: MlflowServer) -> str:
     return str(experiment["experiment_id"])
 
 
-def _store_of(server: MlflowServer, uri: str) -> Store:
+def store_of(server: MlflowServer, uri: str) -> Store:
     """Where the artifacts are: behind the server, or in an object store that this process reaches itself."""
     parts = urlsplit(uri)
     if parts.scheme == "mlflow-artifacts" and parts.netloc in ("", server.netloc):
@@ -310,5 +300,6 @@ def _store_of(server: MlflowServer, uri: str) -> Store:
     )
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The present time in Unix milliseconds."""
     return int(time.time() * 1000)

@@ -27,7 +27,7 @@ def push(model: Path, target: str, keys: Sequence[str], on_total: OnBytes, on_by
     folder = folder_of(model)
     if target.startswith(mlflow_registry.PREFIX):
         address = Address.of(target)
-        with _mlflow(keys) as server:
+        with server_of_environment(keys) as server:
             return mlflow_registry.push(folder.parent, folder.name, server, address, on_total, on_bytes)
     store = ObjectStore(target, keys)
     is_new = snapshot_transfer.push(folder.parent, folder.name, store, on_total, on_bytes)
@@ -51,7 +51,7 @@ def pull(source: str, data: Path, keys: Sequence[str], on_bytes: OnBytes) -> Pat
     with locked(data):
         if source.startswith(mlflow_registry.PREFIX):
             address = Address.of(source)
-            with _mlflow(keys) as server:
+            with server_of_environment(keys) as server:
                 version = mlflow_registry.pull(server, address, data / "snapshots", on_bytes)
         else:
             url, _, version = source.rstrip("/").rpartition("/")
@@ -61,7 +61,7 @@ def pull(source: str, data: Path, keys: Sequence[str], on_bytes: OnBytes) -> Pat
     return data / "snapshots" / version
 
 
-def _mlflow(keys: Sequence[str]) -> MlflowServer:
+def server_of_environment(keys: Sequence[str]) -> MlflowServer:
     """The server that MLflow's own variables name."""
     credentials = MlflowCredentials(
         user=variable_of_others("MLFLOW_TRACKING_USERNAME"),

@@ -91,32 +91,24 @@ class ObjectStore:
         """
         check_url(url)
         self.url, self.keys = url.rstrip("/"), keys
-        self._scheme = urlsplit(url).scheme
-        self._library = _library("obstore")
-        stores = _library("obstore.store")
+        self._scheme, self._folder = urlsplit(url).scheme, Path(unquote(urlsplit(self.url).path))
+        variables = _VARIABLES.get(self._scheme)
+        self._hint = f" (credentials come from the environment, such as {variables})" if variables else ""
+        self._library = library_named("obstore")
+        stores = library_named("obstore.store")
         try:
-            if self._scheme == "file":
-                self._store = self._local(stores)
-            else:
+            self._store: Any = None  # of a folder only while there is one, which somebody may make at any time
+            if self._scheme != "file":
                 options = TIMEOUTS | {"allow_http": True}  # it is used only if a URL or an endpoint says so
                 self._store = stores.from_url(self.url, client_options=options, retry_config=RETRIES)
         except (self._library.exceptions.BaseError, ValueError) as error:
-            raise InvalidRequest(f"Invalid URL {self.url}: {_first_line(error)}{self._variables()}") from None
-
-    def _local(self, stores: Any) -> Any:
-        """The store of a folder; None while there is no such folder, which the library refuses."""
-        folder = self._folder()
-        return stores.LocalStore(folder) if folder.is_dir() else None
+            raise InvalidRequest(f"Invalid URL {self.url}: {first_line(error)}{self._hint}") from None
 
     @property
     def _has_store(self) -> bool:
-        """Whether there is one: not while the folder is missing, which somebody may make at any time."""
-        if self._store is None:
-            self._store = self._local(_library("obstore.store"))
+        if self._store is None and self._folder.is_dir():
+            self._store = library_named("obstore.store").LocalStore(self._folder)
         return self._store is not None
-
-    def _folder(self) -> Path:
-        return Path(unquote(urlsplit(self.url).path))
 
     def read(self, name: str, most: int) -> bytes | None:
         """See `Store.read`."""
@@ -179,7 +171,7 @@ class ObjectStore:
     @property
     def is_reachable(self) -> bool:
         """Whether its folder exists; a store of another kind is reachable as far as is known here."""
-        return self._scheme != "file" or self._folder().is_dir()
+        return self._scheme != "file" or self._folder.is_dir()
 
     def _parts(self, name: str) -> Iterator[memoryview] | None:
         """The content of a file in parts; None if there is none."""
@@ -190,28 +182,30 @@ class ObjectStore:
                 result = self._library.get(self._store, name)
             except FileNotFoundError:
                 return None
-            return self._read(name, iter(result.stream(min_chunk_size=PART_BYTES)))
 
-    def _read(self, name: str, stream: Iterator[Any]) -> Iterator[memoryview]:
-        while True:
-            with self._explained(name, "read"):
-                part = next(stream, None)
-            if part is None:
-                return
-            yield memoryview(part)
+        def parts() -> Iterator[memoryview]:
+            stream = iter(result.stream(min_chunk_size=PART_BYTES))
+            while True:
+                with self._explained(name, "read"):
+                    part = next(stream, None)
+                if part is None:
+                    return
+                yield memoryview(part)
+
+        return parts()
 
     def _put(self, name: str, content: Any, **options: Any) -> None:
         if self._scheme in READ_ONLY:
             raise InvalidRequest(f"Invalid URL {self.url}: expected s3://, gs://, az:// or file:// to write, got HTTP")
-        if self._store is None:
-            self._folder().mkdir(parents=True, exist_ok=True)
-            self._store = self._local(_library("obstore.store"))
+        if not self._has_store:
+            self._folder.mkdir(parents=True, exist_ok=True)
         with self._explained(name, "write"):
+            assert self._has_store  # noqa: S101 (the folder is there)
             try:
                 self._library.put(self._store, name, content, **options)
             except FileNotFoundError as error:
                 raise InvalidRequest(
-                    f"Invalid URL {self.url}: expected a bucket or container that exists: {_first_line(error)}"
+                    f"Invalid URL {self.url}: expected a bucket or container that exists: {first_line(error)}"
                 ) from None
 
     @contextlib.contextmanager
@@ -222,16 +216,10 @@ class ObjectStore:
             yield
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise StoreRefused(
-                f"{self.url} does not permit to {verb} {name}{self._variables()}: {_first_line(error)}"
+                f"{self.url} does not permit to {verb} {name}{self._hint}: {first_line(error)}"
             ) from None
         except errors.BaseError as error:
-            raise StoreUnavailable(
-                f"{self.url}/{name}: cannot {verb} it{self._variables()}: {_first_line(error)}"
-            ) from None
-
-    def _variables(self) -> str:
-        variables = _VARIABLES.get(self._scheme)
-        return "" if variables is None else f" (credentials come from the environment, such as {variables})"
+            raise StoreUnavailable(f"{self.url}/{name}: cannot {verb} it{self._hint}: {first_line(error)}") from None
 
 
 def check_url(url: str) -> None:
@@ -263,12 +251,13 @@ def ignore(n_bytes: int) -> None:
     """For `OnBytes` where nobody waits for a figure."""
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """What the library says for people: a dump of its state follows."""
     return str(error).split("\n\nDebug source", 1)[0].strip()
 
 
-def _library(name: str) -> Any:
+def library_named(name: str) -> Any:
+    """A module of the extra; raises `InvalidSetting` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -60,7 +60,7 @@ def check(settings: Settings) -> None:
     store_head.store_of(settings)
 
 
-class _State(NamedTuple):
+class FolderState(NamedTuple):
     """What the folder has."""
 
     segments: dict[str, Sum]
@@ -92,7 +92,7 @@ class Publisher:
         self._signed: set[str] = set()  # versions that this process has signed, if there is a key
         self._content: bytes | None = None  # of this head
         self._is_swept = False  # whether the store has only what it names
-        self._sent_state: _State | None = None
+        self._sent_state: FolderState | None = None
         self._looked_s = -LOOK_EVERY_S
         self._settled_s = -1.0  # when the last pass began that has ended well
         self._unpublished: dict[str, str] = {}  # snapshots that cannot be sent, and why
@@ -196,7 +196,7 @@ class Publisher:
             return
         versions = sorted(snapshot.versions(self._data / "snapshots"))
         segments = {name: segment for name, (segment,) in sums_of.items()}
-        state = _State(segments, live_versions.read_all(self._data), versions)
+        state = FolderState(segments, live_versions.read_all(self._data), versions)
         if state != self._sent_state or begun_s - self._looked_s > LOOK_EVERY_S:
             # Find out what the store has, if its head is not the one that was written last.
             if not self._store.is_reachable:
@@ -209,14 +209,21 @@ class Publisher:
             self._sent_state, self._looked_s = state, begun_s
         self._settled_s = begun_s
 
-    def _send(self, state: _State) -> None:
+    def _send(self, state: FolderState) -> None:
         for name, segment in sorted(state.segments.items()):
             if (target := object_of(segment)) not in self._sent:
                 if self._store.send(target, self._rating_log.folder / name, ignore) != segment.sha256:
                     self._store.remove([target])
                     raise OSError(f"{name} has changed while it was sent")
                 self._sent.add(target)
-        head = self._new_head(state, [version for version in state.versions if self._send_snapshot(version)])
+        sent = [version for version in state.versions if self._send_snapshot(version)]
+        # What the store now has. A live version that it lacks leaves the one before it live there.
+        before, live = {} if self._head is None else self._head.live, state.live
+        if not live.is_written:  # somebody repairs it
+            live = live._replace(versions=before)
+        wanted = {name: v if v in sent else before.get(name, "") for name, v in live.versions.items()}
+        shown = {name: version for name, version in sorted(wanted.items()) if version in sent}
+        head = Head(self._id, state.segments, shown, sorted(live.shadows & shown.keys()), sent)
         if head != self._head:
             self.check()
             content = head.encoded()
@@ -247,15 +254,6 @@ class Publisher:
             return False
         self._signed.add(version)
         return True
-
-    def _new_head(self, state: _State, sent: list[str]) -> Head:
-        """What the store now has. A live version that it lacks leaves the one before it live there."""
-        before, live = {} if self._head is None else self._head.live, state.live
-        if not live.is_written:  # somebody repairs it
-            live = live._replace(versions=before)
-        wanted = {name: v if v in sent else before.get(name, "") for name, v in live.versions.items()}
-        kept = {name: version for name, version in sorted(wanted.items()) if version in sent}
-        return Head(self._id, state.segments, kept, sorted(live.shadows & kept.keys()), sent)
 
     @property
     def _id(self) -> str:

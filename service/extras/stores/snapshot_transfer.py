@@ -20,7 +20,6 @@ from service.storage.backups.backup_files import new_folder
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests
 from service.storage.snapshots import manifest_check, snapshot
-from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot import DIGEST_FILE, MANIFEST_FILE
 from service.storage.snapshots.version_names import is_version, revision_of
 
@@ -48,14 +47,14 @@ def push(folder: Path, version: str, store: Store, on_total: OnBytes, on_bytes: 
     content = files.read_regular(path / MANIFEST_FILE)
     there = store.read(f"{version}/{MANIFEST_FILE}", manifest_check.MAX_BYTES)
     if there is not None:
-        _check_same(there, content, f"{store.url}/{version}")
-        _sign(store, version, content)
+        check_same(there, content, f"{store.url}/{version}")
+        sign(store, version, content)
         return False
     on_total(sum((path / name).stat().st_size for name in manifest.files))
     for name, expected in manifest.files.items():
-        _check_sum(f"snapshot {version}", name, store.send(f"{version}/{name}", path / name, on_bytes), expected)
+        check_sum(f"snapshot {version}", name, store.send(f"{version}/{name}", path / name, on_bytes), expected)
     store.write(f"{version}/{DIGEST_FILE}", files.read_regular(path / DIGEST_FILE))
-    _sign(store, version, content)
+    sign(store, version, content)
     store.write(f"{version}/{MANIFEST_FILE}", content)
     return True
 
@@ -91,26 +90,11 @@ def pull(store: Store, version: str, folder: Path, on_bytes: OnBytes) -> str:
     digest = store.read(f"{version}/{DIGEST_FILE}", manifest_check.MAX_BYTES)
     if digest is None or hashlib.sha256(content).hexdigest().encode() != digest.strip():
         raise CorruptSnapshot(f"{place}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
-    if store.keys and not _is_signed(store, version, content):
+    if store.keys and not is_signed(store, version, content):
         raise CorruptSnapshot(
             f"{place}: expected a {SIGNATURE_FILE} of its manifest under NEARFIELD_MODEL_KEY, got none or another; push"
             " it again with this key if the model is yours"
         )
-    manifest = _usable(place, version, content)
-    if (present := _version_here(folder, version, content)) is not None:
-        return present
-    with new_folder(folder / version) as temporary:
-        for name, expected in manifest.files.items():
-            _fetch(store, version, name, expected, temporary / name, on_bytes)
-        (temporary / MANIFEST_FILE).write_bytes(content)
-        (temporary / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
-        for name in (MANIFEST_FILE, DIGEST_FILE):
-            files.sync(temporary / name)
-    return version
-
-
-def _usable(place: str, version: str, content: bytes) -> Manifest:
-    """The manifest, if this process can use what it describes."""
     try:
         manifest = manifests.read(content)
         manifest_check.check(manifest)
@@ -118,59 +102,67 @@ def _usable(place: str, version: str, content: bytes) -> Manifest:
         raise CorruptSnapshot(f"{place}: unreadable manifest: {error}") from error
     if manifest.version != version:
         raise CorruptSnapshot(f"{place}: expected a manifest of {version}, got one of {manifest.version[:80]!r}")
-    manifests.check_known(manifest)
-    return manifest
-
-
-def _version_here(folder: Path, version: str, content: bytes) -> str | None:
-    """The version, or the later revision of it, that is in `folder`."""
-    try:
+    manifests.check_known(manifest)  # that this process can use it
+    try:  # the version, or a later revision of it, may be there
         last = snapshot.latest_revision(folder, version)
     except UnknownVersion:
-        return None
-    if revision_of(last) < revision_of(version):
-        return None
-    snapshot.verify(folder, last)
-    if last == version:
-        _check_same(files.read_regular(folder / version / MANIFEST_FILE), content, str(folder / version))
-    return last
+        last = ""
+    if last and revision_of(last) >= revision_of(version):
+        snapshot.verify(folder, last)
+        if last == version:
+            check_same(files.read_regular(folder / version / MANIFEST_FILE), content, str(folder / version))
+        return last
+    with new_folder(folder / version) as temporary:
+        for name, expected in manifest.files.items():
+            fetch_file(store, f"{version}/{name}", temporary / name, expected, on_bytes)
+        (temporary / MANIFEST_FILE).write_bytes(content)
+        (temporary / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
+        for name in (MANIFEST_FILE, DIGEST_FILE):
+            files.sync(temporary / name)
+    return version
 
 
-def _check_same(there: bytes, content: bytes, place: str) -> None:
-    if there != content:
-        raise Conflict(f"{place} is another snapshot of this version: expected the same content; remove one of them")
-
-
-def _fetch(store: Store, version: str, name: str, expected: str, path: Path, on_bytes: OnBytes) -> None:
+def fetch_file(store: Store, source: str, path: Path, expected: str, on_bytes: OnBytes) -> None:
+    """Fetch a file of a snapshot, and check its SHA-256; raises `CorruptSnapshot` or an `OSError` with its path."""
     try:
         with path.open("wb") as file:
-            actual = store.fetch(f"{version}/{name}", file, on_bytes)
+            actual = store.fetch(source, file, on_bytes)
             file.flush()
             files.fsync(file.fileno())
     except OSError as error:  # says which file: a full disk names none
         raise OSError(error.errno, error.strerror, str(path)) from error
+    place = f"{store.url}/{source.rpartition('/')[0]}"
     if actual is None:
-        raise CorruptSnapshot(f"{store.url}/{version}: {name} is missing")
-    _check_sum(f"{store.url}/{version}", name, actual, expected)
+        raise CorruptSnapshot(f"{place}: {path.name} is missing")
+    check_sum(place, path.name, actual, expected)
 
 
-def _check_sum(place: str, name: str, actual: str, expected: str) -> None:
+def check_same(there: bytes, content: bytes, place: str) -> None:
+    """Raise `Conflict` if two manifests of one version differ."""
+    if there != content:
+        raise Conflict(f"{place} is another snapshot of this version: expected the same content; remove one of them")
+
+
+def check_sum(place: str, name: str, actual: str, expected: str) -> None:
+    """Raise `CorruptSnapshot` if a file has another SHA-256 than its manifest says."""
     if actual != expected:
         raise CorruptSnapshot(f"{place}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
 
 
-def _sign(store: Store, version: str, manifest: bytes) -> None:
+def sign(store: Store, version: str, manifest: bytes) -> None:
     """Put the signature of a manifest into the store, if a key is set and there is none of it."""
-    if store.keys and not _is_signed(store, version, manifest):
-        store.write(f"{version}/{SIGNATURE_FILE}", _signature(store.keys[0], manifest))
+    if store.keys and not is_signed(store, version, manifest):
+        store.write(f"{version}/{SIGNATURE_FILE}", signature_of(store.keys[0], manifest))
 
 
-def _is_signed(store: Store, version: str, manifest: bytes) -> bool:
+def is_signed(store: Store, version: str, manifest: bytes) -> bool:
+    """Whether the store has the signature of a manifest by one of its keys."""
     signature = store.read(f"{version}/{SIGNATURE_FILE}", MAX_SIGNATURE_BYTES)
     return signature is not None and any(
-        hmac.compare_digest(_signature(key, manifest), signature.strip()) for key in store.keys
+        hmac.compare_digest(signature_of(key, manifest), signature.strip()) for key in store.keys
     )
 
 
-def _signature(key: str, manifest: bytes) -> bytes:
+def signature_of(key: str, manifest: bytes) -> bytes:
+    """HMAC-SHA256 of a manifest, as `SIGNATURE_FILE` has it."""
     return hmac.new(key.encode(), _PURPOSE + manifest, hashlib.sha256).hexdigest().encode()

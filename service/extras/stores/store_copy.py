@@ -12,7 +12,6 @@ from service.extras.stores.object_store import ObjectStore, ignore
 from service.extras.stores.store_head import SNAPSHOTS, CorruptStore, Head, object_of
 from service.storage import exclusion
 from service.storage.errors import CorruptSnapshot
-from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot
 
@@ -23,6 +22,7 @@ class StoreCopy:
     def __init__(self, store: ObjectStore, data: Path, log: RatingLog) -> None:
         """Prepare; `store` is that of the data set."""
         self._store, self._data, self._log = store, data, log
+        self._folder = data / "snapshots"
         self._snapshots = ObjectStore(f"{store.url}/{SNAPSHOTS}", store.keys)
 
     def clean(self) -> None:
@@ -61,29 +61,25 @@ class StoreCopy:
         for name in head.in_order:
             expected = head.segments[name]
             if listed.get(name) != [expected] or not files.holds(name, expected, reads=reads):
-                self._take_segment(name, expected)
-        self._take_snapshots(head.live.values())
+                source = object_of(expected)
+
+                def fetch(file: IO[bytes], source: str = source) -> None:
+                    if self._store.fetch(source, file, ignore) is None:
+                        raise CorruptStore(
+                            f"Invalid {self._store.url}: expected {source}, as its head says, got no such file"
+                        )
+
+                files.take(name, expected, fetch)
+        self.take_snapshots(head.live.values())
         live_versions.replace(self._data, head.live_versions)
         self._log.files.keep_only(head.segments)
-        self._take_snapshots(head.snapshots)
+        self.take_snapshots(head.snapshots)
         for version in snapshot.versions(self._folder):
             if version not in head.snapshots:
                 snapshot.remove(self._folder, version)
 
-    @property
-    def _folder(self) -> Path:
-        return self._data / "snapshots"
-
-    def _take_segment(self, name: str, expected: Sum) -> None:
-        source = object_of(expected)
-
-        def fetch(file: IO[bytes]) -> None:
-            if self._store.fetch(source, file, ignore) is None:
-                raise CorruptStore(f"Invalid {self._store.url}: expected {source}, as its head says, got no such file")
-
-        self._log.files.take(name, expected, fetch)
-
-    def _take_snapshots(self, versions: Iterable[str]) -> None:
+    def take_snapshots(self, versions: Iterable[str]) -> None:
+        """Fetch those that the folder lacks; raises what `snapshot_transfer.pull` raises."""
         there = snapshot.versions(self._folder)
         for version in versions:
             if version not in there:

@@ -38,7 +38,7 @@ def check(variables: Mapping[str, str]) -> None:
     for name in _PROTOCOLS:
         if (protocol := variables.get(name, "http/protobuf")) != "http/protobuf":
             raise InvalidSetting(f"Invalid variable {name}: expected http/protobuf, got {protocol!r}")
-    most, batch = _number(variables, QUEUE, MAX_QUEUE), _number(variables, BATCH, MAX_BATCH)
+    most, batch = number_in(variables, QUEUE, MAX_QUEUE), number_in(variables, BATCH, MAX_BATCH)
     if batch > most:
         raise InvalidSetting(f"Invalid variable {BATCH}: expected at most {QUEUE} ({most}), got {batch}")
     try:
@@ -57,13 +57,13 @@ class SpanExport:
     def __init__(self, variables: Mapping[str, str], process: str) -> None:
         """Start the thread that sends; `process` is the name of this one among those of the service."""
         self.on_dropped: Callable[[str, int], None] = lambda reason, n: None
-        self._most = _number(variables, QUEUE, MAX_QUEUE)
+        self._most = number_in(variables, QUEUE, MAX_QUEUE)
         self._n_waiting, self._lock = 0, threading.Lock()
         version = metadata.version("nearfield")
         ours = {"service.name": SERVICE, "service.version": version, "nearfield.process": process}
         self._resource = Resource.create({**ours, **OTELResourceDetector().detect().attributes})
         self._scope = InstrumentationScope("nearfield", version)
-        batch = _number(variables, BATCH, MAX_BATCH)
+        batch = number_in(variables, BATCH, MAX_BATCH)
         self._processor = BatchSpanProcessor(_Sender(self._sent), self._most, max_export_batch_size=batch)
 
     def add(self, span: Span) -> None:
@@ -73,8 +73,22 @@ class SpanExport:
             self._n_waiting += not is_full
         if is_full:
             self.on_dropped(FULL, 1)
-        else:
-            self._processor.on_end(self._readable(span))
+            return
+        trace, error = span.trace, span.error
+        readable = ReadableSpan(
+            span.name,
+            context_of(trace.trace_id, trace.span_id),
+            parent=context_of(trace.trace_id, trace.parent_id) if trace.parent_id else None,
+            resource=self._resource,
+            attributes=dict(span.attributes) if error is None else {**span.attributes, "error.type": error},
+            links=[Link(context_of(other.trace_id, other.span_id)) for other in span.links],
+            kind=SpanKind.SERVER if span.is_request else SpanKind.INTERNAL,
+            status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR),
+            start_time=span.began_ns,
+            end_time=span.ended_ns,
+            instrumentation_scope=self._scope,
+        )
+        self._processor.on_end(readable)
 
     def stop(self, timeout_s: float) -> None:
         """Send what waits, for at most `timeout_s`; what is left then is lost with the process."""
@@ -85,23 +99,6 @@ class SpanExport:
             self._n_waiting -= n_spans
         if not is_delivered:
             self.on_dropped(NOT_DELIVERED, n_spans)
-
-    def _readable(self, span: Span) -> ReadableSpan:
-        trace, error = span.trace, span.error
-        attributes = dict(span.attributes) if error is None else {**span.attributes, "error.type": error}
-        return ReadableSpan(
-            span.name,
-            _context(trace.trace_id, trace.span_id),
-            parent=_context(trace.trace_id, trace.parent_id) if trace.parent_id else None,
-            resource=self._resource,
-            attributes=attributes,
-            links=[Link(_context(one.trace_id, one.span_id)) for one in span.links],
-            kind=SpanKind.SERVER if span.is_request else SpanKind.INTERNAL,
-            status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR),
-            start_time=span.began_ns,
-            end_time=span.ended_ns,
-            instrumentation_scope=self._scope,
-        )
 
 
 class _Sender(SpanExporter):
@@ -124,11 +121,13 @@ class _Sender(SpanExporter):
         self._exporter.shutdown()
 
 
-def _context(trace_id: int, span_id: int) -> SpanContext:
+def context_of(trace_id: int, span_id: int) -> SpanContext:
+    """A span as the SDK names it."""
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
 
 
-def _number(variables: Mapping[str, str], name: str, default: int) -> int:
+def number_in(variables: Mapping[str, str], name: str, default: int) -> int:
+    """The number in a variable; raises `InvalidSetting` if it is none from 1 on."""
     text = variables.get(name, str(default))
     if not text.isdecimal() or int(text) < 1:
         raise InvalidSetting(f"Invalid variable {name}: expected a number from 1, got {text!r}")

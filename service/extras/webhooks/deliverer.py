@@ -97,7 +97,7 @@ class Deliverer:
                 job = self._job(due)
                 event = "" if job is None else f"{job.kind}.{job.state}"
                 self._deliveries.share(due, [webhook.id for webhook in webhooks if event in webhook.events])
-            elif (webhook := next((one for one in webhooks if one.id == due.webhook), None)) is None:
+            elif (webhook := next((each for each in webhooks if each.id == due.webhook), None)) is None:
                 self._deliveries.forget(due.webhook)  # it has been removed
             elif (job := self._job(due.job)) is None:
                 self._deliveries.drop(due)  # it is not listed any more
@@ -118,7 +118,14 @@ class Deliverer:
         try:
             headers = headers_of(work.webhook, claimed.id, work.body, int(time.time()))
             error = await self._sender.post(work.webhook.url, headers, work.body)
-            await asyncio.to_thread(self._settle, claimed, error)
+            is_last = error is None or claimed.attempt >= MAX_ATTEMPTS
+            outcome: Outcome = "delivered" if error is None else "given-up" if is_last else "failed"
+            attempt = Attempt(claimed.job, claimed.attempt, outcome, error, int(time.time() * 1000))
+            pause_ms = None if is_last else 1000 * pause_s(claimed.attempt)
+            await asyncio.to_thread(self._deliveries.settle, claimed, attempt, pause_ms)
+            self._metrics.webhook_attempts.labels(outcome).inc()
+            if outcome == "given-up":
+                _log.warning("a webhook was given up for a job", webhook=claimed.webhook, job=claimed.job, error=error)
         except asyncio.CancelledError:
             self._deliveries.put_back(claimed)
         except StreamUnavailable:
@@ -127,16 +134,6 @@ class Deliverer:
             _log.error("a webhook cannot be told", webhook=claimed.webhook, job=claimed.job, exc_info=error)
         finally:
             del self._attempts[work.webhook.id]
-
-    def _settle(self, claimed: Claimed, error: str | None) -> None:
-        is_last = error is None or claimed.attempt >= MAX_ATTEMPTS
-        outcome: Outcome = "delivered" if error is None else "given-up" if is_last else "failed"
-        ended_ms = int(time.time() * 1000)
-        attempt = Attempt(claimed.job, claimed.attempt, outcome, error, ended_ms)
-        self._deliveries.settle(claimed, attempt, None if is_last else 1000 * pause_s(claimed.attempt))
-        self._metrics.webhook_attempts.labels(outcome).inc()
-        if outcome == "given-up":
-            _log.warning("a webhook was given up for a job", webhook=claimed.webhook, job=claimed.job, error=error)
 
 
 def pause_s(attempt: int) -> int:

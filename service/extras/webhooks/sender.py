@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +28,16 @@ class Sender:
         """Send a request; returns why it was not accepted, or None if the target has answered with 2xx."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                status = await self._status(targets.parse(url), headers, body)
+                target = targets.parse(url)
+                addresses = await asyncio.wrap_future(targets.resolving(target))
+                targets.check(target, addresses, self._networks)
+                for address in addresses:
+                    try:
+                        status = await self.status_at(address, target, headers, body)
+                        break
+                    except (httpx.ConnectError, httpx.ConnectTimeout):
+                        if address == addresses[-1]:
+                            raise
         except TimeoutError:
             return f"no answer within {TIMEOUT_S:g} s"
         except InvalidRequest as error:
@@ -38,15 +46,7 @@ class Sender:
             return f"{type(error).__name__}: {error}"
         return None if 200 <= status < 300 else f"expected a status of 2xx, got {status}"
 
-    async def _status(self, target: Target, headers: Mapping[str, str], body: bytes) -> int:
-        addresses = await asyncio.wrap_future(targets.resolving(target))
-        targets.check(target, addresses, self._networks)
-        for address in addresses[:-1]:
-            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
-                return await self._status_at(address, target, headers, body)
-        return await self._status_at(addresses[-1], target, headers, body)
-
-    async def _status_at(self, address: str, target: Target, headers: Mapping[str, str], body: bytes) -> int:
+    async def status_at(self, address: str, target: Target, headers: Mapping[str, str], body: bytes) -> int:
         """The status that the target answers at one address. No redirect is followed, and no body is read."""
         url = target.url.copy_with(host=address)
         headers = {**headers, "host": target.url.netloc.decode(), "connection": "close"}

@@ -7,6 +7,7 @@ the connection goes to an address that was checked, so that a name cannot change
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -63,8 +64,10 @@ def parse(text: str) -> Target:
     except (httpx.InvalidURL, UnicodeError) as error:
         raise InvalidRequest(f"{expected}, got {text[:80]!r}: {error}") from None
     host = url.raw_host.decode()
-    is_port = url.port is None or 1 <= url.port <= 65535
-    if url.scheme not in _PORTS or not is_port or not (_NAME.fullmatch(host) or _is_address(host)):
+    is_port, is_host = url.port is None or 1 <= url.port <= 65535, _NAME.fullmatch(host) is not None
+    with contextlib.suppress(ValueError):
+        is_host = is_host or (ipaddress.ip_address(host) is not None and "%" not in host)
+    if url.scheme not in _PORTS or not is_port or not is_host:
         raise InvalidRequest(f"{expected}, got {text[:80]!r}")
     if url.userinfo:
         raise InvalidRequest(f"{expected}, without a user or a password, got both or one of them")
@@ -101,9 +104,9 @@ def check(target: Target, addresses: Sequence[str], networks: Sequence[str]) -> 
         InvalidRequest: one is not.
     """
     for address in addresses:
-        parts = list(_all_in(ipaddress.ip_address(address.partition("%")[0])))
+        parts = list(addresses_in(ipaddress.ip_address(address.partition("%")[0])))
         is_ours = any(part in ipaddress.ip_network(network) for part in parts for network in networks)
-        if not is_ours and not all(map(_is_outside, parts)):
+        if not is_ours and not all(map(is_outside, parts)):
             of_name = f"{target.host} ({address})" if target.host != address else address
             raise InvalidRequest(
                 "Invalid body.url: expected a host outside, or in a network of NEARFIELD_WEBHOOK_NETWORKS, got"
@@ -127,15 +130,7 @@ def check_now(text: str, networks: Sequence[str]) -> None:
     check(target, addresses, networks)
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return "%" not in host
-
-
-def _all_in(address: Address) -> Iterator[Address]:
+def addresses_in(address: Address) -> Iterator[Address]:
     """The address, and those of IPv4 in it."""
     yield address
     if isinstance(address, ipaddress.IPv6Address):
@@ -147,7 +142,7 @@ def _all_in(address: Address) -> Iterator[Address]:
         yield from address.teredo or ()
 
 
-def _is_outside(address: Address) -> bool:
+def is_outside(address: Address) -> bool:
     """Whether an address is one of global unicast; one of IPv4 within it is judged apart (`_all_in`)."""
     if any(address in network for network in _SPECIAL):
         return False

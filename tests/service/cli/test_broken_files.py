@@ -88,7 +88,7 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
 
 
 def test_a_file_that_crashes_the_reader_of_scipy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.cli.files.ratings_matrix._entries", os.kill)  # in the place of a segmentation fault
+    monkeypatch.setattr("service.cli.files.ratings_matrix.entries_of", os.kill)  # in the place of a segmentation fault
     with pytest.raises(InvalidRatingsFile, match="ended the process which read it"):
         read_matrix(ProcessOfItsOwn(), signal.SIGSEGV)  # type: ignore[arg-type]
 

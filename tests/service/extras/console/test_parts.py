@@ -9,7 +9,7 @@ from gpu.base.errors import InvalidParams
 from gpu.data.params import PARAMETERS, params_for
 from service.engine.models.model_info import ModelInfo
 from service.extras.console.items import histogram
-from service.extras.console.models import _verb
+from service.extras.console.models import verb_of
 from service.extras.console.overview import counts_of
 from service.extras.console.training_form import fields_of, training_of
 from service.telemetry.metrics import Metrics
@@ -98,6 +98,6 @@ def test_a_form_that_the_route_would_refuse_is_refused(form):
 def test_older_versions_are_rolled_back_to():
     old, new = (ModelInfo(f"als-2026010{day}T000000-aaaa", "als", False) for day in (1, 3))
     live = "als-20260102T000000-ffff"
-    assert (_verb(old, live), _verb(new, live), _verb(old, None), _verb(old, old.version)) == (
+    assert (verb_of(old, live), verb_of(new, live), verb_of(old, None), verb_of(old, old.version)) == (
         "Roll back", "Activate", "Activate", None
     )  # fmt: skip

@@ -16,9 +16,9 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 4.8,
         "in_circles": 0,
-        "small": 13,
-        "private": 0.319,
-        "once": 58,
+        "small": 12,
+        "private": 0.2,
+        "once": 31,
     },
     "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.294, "once": 92},
 }

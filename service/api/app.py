@@ -25,13 +25,12 @@ from service.api.openapi import document as openapi
 from service.api.routes import (
     admin,
     audit,
-    docs,
     health,
-    home,
     items,
     keys,
     listings,
     lookups,
+    pages,
     ratings,
     recommend,
     scenarios,
@@ -53,8 +52,7 @@ ROUTES = (
     sources,
     audit,
     health,
-    docs,
-    home,
+    pages,
 )
 OF_DATA_SETS = data_sets.ROUTES.encode()
 DESCRIPTION = """Recommendations that follow a rating at once.
@@ -163,9 +161,9 @@ def application(
         title="Nearfield",
         version=metadata.version("nearfield"),
         description=DESCRIPTION,
-        docs_url=None,  # `service.api.routes.docs` has a page that needs no internet
+        docs_url=None,  # `service.api.routes.pages` has a page that needs no internet
         redoc_url=None,
-        openapi_url=None,  # `service.api.routes.docs` answers it
+        openapi_url=None,  # `service.api.routes.pages` answers it
         generate_unique_id_function=lambda route: route.name,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,

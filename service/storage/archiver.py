@@ -266,7 +266,9 @@ class Archiver:
                 # Without Redis no rating is acknowledged anyway. Any other error must become the obstacle, so that POST
                 # answers 503.
                 if not isinstance(error, StreamUnavailable | VolatileServer):
-                    self.obstacle = _message(error)
+                    text = error.strerror if isinstance(error, OSError) else None
+                    is_ours = isinstance(error, ServiceError)
+                    self.obstacle = text or (str(error) if is_ours else f"{type(error).__name__}: {error}")
                 if isinstance(error, NewerEntry | Conflict):  # release the lock: the right process may wait for it
                     self._reader = None
                     self._release()
@@ -296,10 +298,3 @@ class Archiver:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _message(error: Exception) -> str:
-    """The message for people: the text of the system or of our error; an unforeseen error gets its type in front."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}"

@@ -112,10 +112,10 @@ def merged(old: Attributes, change: ItemChange) -> Attributes:
     if change.op == "put":
         old = Attributes()
     available = old.available if change.available is UNSET else change.available
-    tags = {name: list(dict.fromkeys(values)) for name, values in _of_names(old.tags, change.tags).items() if values}
+    tags = {name: list(dict.fromkeys(values)) for name, values in values_after(old.tags, change.tags).items() if values}
     return Attributes(
         tags,
-        _of_names(old.numbers, change.numbers),
+        values_after(old.numbers, change.numbers),
         available is not False,
         old.published if change.published is UNSET else change.published,
         old.until if change.until is UNSET else change.until,
@@ -123,12 +123,12 @@ def merged(old: Attributes, change: ItemChange) -> Attributes:
     )
 
 
-def _of_names(old: dict[str, T], new: dict[str, T | None] | UnsetType | None) -> dict[str, T]:
+def values_after(old: dict[str, T], new: dict[str, T | None] | UnsetType | None) -> dict[str, T]:
     """The values by name after `new`; null removes a name, or all of them."""
     if new is UNSET:
         return old
-    joined: dict[str, T | None] = {**old, **new} if new is not None else {}
-    return {name: value for name, value in joined.items() if value is not None}
+    values: dict[str, T | None] = {**old, **new} if new is not None else {}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 # --- checks
@@ -140,25 +140,25 @@ def check(change: ItemChange) -> None:
     Raises:
         ValueError: a name, a value or a number cannot be used, or there are too many.
     """
-    _check_text("item", change.item)
+    check_text("item", change.item)
     for place, named in (("tags", change.tags or {}), ("numbers", change.numbers or {})):
         check_number_of_names(place, named)
         for name in named:
-            _check_text(f"name in {place}", name, MAX_NAME_BYTES)
+            check_text(f"name in {place}", name, MAX_NAME_BYTES)
     tags = change.tags or {}
     check_number_of_values(n_values(tags))
     for name, values in tags.items():
         for value in values or ():
-            _check_text(f"tags.{name}", value)
+            check_text(f"tags.{name}", value)
     for name, number in (change.numbers or {}).items():
-        _check_number(f"numbers.{name}", number)
+        check_number(f"numbers.{name}", number)
     check_time("published", change.published)
     check_time("until", change.until)
     if isinstance(change.embedding, list):
         if not 1 <= (n := len(change.embedding)) <= MAX_DIMENSIONS:
             raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {n:,}")
         for number in change.embedding:
-            _check_number("embedding", number)
+            check_number("embedding", number)
 
 
 def check_time(name: str, seconds: float | UnsetType | None) -> None:
@@ -202,12 +202,14 @@ def check_number_of_values(n: int) -> None:
         raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n:,}")
 
 
-def _check_number(place: str, number: float | None) -> None:
+def check_number(place: str, number: float | None) -> None:
+    """Check that a number is one of float32; ValueError if not."""
     if number is not None and not abs(number) <= LARGEST:  # NaN too
         raise ValueError(f"Invalid {place}: expected a finite number up to {LARGEST:.2g}, got {number}")
 
 
-def _check_text(place: str, text: str, max_bytes: int = MAX_ID_BYTES) -> None:
+def check_text(place: str, text: str, max_bytes: int = MAX_ID_BYTES) -> None:
+    """Check a name or a value like an id; ValueError if it is none."""
     try:
         check_id(text, max_bytes)
     except UnicodeEncodeError:

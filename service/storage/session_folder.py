@@ -42,19 +42,19 @@ def begin(data: Path, secret: bytes, key: str, mark: bytes) -> None:
     """
     folder = data / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sessions = ((_read(path), path) for path in folder.glob("[!.]*"))
+    sessions = ((read(path), path) for path in folder.glob("[!.]*"))
     ends = sorted((0 if session is None else session.expires_s, path) for session, path in sessions)
     n_most = MAX_SESSIONS - 1
     for number, (expires_s, path) in enumerate(reversed(ends)):
         if number >= n_most or expires_s <= time.time():
             path.unlink(missing_ok=True)
     stored = StoredSession(int(time.time()) + SESSION_S, key, mark.hex())
-    files.replace(_path_of(data, secret), msgspec.json.encode(stored))
+    files.replace(path_of(data, secret), msgspec.json.encode(stored))
 
 
 def find(data: Path, secret: bytes) -> StoredSession | None:
     """The session with this secret; None if there is none, or no more."""
-    stored = _read(_path_of(data, secret))
+    stored = read(path_of(data, secret))
     # The upper bound is for clocks that were set back: no session is longer than it may be.
     is_valid = stored is not None and time.time() < stored.expires_s <= time.time() + SESSION_S
     return stored if is_valid else None
@@ -63,15 +63,16 @@ def find(data: Path, secret: bytes) -> StoredSession | None:
 def end(data: Path, secret: bytes) -> None:
     """End a session for every process, also after a restart: that is on disk on return."""
     with contextlib.suppress(FileNotFoundError):
-        _path_of(data, secret).unlink()
+        path_of(data, secret).unlink()
         files.sync(data / FOLDER)
 
 
-def _path_of(data: Path, secret: bytes) -> Path:
+def path_of(data: Path, secret: bytes) -> Path:
+    """The file of the session with this secret."""
     return data / FOLDER / hashlib.sha256(secret).hexdigest()
 
 
-def _read(path: Path) -> StoredSession | None:
+def read(path: Path) -> StoredSession | None:
     """The session in a file; None if there is none, or a damaged one: then one signs in again."""
     try:
         return msgspec.json.decode(files.read_regular(path), type=StoredSession)

@@ -46,7 +46,7 @@ def agree(data: Path, stream: Stream) -> bytes:
         path.unlink(missing_ok=True)
         rotate.unlink(missing_ok=True)
         _log.warning(f"the signing key is replaced, as {ROTATE_FILE} asks; {VOID}", file=str(path))
-    content = _content(data)
+    content = content_of(data)
     copy = content if content is not None and len(content) == KEY_BYTES else None
     proposal = secrets.token_bytes(KEY_BYTES) if content is None else copy
     key = stream.signing_key(proposal)
@@ -66,7 +66,16 @@ def agree(data: Path, stream: Stream) -> bytes:
     elif content is None and key == proposal and (data / "ratings").is_dir() and any((data / "ratings").iterdir()):
         _log.warning(f"neither the disk nor Redis had the signing key, so there is a new one; {VOID}", file=str(path))
     if key != copy:
-        _write(data, key)
+        # Replicas may replace the copy at the same time, by the same key.
+        temporary = path.with_name(f".{KEY_FILE}.{secrets.token_hex(8)}.tmp")
+        temporary.touch(mode=0o600, exist_ok=False)
+        try:
+            temporary.write_bytes(key)
+            files.sync(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        files.sync(data)
     return key
 
 
@@ -76,28 +85,15 @@ def read(data: Path) -> bytes:
     Raises:
         NotReady: no process on this folder has agreed on a key yet.
     """
-    key = _content(data)
+    key = content_of(data)
     if key is None or len(key) != KEY_BYTES:
         raise NotReady(f"{data / KEY_FILE} is missing or torn: the service writes it when it starts")
     return key
 
 
-def _content(data: Path) -> bytes | None:
+def content_of(data: Path) -> bytes | None:
+    """What the copy has; None if there is none."""
     try:
         return files.read_regular(data / KEY_FILE)
     except FileNotFoundError:
         return None
-
-
-def _write(data: Path, key: bytes) -> None:
-    """Replace the copy; replicas may do it at the same time, with the same key."""
-    path = data / KEY_FILE
-    temporary = path.with_name(f".{KEY_FILE}.{secrets.token_hex(8)}.tmp")
-    temporary.touch(mode=0o600, exist_ok=False)
-    try:
-        temporary.write_bytes(key)
-        files.sync(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    files.sync(data)

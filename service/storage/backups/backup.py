@@ -191,23 +191,24 @@ def restore(
         DataInUse: a service uses `data`. InvalidFolder: it is not empty.
         OSError: the disk is full; nothing is left behind.
     """
-    _check_free(data)
+    check_free(data)
     with backup_files.source(backup) as opener:
         with opener(MANIFEST_FILE, None) as file:
             manifest = decoded(file.read())
         on_total(2 * manifest.n_bytes)
         nowhere = _Nowhere()
         for name in manifest.files:
-            _copy(opener, name, manifest, nowhere, on_bytes)
+            copy_to(opener, name, manifest, nowhere, on_bytes)
         with backup_files.new_folder(data) as temporary:
             target = FolderTarget(temporary)
             for name in manifest.files:
-                _copy(opener, name, manifest, target, on_bytes)
-            _check_free(data)
+                copy_to(opener, name, manifest, target, on_bytes)
+            check_free(data)
     return manifest
 
 
-def _copy(opener: Opener, name: str, manifest: BackupManifest, target: BackupTarget, on_bytes: OnBytes) -> None:
+def copy_to(opener: Opener, name: str, manifest: BackupManifest, target: BackupTarget, on_bytes: OnBytes) -> None:
+    """Copy a file of a backup; raises `InvalidBackup` if it is not as the manifest says."""
     expected = manifest.files[name]
     try:
         with opener(name, expected.n_bytes) as file:
@@ -230,7 +231,7 @@ class _Nowhere:
         return reader.sum
 
 
-def _check_free(data: Path) -> None:
+def check_free(data: Path) -> None:
     """Check that nothing is in `data`."""
     if not data.exists():
         return

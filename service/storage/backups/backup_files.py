@@ -74,18 +74,14 @@ def remove_temporaries(path: Path) -> None:
     """Remove what killed processes have left of `path`."""
     for left in path.absolute().parent.glob(f".{path.name}.*.tmp"):
         pid = left.name.split(".")[-2]
-        if pid.isdecimal() and not _is_running(int(pid)):
+        if not pid.isdecimal():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except PermissionError:  # it runs
+            continue
+        except ProcessLookupError:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 class FolderTarget:
@@ -157,12 +153,12 @@ def source(path: Path) -> Iterator[Opener]:
         FileNotFoundError: there is nothing at `path`.
     """
     if path.is_dir():
-        yield lambda name, n_bytes: _opened(path, name, n_bytes)
+        yield lambda name, n_bytes: file_in(path, name, n_bytes)
         return
     files.open_regular(path).close()
     try:
         with tarfile.open(path, "r:", tarinfo=_Member) as tar:
-            yield lambda name, n_bytes: _member(tar, path, name, n_bytes)
+            yield lambda name, n_bytes: member_of(tar, path, name, n_bytes)
     except tarfile.TarError as error:
         raise InvalidBackup(
             f"Invalid backup {path}: expected a folder or a tar file that can be read: {error}"
@@ -178,20 +174,22 @@ class _Member(tarfile.TarInfo):
         return super()._block(count)  # type: ignore[misc,no-any-return]
 
 
-def _opened(folder: Path, name: str, n_bytes: int | None) -> IO[bytes]:
+def file_in(folder: Path, name: str, n_bytes: int | None) -> IO[bytes]:
+    """A file of a backup that is a folder; raises what `source` raises."""
     try:
         file = files.open_regular(folder / name)
     except OSError as error:
         raise InvalidBackup(f"Invalid backup {folder}: {name} cannot be read: {error}") from None
     try:
-        _check_size(folder, name, os.fstat(file.fileno()).st_size, n_bytes)
+        check_size(folder, name, os.fstat(file.fileno()).st_size, n_bytes)
     except InvalidBackup:
         file.close()
         raise
     return file
 
 
-def _member(tar: tarfile.TarFile, path: Path, name: str, n_bytes: int | None) -> IO[bytes]:
+def member_of(tar: tarfile.TarFile, path: Path, name: str, n_bytes: int | None) -> IO[bytes]:
+    """A file of a backup that is a tar file; raises what `source` raises."""
     try:
         member = tar.getmember(name)
     except KeyError:
@@ -207,14 +205,14 @@ def _member(tar: tarfile.TarFile, path: Path, name: str, n_bytes: int | None) ->
     }
     if kind := next((kind for kind, is_it in kinds.items() if is_it), None):
         raise InvalidBackup(f"Invalid backup {path}: expected {name} as a plain file, got {kind}")
-    _check_size(path, name, member.size, n_bytes)
+    check_size(path, name, member.size, n_bytes)
     file = tar.extractfile(member)
     if file is None:  # not of a plain file
         raise AssertionError(name)
     return file
 
 
-def _check_size(backup: Path, name: str, n_bytes: int, expected: int | None) -> None:
+def check_size(backup: Path, name: str, n_bytes: int, expected: int | None) -> None:
     """Check the size before a byte is read: a file with holes may claim to have any."""
     if expected is None and n_bytes > MAX_MANIFEST_BYTES:
         raise InvalidBackup(

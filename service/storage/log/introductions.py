@@ -32,7 +32,7 @@ def introduced_by(parts: Sequence[UserRows], read: Callable[[], Iterable[pa.Reco
     """
     named: set[str] = set()
     for batch in read():
-        theirs = batch.column("item").filter(pa.array(_are_of(batch, parts)))
+        theirs = batch.column("item").filter(pa.array(are_of(batch, parts)))
         named |= set(theirs.drop_null().unique().to_pylist())
     introduced: Positions = set()
     batches = iter(read())
@@ -45,16 +45,16 @@ def introduced_by(parts: Sequence[UserRows], read: Callable[[], Iterable[pa.Reco
         distinct, first = np.unique(codes[rows], return_index=True)
         rows = rows[first]
         named -= set(items.dictionary.take(pa.array(distinct)).to_pylist())
-        introduced |= set(_positions(batch, rows[_are_of(batch, parts)[rows]]))
+        introduced |= set(positions_of(batch, rows[are_of(batch, parts)[rows]]))
     return introduced
 
 
 def without(batch: pa.RecordBatch, parts: Sequence[UserRows], introduced: Positions) -> pa.RecordBatch:
     """`batch` without the rows of `parts`; those of `introduced` and of sources stay, of nobody, and merges."""
-    theirs = _are_of(batch, parts)
+    theirs = are_of(batch, parts)
     is_mark = batch.column("source").is_valid().to_numpy(zero_copy_only=False) & (batch.column("index").to_numpy() == 0)
     rows = np.flatnonzero(theirs)
-    kept = [row for row, position in zip(rows, _positions(batch, rows), strict=True) if position in introduced]
+    kept = [row for row, position in zip(rows, positions_of(batch, rows), strict=True) if position in introduced]
     is_merge = theirs & pc.equal(batch.column("kind").cast(pa.string()), "merge").to_numpy(zero_copy_only=False)
     stays = ~theirs | is_mark | is_merge
     stays[kept] = True
@@ -76,7 +76,8 @@ def without(batch: pa.RecordBatch, parts: Sequence[UserRows], introduced: Positi
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _are_of(batch: pa.RecordBatch, parts: Sequence[UserRows]) -> NDArray[np.bool_]:
+def are_of(batch: pa.RecordBatch, parts: Sequence[UserRows]) -> NDArray[np.bool_]:
+    """Which rows are among `parts`."""
     are_theirs = np.zeros(batch.num_rows, dtype=np.bool_)
     names = batch.column("user").dictionary
     here = set(names.filter(pc.is_in(names, pa.array([part.user for part in parts], pa.string()))).to_pylist())
@@ -86,6 +87,7 @@ def _are_of(batch: pa.RecordBatch, parts: Sequence[UserRows]) -> NDArray[np.bool
     return are_theirs
 
 
-def _positions(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+def positions_of(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """The positions of rows."""
     columns = (batch.column(name).to_numpy()[rows].tolist() for name in ("ms", "seq", "index"))
     return zip(*columns, strict=True)

@@ -67,7 +67,7 @@ class LogManifest:
             document = msgspec.json.decode(files.read_regular(self.path), type=_Document)
             if document.format > FORMAT:
                 raise ValueError(f"format {document.format} is newer than {FORMAT}: upgrade")
-            if document.sha256 != _digest(document.segments):
+            if document.sha256 != digest_of(document.segments):
                 raise ValueError("its sha256 is not that of its segments")
         except FileNotFoundError:
             return {}
@@ -100,9 +100,10 @@ class LogManifest:
 
 def encoded(sums: Sums) -> bytes:
     """The content of a manifest that lists `sums`."""
-    document = _Document(FORMAT, _digest(sums), dict(sorted(sums.items())))
+    document = _Document(FORMAT, digest_of(sums), dict(sorted(sums.items())))
     return msgspec.json.format(msgspec.json.encode(document), indent=1)
 
 
-def _digest(sums: Sums) -> str:
+def digest_of(sums: Sums) -> str:
+    """The digest of a list, which the manifest has beside it."""
     return hashlib.sha256(msgspec.json.encode(sums, order="sorted")).hexdigest()

@@ -146,9 +146,9 @@ class RatingLog:
         """
         with self._maintenance(wait=False) as is_ours:
             n_gone = 0
-            while is_ours and (run := _mergeable(self.files.segments())):
+            while is_ours and (run := run_to_merge(self.files.segments())):
                 last = max(segment.last for segment in run)
-                rows = _rows_of((segment.last, self.files.groups(segment, None)) for segment in run)
+                rows = rows_of((segment.last, self.files.groups(segment, None)) for segment in run)
                 merged = self.files.write(run[0].first, last, rows, [segment.path.name for segment in run])
                 for segment in run:
                     if segment.path != merged.path:
@@ -189,7 +189,7 @@ class RatingLog:
                 yield True
 
 
-def _rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterator[pa.Table]:
+def rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterator[pa.Table]:
     """Rows of overlapping segments in order, each once, in groups of about `ROWS_PER_GROUP`."""
     cursor, n_held = ZERO, 0
     held: list[pa.Table] = []
@@ -205,10 +205,10 @@ def _rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterat
         yield pa.concat_tables(held)
 
 
-def _mergeable(segments: list[Segment]) -> list[Segment]:
+def run_to_merge(segments: list[Segment]) -> list[Segment]:
     """A run of at least `MERGE_AT` adjacent segments of about one size or smaller; empty if there is none."""
-    tiers = [_tier(segment.path.stat().st_size) for segment in segments]
-    for tier in range(_tier(MERGED_BYTES)):
+    tiers = [tier_of(segment.path.stat().st_size) for segment in segments]
+    for tier in range(tier_of(MERGED_BYTES)):
         run: list[Segment] = []
         for segment, its_tier in zip(segments, tiers, strict=True):
             if its_tier <= tier:
@@ -222,6 +222,6 @@ def _mergeable(segments: list[Segment]) -> list[Segment]:
     return []
 
 
-def _tier(n_bytes: int) -> int:
+def tier_of(n_bytes: int) -> int:
     """0 for the smallest segments, one more for every factor of `MERGE_AT`."""
     return max(0, math.ceil(math.log(n_bytes / _SMALLEST_TIER_BYTES, MERGE_AT)))

@@ -94,7 +94,7 @@ def read_array(file: BufferedReader, stored: StoredArray, on_part: OnPart) -> ND
 
 def scan_array(file: BufferedReader, stored: StoredArray, on_part: OnPart) -> None:
     """Like `read_array`, in the memory of one part."""
-    part = np.empty((min(_rows_at_once(stored), stored.shape[0]), *stored.shape[1:]), dtype=stored.dtype)
+    part = np.empty((min(rows_at_once(stored), stored.shape[0]), *stored.shape[1:]), dtype=stored.dtype)
     _read(file, stored, on_part, lambda first, end: part[: end - first])
 
 
@@ -104,7 +104,7 @@ def _read(
     if 0 in stored.shape:  # for example, all users are forgotten
         return
     file.seek(stored.start)
-    rows = _rows_at_once(stored)
+    rows = rows_at_once(stored)
     for first in range(0, stored.shape[0], rows):
         part = place(first, min(first + rows, stored.shape[0]))
         if file.readinto(part.view(np.uint8).reshape(-1).data) != part.nbytes:
@@ -112,6 +112,7 @@ def _read(
         on_part(part, first)
 
 
-def _rows_at_once(stored: StoredArray) -> int:
+def rows_at_once(stored: StoredArray) -> int:
+    """Rows of a part of an array."""
     row_bytes = math.prod(stored.shape[1:]) * stored.dtype.itemsize
     return max(1, PART_BYTES // max(1, row_bytes))

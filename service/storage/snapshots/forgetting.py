@@ -21,14 +21,14 @@ def forget_in_snapshots(data: Path, user: str) -> None:
     """
     folder = data / "snapshots"
     for version in snapshot.versions(folder):
-        _forget_in_snapshot(data, version, user)
+        forget_in_snapshot(data, version, user)
     for version in snapshot.versions(folder):
         last = snapshot.latest_revision(folder, version)
         if last != version:
             live_versions.retire(data, version, last)
 
 
-def _forget_in_snapshot(data: Path, version: str, user: str) -> str:
+def forget_in_snapshot(data: Path, version: str, user: str) -> str:
     """Replace `version` by a copy without `user`, and return the version of the copy."""
     folder, failure = data / "snapshots", None
     try:
@@ -49,5 +49,5 @@ def without_forgotten(data: Path, log: RatingLog, version: str) -> str:
     """
     watermark = StreamId.parse(snapshot.read_manifest(data / "snapshots", version).watermark)
     for user in log.forgotten_since(watermark):
-        version = _forget_in_snapshot(data, version, user)
+        version = forget_in_snapshot(data, version, user)
     return version

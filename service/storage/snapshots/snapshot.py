@@ -167,8 +167,8 @@ def verify(folder: Path, version: str) -> Manifest:
     if manifest.algorithm in ALGORITHMS:
         with _corrupt(version):  # what `load` would notice, without the memory for the arrays
             params = params_for(manifest.algorithm, manifest.parameters)
-            snapshot_files.check_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
-            _read_rest(path, manifest, params)
+            snapshot_files.check_arrays(path / ARRAYS_FILE, values_of(params, manifest), format_=manifest.format)
+            read_ids_and_content(path, manifest, params)
     return manifest
 
 
@@ -197,9 +197,9 @@ def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapsh
     manifest = verified or verify(folder, version)
     with _corrupt(version):
         path, params = path_of(folder, version), params_for(manifest.algorithm, manifest.parameters)
-        arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, _values_of(params, manifest), format_=manifest.format)
+        arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, values_of(params, manifest), format_=manifest.format)
         model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
-        user_ids, item_ids, content = _read_rest(path, manifest, params)
+        user_ids, item_ids, content = read_ids_and_content(path, manifest, params)
         return Snapshot(manifest, model, user_ids, item_ids, content)
 
 
@@ -297,12 +297,13 @@ def _entries(folder: Path) -> Iterable[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
 
 
-def _values_of(params: Params, manifest: Manifest) -> ArrayValues:
+def values_of(params: Params, manifest: Manifest) -> ArrayValues:
+    """The values that the arrays of a snapshot may have."""
     n_forgotten, has_counts = revision_of(manifest.version), manifest.format > 1
     return ArrayValues(params, manifest.n_users, manifest.n_items, n_forgotten=n_forgotten, has_counts=has_counts)
 
 
-def _read_rest(
+def read_ids_and_content(
     path: Path, manifest: Manifest, params: Params
 ) -> tuple[Sequence[str], Sequence[str], ContentMap | None]:
     """Ids of users and items, and the content map."""

@@ -64,7 +64,17 @@ class StreamReader:
                 self._gap = self._entries_up_to(trimmed)
                 batch = EntryBatch(next(self._gap, []), [])
             else:
-                batch = _parse(raw_entries)
+                batch = EntryBatch([], [])
+                for stream_id, fields in raw_entries:
+                    try:
+                        batch.entries.append(parse_entry(stream_id, fields))
+                    except NewerEntry:
+                        if not batch.entries:
+                            raise
+                        break
+                    except BadEntry as error:
+                        batch.rejected.append(RejectedEntry(stream_id, fields, str(error)))
+                        batch.entries.append(Entry(stream_id, "noop"))
         if batch.entries:
             self.cursor = batch.entries[-1].id
         return batch
@@ -79,18 +89,3 @@ class StreamReader:
         yield from self._log.entries(self.cursor, trimmed)
         if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
             yield [Entry(trimmed, "noop")]
-
-
-def _parse(entries: list[tuple[StreamId, Fields]]) -> EntryBatch:
-    batch = EntryBatch([], [])
-    for stream_id, fields in entries:
-        try:
-            batch.entries.append(parse_entry(stream_id, fields))
-        except NewerEntry:
-            if not batch.entries:
-                raise
-            break
-        except BadEntry as error:
-            batch.rejected.append(RejectedEntry(stream_id, fields, str(error)))
-            batch.entries.append(Entry(stream_id, "noop"))
-    return batch

@@ -34,9 +34,9 @@ class Tail:
                 self.highest = max(self.highest, stream_id)
                 if stream_id not in self._entries:
                     self._entries[stream_id] = fields
-                    self._n_bytes += _n_bytes(fields)
+                    self._n_bytes += n_bytes_of(fields)
             while self._n_bytes > self._max_bytes:
-                self._n_bytes -= _n_bytes(self._entries.pop(next(iter(self._entries))))
+                self._n_bytes -= n_bytes_of(self._entries.pop(next(iter(self._entries))))
 
     def after(self, position: StreamId) -> list[tuple[StreamId, Fields]]:
         """The entries after `position`, in order."""
@@ -53,8 +53,9 @@ class Tail:
         """Drop the entries up to `upto`, which the rating log has."""
         with self._lock:
             self._entries = {stream_id: fields for stream_id, fields in self._entries.items() if stream_id > upto}
-            self._n_bytes = sum(map(_n_bytes, self._entries.values()))
+            self._n_bytes = sum(map(n_bytes_of, self._entries.values()))
 
 
-def _n_bytes(fields: Fields) -> int:
+def n_bytes_of(fields: Fields) -> int:
+    """Bytes of the fields of an entry."""
     return sum(len(name) + len(value) for name, value in fields.items())

@@ -59,26 +59,26 @@ class Verification:
             StreamUnavailable: Redis is gone.
         """
         with self._verifying, translated():
-            if self._info("cluster").get("cluster_enabled"):
+            if self.info("cluster").get("cluster_enabled"):
                 raise VolatileServer(
                     "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service"
                     " names several keys, which may lie on several nodes of a cluster; name a server without cluster"
                     " mode"
                 )
-            self._check_durability()
+            self.check_durability()
             now_ms = int(time.time() * 1000)
-            run, clock_ms = text_of(self._info("server").get("run_id", "")), None
+            run, clock_ms = text_of(self.info("server").get("run_id", "")), None
             with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
                 seconds, us = self._client.time()
                 clock_ms = int(seconds) * 1000 + int(us) // 1000
             key = self._keys.ratings  # no other producer can append an entry within a transaction on it
             is_new = not run or run != self._run
-            floor = self._floor()  # before the last id: meanwhile both may grow
+            floor = max(self._archived(), self._tail.highest)  # before the last id: meanwhile both may grow
             if floor > last_and_length(self._client, key)[0]:
                 self._client.transaction(lambda pipeline: self._restore(pipeline, floor), key)
                 if is_new and self._run is not None:
                     time.sleep(OTHERS_S)
-                floor = self._floor()
+                floor = max(self._archived(), self._tail.highest)
                 self._client.transaction(lambda pipeline: self._raise_to(pipeline, floor), key)
             if is_new and clock_ms is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
@@ -88,10 +88,7 @@ class Verification:
                 self._ahead_ms = clock_ms - now_ms
             self._run = run
 
-    def _floor(self) -> StreamId:
-        return max(self._archived(), self._tail.highest)
-
-    def _check_durability(self) -> None:
+    def check_durability(self) -> None:
         """Check that the settings of the server make it keep what it acknowledges; raises `VolatileServer`."""
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
         try:
@@ -113,8 +110,8 @@ class Verification:
             policy = config["maxmemory-policy"]
             raise VolatileServer(f"Invalid maxmemory-policy of the Redis server: expected noeviction, got {policy}")
 
-    def _info(self, section: str) -> dict[str, Any]:
-        """Empty if the server refuses to tell."""
+    def info(self, section: str) -> dict[str, Any]:
+        """What the server tells of itself; empty if it refuses."""
         try:
             return dict(self._client.info(section))
         except redis.ResponseError:

@@ -1,17 +1,24 @@
-"""`/docs`: a page to read and try the API. Its scripts are part of the service, so that it needs no internet."""
+"""Pages in the browser that need no key: `/`, which says what runs here, and `/docs`, to read and try the API.
+
+They show no figure of the service. The scripts of `/docs` are part of the service, so that it needs no internet.
+"""
 
 from __future__ import annotations
 
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
+from string import Template
 
 from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
+from service.api.dependencies import TheService
 from service.api.door.route import Call, Route
 from service.api.openapi.document import PATH as DOCUMENT
 from service.api.openapi.document import encoded
+from service.api.operations import GetReadiness
+from service.base.errors import NotReady
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
@@ -20,7 +27,28 @@ _HEADERS = {"x-frame-options": "DENY", "x-content-type-options": "nosniff"}
 # Relative addresses, because the service may have a prefix behind a proxy.
 _SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)
 
+# The page at / has no script, and no other page may show it in a frame.
+_HOME_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+_HOME = Template((resources.files("service.api") / "pages" / "home.html").read_text("utf-8"))
+
 router = APIRouter(route_class=Route, include_in_schema=False)
+
+
+@router.get("/")
+async def get_home(serving: TheService) -> Response:
+    """Version, readiness and links."""
+    try:
+        await serving.operate(GetReadiness())
+        state, style = "ready", "ready"
+    except NotReady:
+        state, style = "not ready yet", "waits"
+    page = _HOME.substitute(version=metadata.version("nearfield"), state=state, style=style)
+    return HTMLResponse(page, headers=_HOME_HEADERS)
 
 
 @router.get(DOCUMENT)

@@ -126,7 +126,7 @@ def batches_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterato
             owners.owner(user, StreamId(first, second), upto) for user, first, second in zip(*columns, strict=True)
         ]
         is_shown = ~is_nobodys
-        is_shown[changed] &= [user is not None for user in shown]
+        is_shown[changed] &= np.array([user is not None for user in shown], dtype=np.bool_)
         users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
         kept = rows.set_column(rows.schema.get_field_index("user"), "user", users).filter(pa.array(is_shown))
         if kept.num_rows:

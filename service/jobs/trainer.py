@@ -24,15 +24,17 @@ import msgspec
 import gpu
 from gpu.base.backend import Backend, BackendName
 from gpu.base.errors import naming
+from gpu.data.model import Model
 from gpu.data.params import Values, with_changes
 from gpu.online import room
 from gpu.training import event_weight
 from gpu.training import tune as search
+from gpu.training.loop import OnEpoch
 from service.base import imports, threads, tuning
 from service.engine import compilation
 from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
-from service.jobs.corpus import read_corpus, usable
+from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import change_of_kind, measure, objection
 from service.jobs.trainer_messages import Progress, Team, TrainerMessage
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
@@ -154,34 +156,13 @@ def train(
     progress.begin("tune" if options.tune else "fit")
     params = event_weight.chosen(corpus.training, corpus.held_out, params, backend)
     if options.tune:
-        start, days = params, gpu.half_life_of(params)
-        ageless = start if days is None else with_changes(start, half_life_days=None)  # held-out pairs have all ages
-        with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-            result = search.tune(
-                corpus.training,
-                corpus.held_out,
-                ageless,
-                backend=backend,
-                on_trial=lambda trial, n_done, n_trials: progress.searched(n_done / n_trials),
-            )
-        params = result.best if days is None else with_changes(result.best, half_life_days=days)
-        trials = [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
+        start = params
+        params, trials = tuned(corpus, start, backend, progress.searched)
         requested = requested | search.changed(params, start)
         progress.begin("fit")
 
     run_epochs = gpu.run_here if team is None else team.run
-    # Leave the memory that a service needs to load the model.
-    size = corpus.training.n_users, corpus.training.n_items
-    kept_bytes = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
-    with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        model = gpu.fit(
-            corpus.training,
-            params,
-            backend=replace(backend, kept_bytes=kept_bytes),
-            on_epoch=progress.learned,
-            run=run_epochs,
-            times=corpus.times,
-        )
+    model = fitted(corpus, params, backend, progress.learned, run_epochs)
     backend.release()
 
     progress.begin("measure")
@@ -214,6 +195,33 @@ def train(
         promote=reason is None,
         reason=reason,
     )
+
+
+def tuned(
+    corpus: Corpus, params: gpu.Params, backend: Backend, report: Callable[[float], None]
+) -> tuple[gpu.Params, list[dict[str, Any]]]:
+    """The best hyperparameters, and a record of each training of the search; `report` gets the share that is done."""
+    days = gpu.half_life_of(params)
+    ageless = params if days is None else with_changes(params, half_life_days=None)  # held-out pairs have all ages
+    with naming(lambda: (corpus.user_ids, corpus.item_ids)):
+        result = search.tune(
+            corpus.training,
+            corpus.held_out,
+            ageless,
+            backend=backend,
+            on_trial=lambda trial, n_done, n_trials: report(n_done / n_trials),
+        )
+    best = result.best if days is None else with_changes(result.best, half_life_days=days)
+    return best, [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
+
+
+def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
+    """The trained model; training leaves the memory that a service needs to load it."""
+    size = corpus.training.n_users, corpus.training.n_items
+    kept_bytes = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
+    backend = replace(backend, kept_bytes=kept_bytes)
+    with naming(lambda: (corpus.user_ids, corpus.item_ids)):
+        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run, times=corpus.times)
 
 
 def cancel(signal_number: int, frame: FrameType | None) -> None:

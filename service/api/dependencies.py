@@ -145,9 +145,9 @@ def elements(name: str, element: dict[str, Any], **limits: int) -> dict[str, Any
         element: this schema.
         limits: of the array.
     """
-    one = component(name, element)
+    reference = component(name, element)
     lines = {"type": "string", "description": f"One {name} as JSON in each line."}
-    several = {"oneOf": [one, {"type": "array", "items": one, **limits}]}
+    several = {"oneOf": [reference, {"type": "array", "items": reference, **limits}]}
     content = {JSON.decode(): {"schema": several}, NDJSON.decode(): {"schema": lines}}
     return {"requestBody": {"required": True, "content": content}}
 

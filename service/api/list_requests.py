@@ -64,15 +64,17 @@ class OfRatings(Asked[Recommend]):
     scenario: ScenarioName = None
 
     @cached_property
-    def given(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """As in `Fields`; the ratings with the oldest first, and those of one time in the order of the body."""
-        given = super().given
-        if given.get("ratings") is not None:
-            ordered = sorted(given["ratings"], key=lambda one: math.inf if one.timestamp is None else one.timestamp)
+        values = super().values
+        if values.get("ratings") is not None:
+            ordered = sorted(
+                values["ratings"], key=lambda rating: math.inf if rating.timestamp is None else rating.timestamp
+            )
             times = [rating.timestamp for rating in ordered]
-            given["ratings"] = [(rating.item, rating.rating) for rating in ordered]
-            given["timestamps"] = times if any(time is not None for time in times) else None
-        return given
+            values["ratings"] = [(rating.item, rating.rating) for rating in ordered]
+            values["timestamps"] = times if any(time is not None for time in times) else None
+        return values
 
 
 @takes(

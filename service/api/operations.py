@@ -68,12 +68,12 @@ class ArchiveAll(Struct, frozen=True, tag=True):
 
 
 class SubmitLists(Struct, frozen=True, tag=True):
-    """Asks for a `Job` that lists items for all users; it shows `given`, JSON. Raises `UnknownModel`, `NotReady`."""
+    """Asks for a `Job` that lists items for all users; it shows `body`, JSON. Raises `UnknownModel`, `NotReady`."""
 
     n: int
     filter: str | None
     model: str | None
-    given: str
+    body: str
 
 
 class GetStats(Struct, frozen=True, tag=True):

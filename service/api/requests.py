@@ -66,7 +66,7 @@ class Fields(Strict, Generic[Q]):
     names: ClassVar[frozenset[str]]
 
     @cached_property
-    def given(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """The fields of the query that the request names."""
         return {name: getattr(self, name) for name in self.model_fields_set if name in self.names}
 
@@ -77,7 +77,7 @@ class Fields(Strict, Generic[Q]):
             base: fields of a scenario, which count where the request names none.
             more: fields that are elsewhere in the request, such as an id in the path.
         """
-        return cast("Q", self.kind(**{**base, **self.given, **more}))
+        return cast("Q", self.kind(**{**base, **self.values, **more}))
 
 
 class Asked(Fields[Q], Wait, Generic[Q]):
@@ -90,18 +90,18 @@ class Filtered(Asked[Q], Generic[Q]):
     _filter: str | None = PrivateAttr(None)
 
     @cached_property
-    def given(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """As in `Fields`."""
-        return super().given | ({} if self._filter is None else {"filter": self._filter})
+        return super().values | ({} if self._filter is None else {"filter": self._filter})
 
     @model_validator(mode="wrap")
     @classmethod
     def _take_filter(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        given = {name: text for name, text in value.items() if name.startswith(PREFIXES)}
-        made = handler({name: text for name, text in value.items() if name not in given})
-        if given:
+        conditions = {name: text for name, text in value.items() if name.startswith(PREFIXES)}
+        made = handler({name: text for name, text in value.items() if name not in conditions})
+        if conditions:
             try:
-                made._filter = text_of(tree_of_parameters(given))
+                made._filter = text_of(tree_of_parameters(conditions))
             except BadParameter as error:
                 fault = PydanticCustomError("filter", "{reason}", {"reason": str(error)})
                 line = InitErrorDetails(type=fault, loc=(error.name,), input=None)

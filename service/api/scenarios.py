@@ -57,7 +57,7 @@ class Scenarios:
                     ) from None
                 if len(self._fields) >= MAX_KEPT:
                     self._fields.pop(next(iter(self._fields)))
-                fields = self._fields[name] = {**body.given, "of_scenario": (name, scenario.stream_id)}
+                fields = self._fields[name] = {**body.values, "of_scenario": (name, scenario.stream_id)}
             try:
                 return await ask(fields)
             except StaleScenario:

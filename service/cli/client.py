@@ -319,8 +319,8 @@ class Proxy(NamedTuple):
 
     def __str__(self) -> str:
         """In words, without a password."""
-        scheme, _, rest = self.url.partition("://")
-        return f"the proxy {scheme}://{rest.rpartition('@')[2]} of {self.variable}"
+        scheme, _, place = self.url.partition("://")
+        return f"the proxy {scheme}://{place.rpartition('@')[2]} of {self.variable}"
 
 
 def proxy_of(address: httpx.URL) -> Proxy | None:

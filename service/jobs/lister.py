@@ -113,12 +113,12 @@ def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[
         (answer,) = rebuilt.ranking.answer([batch], rebuilt.as_of)
         if isinstance(answer, Exception):
             raise answer
-        lengths = np.array([len(one.items) for one in answer])
-        items = [item for one in answer for item in one.items]
+        lengths = np.array([len(list_.items) for list_ in answer])
+        items = [item for list_ in answer for item in list_.items]
         ends = np.cumsum(lengths)
         user_rows = pa.array(np.repeat(np.arange(len(answer)), lengths))
         columns = [
-            pa.array([one.user for one in answer], pa.string()).take(user_rows),
+            pa.array([list_.user for list_ in answer], pa.string()).take(user_rows),
             pa.array((np.arange(len(items)) - np.repeat(ends - lengths, lengths) + 1).astype(np.int32)),
             pa.array([item.item for item in items], pa.string()),
             pa.array([item.score for item in items], pa.float64()),

@@ -100,5 +100,7 @@ def own_values(environment: Mapping[str, str], name: str, settings: Collection[s
 def refused(name: str, error: ValidationError) -> InvalidSetting:
     """The error for values of `own_values` that cannot be used."""
     prefix = PREFIX + own_prefix(name)
-    faults = [f"Invalid variable {prefix}{str(one['loc'][0]).upper()}: {reason_of(one)}" for one in error.errors()]
+    faults = [
+        f"Invalid variable {prefix}{str(fault['loc'][0]).upper()}: {reason_of(fault)}" for fault in error.errors()
+    ]
     return InvalidSetting("; ".join(faults))

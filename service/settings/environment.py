@@ -55,7 +55,11 @@ def unknown_variables(
         name = variable.upper().removeprefix(PREFIX)
         if not variable.upper().startswith(PREFIX) or name in names or name in OWN:
             continue
-        if _INJECTED.fullmatch(name) or is_address(value) or any(name.startswith(own_prefix(one)) for one in data_sets):
+        if (
+            _INJECTED.fullmatch(name)
+            or is_address(value)
+            or any(name.startswith(own_prefix(data_set)) for data_set in data_sets)
+        ):
             continue
         if "__" not in name and (close := difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)):
             raise InvalidSetting(
@@ -69,8 +73,8 @@ def is_redis_url(text: str) -> bool:
     """Whether `text` names a Redis server by a URL."""
     try:
         url = urlsplit(text)
-        rest = url.path + url.query + url.fragment  # has the host if the password has a plain / ? or #
-        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0 and "@" not in rest)
+        tail = url.path + url.query + url.fragment  # has the host if the password has a plain / ? or #
+        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0 and "@" not in tail)
     except ValueError:  # the port is not a number, or too high
         return False
     return url.scheme in REDIS_SCHEMES and has_place

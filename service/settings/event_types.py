@@ -24,7 +24,7 @@ def parse_event_types(text: str) -> dict[str, float]:
     """
     types: dict[str, float] = {}
     for part in text.split(","):
-        name, _, weight = (one.strip() for one in part.partition("="))
+        name, _, weight = (text.strip() for text in part.partition("="))
         if not _NAME.fullmatch(name) or name in types:
             raise ValueError(
                 "Invalid events: expected NAME=WEIGHT,… with different names of lower-case letters, digits, - and _,"

@@ -17,5 +17,5 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 @router.api_route("/{name}/{rest:path}", methods=METHODS)
 async def refuse(name: PathName, request: Call) -> Response:
     """404 that names the data set."""
-    known = ", ".join(request.app.state.further) or "none"
-    raise UnknownDataSet(f"Invalid path: expected /d/NAME/ with the name of a data set ({known}), got {name[:64]!r}")
+    names = ", ".join(request.app.state.further) or "none"
+    raise UnknownDataSet(f"Invalid path: expected /d/NAME/ with the name of a data set ({names}), got {name[:64]!r}")

@@ -52,8 +52,8 @@ async def list_sources(query: Annotated[SourcesQuery, Query()], serving: TheServ
 @router.delete("/{source}", status_code=202, responses=answers(RemovedSource, 202, "Durable"))
 async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Query()], serving: TheService) -> bytes:
     """Forget how far a source has come, if it has: its next batch counts, whatever its offset is."""
-    found = msgspec.json.decode(await serving.answer(FindSource(source, query.key)), type=SourceList)
+    sources = msgspec.json.decode(await serving.answer(FindSource(source, query.key)), type=SourceList)
     stream_id = await serving.append(encode_unmark(Unmark(source, query.key)))
     with contextlib.suppress(Unavailable):  # durable all the same; else a batch that comes now already finds it so
         await serving.answer(ListSources(1, 0), stream_id)
-    return msgspec.json.encode(RemovedSource(str(stream_id), found.sources))
+    return msgspec.json.encode(RemovedSource(str(stream_id), sources.sources))

@@ -106,7 +106,7 @@ def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
     plain_names = [plain(name) for name in names]
     positions = {}
     for name, groups in _ALIASES.items():
-        places_of_groups = ([place for place, one in enumerate(plain_names) if one in group] for group in groups)
+        places_of_groups = ([n for n, name_here in enumerate(plain_names) if name_here in group] for group in groups)
         if places := next(filter(None, places_of_groups), None):
             positions[name] = places
     return positions
@@ -162,7 +162,7 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
     for name in NAMES[:N_NEEDED]:  # a name of users or items, beside which there are columns of other ids
         ids = {alias for group in _ALIASES[name] for alias in group if alias.endswith("id")}
         if plain(header[positions[name][0]]) not in ids:
-            ambiguous.append((name, positions[name] + [place for place, one in enumerate(header) if plain(one) in ids]))
+            ambiguous.append((name, positions[name] + [n for n, other in enumerate(header) if plain(other) in ids]))
     for name, places in ambiguous:
         if len(places) > 1:
             several = " and ".join(header[place].strip() for place in places)

@@ -65,7 +65,7 @@ def ids_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return ids_of(column.cast(kind.value_type))
     if kind == pa.uuid():
         return pa.chunked_array(
-            [pa.array([None if one is None else str(one) for one in column.to_pylist()], pa.string())]
+            [pa.array([None if uuid is None else str(uuid) for uuid in column.to_pylist()], pa.string())]
         )
     if pa.types.is_floating(kind):
         check_all(column, pc.equal(column, pc.floor(column)), "expected whole numbers as ids")
@@ -73,7 +73,9 @@ def ids_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
         check_all(column, pc.less(pc.abs(column), limit), f"expected ids below {limit:,}, where {kind} is exact")
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_decimal(kind):
-        whole = pa.chunked_array([pa.array([one is None or one % 1 == 0 for one in column.to_pylist()], pa.bool_())])
+        whole = pa.chunked_array(
+            [pa.array([value is None or value % 1 == 0 for value in column.to_pylist()], pa.bool_())]
+        )
         check_all(column, whole, "expected whole numbers as ids")
         return column.cast(pa.decimal256(76, 0) if kind.bit_width > 128 else pa.decimal128(38, 0)).cast(pa.string())
     is_text = any(is_kind(kind) for is_kind in _OF_TEXT)

@@ -42,7 +42,7 @@ async def get_item(request: Request, serving: TheService, id: TheId) -> Response
         part(serving.answer(Neighbors(kind="item", id=id, n=min(N_NEIGHBORS, n))), ItemNeighbors),
         part(serving.answer(ItemRatings(item=id, n=n)), RatingsOfItem),
     )
-    bins = [] if ratings.error else histogram([one.rating for one in ratings.value.ratings])
+    bins = [] if ratings.error else histogram([rating.rating for rating in ratings.value.ratings])
     return page(request, "item.html", id=id, item=item, neighbors=neighbors, ratings=ratings, bins=bins)
 
 

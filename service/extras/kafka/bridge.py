@@ -99,7 +99,7 @@ def _library() -> Any:
         ) from None
 
 
-def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
+def properties_of(path: Path, set_here: Collection[str]) -> dict[str, str]:
     """The properties in the file at `path`, by the names of librdkafka; of several of one name the last counts.
 
     A line is `name=value`. Space around both does not count, nor do empty lines and lines that begin with #. Messages
@@ -107,7 +107,7 @@ def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
 
     Args:
         path: the file, in UTF-8.
-        own: names of the properties that the bridge sets itself.
+        set_here: names of the properties that the bridge sets itself.
 
     Raises:
         InvalidSetting: the file cannot be read, a line has no name and value, or a property may not be set.
@@ -127,7 +127,7 @@ def properties_of(path: Path, own: Collection[str]) -> dict[str, str]:
         expected = None
         if name in OPTIONS:
             expected = f"the option {OPTIONS[name]} instead"
-        elif name in own:
+        elif name in set_here:
             expected = "a property that the bridge does not set itself"
         elif name in OF_PYTHON or name.endswith("_cb"):
             expected = "a property that is text"

@@ -60,19 +60,19 @@ def without(batch: pa.RecordBatch, parts: Sequence[UserRows], introduced: Positi
     stays[kept] = True
     is_nobodys, is_end = pa.array((theirs & ~is_merge)[stays]), pa.array(is_merge[stays])
     either = pa.StructArray.from_arrays([is_nobodys, is_end], ["first", "second"])
-    rest = batch.filter(pa.array(stays))
-    entry_s = pc.divide(rest.column("ms").cast(pa.float64()), 1000.0)
+    others = batch.filter(pa.array(stays))
+    entry_s = pc.divide(others.column("ms").cast(pa.float64()), 1000.0)
     changed = {
-        "kind": pc.case_when(either, "rating", "forget", rest.column("kind").cast(pa.string())),
-        "user": pc.case_when(either, NOBODY, rest.column("data"), rest.column("user").cast(pa.string())),
-        "data": pc.if_else(pc.or_(is_nobodys, is_end), pa.scalar(None, pa.string()), rest.column("data")),
-        "rating": pc.if_else(is_nobodys, pa.scalar(None, pa.float32()), rest.column("rating")),
-        "timestamp": pc.if_else(is_nobodys, entry_s, rest.column("timestamp")),
-        "type": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), rest.column("type").cast(pa.string())),
-        "value": pc.if_else(is_nobodys, pa.scalar(None, pa.float64()), rest.column("value")),
-        "event_id": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), rest.column("event_id")),
+        "kind": pc.case_when(either, "rating", "forget", others.column("kind").cast(pa.string())),
+        "user": pc.case_when(either, NOBODY, others.column("data"), others.column("user").cast(pa.string())),
+        "data": pc.if_else(pc.or_(is_nobodys, is_end), pa.scalar(None, pa.string()), others.column("data")),
+        "rating": pc.if_else(is_nobodys, pa.scalar(None, pa.float32()), others.column("rating")),
+        "timestamp": pc.if_else(is_nobodys, entry_s, others.column("timestamp")),
+        "type": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), others.column("type").cast(pa.string())),
+        "value": pc.if_else(is_nobodys, pa.scalar(None, pa.float64()), others.column("value")),
+        "event_id": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), others.column("event_id")),
     }
-    columns = {name: changed.get(name, rest.column(name)) for name in rest.schema.names}
+    columns = {name: changed.get(name, others.column(name)) for name in others.schema.names}
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -84,7 +84,7 @@ class SegmentFolder:
         with contextlib.suppress(FileNotFoundError):
             for present in (sums, self._manifest.read().get(path.name, [])):  # again: it may have been rewritten
                 n_bytes = path.stat().st_size
-                if n_bytes in [one.n_bytes for one in present]:
+                if n_bytes in [each.n_bytes for each in present]:
                     return
             raise _altered(path, sums, f"{n_bytes:,} bytes")
 
@@ -103,8 +103,10 @@ class SegmentFolder:
         with self._manifest.changing() as sums:
             segments = self.segments()
             there = {segment.path.name for segment in segments}
-            sums |= {name: [one] for name, one in added.items() if name in there and sums.get(name) == listed.get(name)}
-            kept = {name: one for name, one in sums.items() if name in there or not _is_covered(name, segments)}
+            sums |= {
+                name: [total] for name, total in added.items() if name in there and sums.get(name) == listed.get(name)
+            }
+            kept = {name: listing for name, listing in sums.items() if name in there or not _is_covered(name, segments)}
             self._manifest.store(kept)
         return len(added)
 

@@ -69,7 +69,7 @@ def read_header(
         raise ValueError(f"expected a header with dtype, shape and place of each array: {error}") from error
     end = 0
     arrays: dict[str, StoredArray] = {}
-    for name, entry in sorted(entries.items(), key=lambda one: one[1].data_offsets):
+    for name, entry in sorted(entries.items(), key=lambda pair: pair[1].data_offsets):
         if entry.dtype not in _DTYPES:
             raise ValueError(
                 f"expected the dtype of {name[:64]!r} to be one of {', '.join(_DTYPES)}, got {entry.dtype[:16]!r}"

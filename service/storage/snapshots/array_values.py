@@ -88,9 +88,11 @@ class ArrayValues:
         def check(part: NDArray[Any], first: int) -> None:
             numbers = part.view(np.uint8) if part.dtype == np.bool_ else part
             if not (numbers.min() >= low and numbers.max() <= high):  # as NaN is neither
-                row, *rest = np.argwhere(~((numbers >= low) & (numbers <= high)))[0].tolist()
-                place = ", ".join(map(str, (first + row, *rest)))
-                raise ValueError(f"expected {name} from {low:g} to {high:g}, got {numbers[(row, *rest)]} at [{place}]")
+                row, *columns = np.argwhere(~((numbers >= low) & (numbers <= high)))[0].tolist()
+                place = ", ".join(map(str, (first + row, *columns)))
+                raise ValueError(
+                    f"expected {name} from {low:g} to {high:g}, got {numbers[(row, *columns)]} at [{place}]"
+                )
             if name == "item_slots":
                 self._slots = np.append(self._slots, part[part >= 0])
                 if len(np.unique(self._slots)) < len(self._slots):

@@ -173,11 +173,11 @@ def check_defaults(folders: Collection[Path], names: Collection[str]) -> None:
         CorruptLiveFile: see `read_all`.
     """
     live = [read_all(data) for data in folders]
-    model_names = set(ALGORITHMS).union(*(one.versions for one in live))
+    model_names = set(ALGORITHMS).union(*(each.versions for each in live))
     for name in names:
         is_known = name in model_names or any(snapshot.versions(data / "snapshots", name) for data in folders)
-        if any(one.versions for one in live) and not is_known:
-            answering = set[str]().union(*(one.versions.keys() - one.shadows for one in live))
+        if any(each.versions for each in live) and not is_known:
+            answering = set[str]().union(*(each.versions.keys() - each.shadows for each in live))
             raise InvalidSetting(
                 f"Invalid default_models: expected names of live models"
                 f" ({', '.join(sorted(answering)) or 'there is none'}) or algorithms"

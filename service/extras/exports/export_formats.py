@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from service.engine.lists.rating_lists import shortest
 from service.jobs.export_rows import EVENTS, ITEMS, RATINGS, Exported
+from service.storage.events import RatingEvent
 
 Format = Literal["ndjson", "parquet", "arrow"]
 MEDIA_TYPES: dict[str, str] = {
@@ -77,14 +79,9 @@ class _Lines:
         self._file.write(self._encode(self._elements_of(batch)))
 
 
-class _Rating(msgspec.Struct, gc=False):
-    user: str
-    item: str
-    rating: float
-    timestamp: float
-
-
 class _Event(msgspec.Struct, gc=False, omit_defaults=True):
+    """A `TypedEvent` whose value is always told."""
+
     user: str
     item: str
     type: str
@@ -96,9 +93,7 @@ class _Event(msgspec.Struct, gc=False, omit_defaults=True):
 def rating_elements(batch: pa.RecordBatch) -> list[Any]:
     """The ratings of a batch as clients post them."""
     users, items, values, times = batch.columns
-    distinct, inverse = np.unique(values.to_numpy(), return_inverse=True)
-    decimals = np.array([float(str(value)) for value in distinct])[inverse]  # 4.1, and not 4.099999904632568
-    return list(map(_Rating, users.to_pylist(), items.to_pylist(), decimals.tolist(), times.to_pylist()))
+    return list(map(RatingEvent, users.to_pylist(), items.to_pylist(), shortest(values.to_numpy()), times.to_pylist()))
 
 
 def event_elements(batch: pa.RecordBatch) -> list[Any]:

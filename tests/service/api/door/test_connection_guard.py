@@ -250,21 +250,21 @@ def test_a_request_that_does_not_end_is_given_up(play: Any, data: bytes, limits:
 
 def test_the_deadline_of_a_head_counts_from_its_first_byte(play: Any) -> None:
     """An idle connection is the server's to close; bytes that trickle in gain no time."""
-    setting = Setting(ConnectionLimits(max_connections=8, sweep_s=0.01, head_s=0.2))
+    setting = Setting(ConnectionLimits(max_connections=8, sweep_s=0.01, head_s=0.6))
 
     async def scene(client: Client) -> tuple[float, bytes]:
         reader, writer = await client.open(GET)
         await reader.readexactly(len(ANSWER))
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.8)
         started = time.monotonic()
         for byte in GET[:20]:
             writer.write(bytes([byte]))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.03)
         return time.monotonic() - started, await reader.read()
 
     took_s, answer = play(setting, scene)
     assert answer.startswith(b"HTTP/1.1 408")
-    assert took_s >= 0.2
+    assert took_s >= 0.6
 
 
 def test_a_body_that_was_answered_already_is_cut_off(play: Any) -> None:
@@ -325,7 +325,7 @@ def test_a_client_that_does_not_read_is_cut_off(play: Any, closes: bool) -> None
 
 
 def test_a_client_that_reads_slowly_gets_everything(play: Any) -> None:
-    setting = Setting(ConnectionLimits(max_connections=8, sweep_s=0.01, send_s=0.5))
+    setting = Setting(ConnectionLimits(max_connections=8, sweep_s=0.01, send_s=1.0))
     setting.answers = False
     n_bytes = 16 << 20
 
@@ -335,9 +335,9 @@ def test_a_client_that_reads_slowly_gets_everything(play: Any) -> None:
         setting.server.transport.write(b"x" * n_bytes)
         setting.server.transport.close()
         n_read = 0
-        while data := await reader.read(256 << 10):  # 12 MB/s: more than a second
+        while data := await reader.read(256 << 10):  # 6 MB/s: more than two seconds
             n_read += len(data)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.04)
         return n_read
 
     assert play(setting, scene) == n_bytes

@@ -27,6 +27,7 @@ from service.engine.queries import Recommend
 from service.engine.queries.columns import Ids
 from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
+from tests.loadtest import virtual_time
 
 KEY = "key-of-every-client"
 IDLE_S = 0.2
@@ -119,7 +120,7 @@ def talk(server: Server, scene: Talk) -> Any:
                 connection.transport.abort()
             await until(lambda: not server.table.n_open)
 
-    return asyncio.run(main())
+    return virtual_time.run(main())  # connections are idle for as long as the test says
 
 
 async def until(condition: Callable[[], Any]) -> None:

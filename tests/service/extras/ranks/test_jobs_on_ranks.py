@@ -35,7 +35,7 @@ def test_several_ranks_train_and_a_lost_one_costs_nothing(
 ) -> None:
     rate()
     supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}), trainer=trainer_module)
-    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 150})))
+    job = running(jobs, jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 400})))
     assert [child.nice() for child in ranks_of_any_trainer()] == [19, 19]
     ranks_of_any_trainer()[1].kill()
     job = ended(jobs, job)

@@ -1,4 +1,4 @@
-"""CHANGELOG.md as Keep a Changelog has it: versions, groups, and entries that are one line each."""
+"""CHANGELOG.md as Keep a Changelog has it: versions, groups, topics, and entries that are one line each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import service
 
 TEXT = (Path(__file__).parents[1] / "CHANGELOG.md").read_text("utf-8")
 GROUPS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+TOPICS = (
+    "Ratings, events and items", "Lists", "Models and training", "GPUs and several machines", "Files and commands",
+    "Service and storage", "Keys and limits", "Console and monitoring", "Clients", "Deployment", "Project",
+)  # fmt: skip
 LONGEST_ENTRY = 120
+LONGEST_LIST = 40  # entries under one heading; a longer group has topics
 
 
 def releases() -> dict[str, str]:
@@ -42,10 +47,19 @@ def test_groups_are_known_and_stand_in_order_once():
 
 def test_every_entry_is_one_line():
     for version, below in releases().items():
-        _, *groups = re.split(r"^### .*\n", below, flags=re.MULTILINE)
+        _, *groups = re.split(r"^####? .*\n", below, flags=re.MULTILINE)
         for line in (line for group in groups for line in group.splitlines() if line):
             assert re.fullmatch(r"\* \S.*\.", line), f"{version}: {line}"
             assert len(line) <= LONGEST_ENTRY, f"{version}: {line}"
+
+
+def test_long_groups_have_topics_in_order():
+    for version, below in releases().items():
+        for group in re.split(r"^### ", below, flags=re.MULTILINE)[1:]:
+            heads = re.findall(r"^#### (.*)$", group, re.MULTILINE)
+            assert heads == [one for one in TOPICS if one in heads], version
+            lists = re.split(r"^#### .*\n", group, flags=re.MULTILINE)
+            assert max(text.count("\n* ") for text in lists) < LONGEST_LIST, f"{version}: {group[:20]}"
 
 
 def test_no_entry_stands_twice_in_a_version():

@@ -26,6 +26,7 @@ from benchmarks.options import Factors, File, Parameters, Seed, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of, timed
 from gpu.als import trainer as training
+from gpu.als.objective import AlsObjective, problem_of, width
 from gpu.base import device
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.params import AlsImplicitParams, AlsParams, params_for
@@ -95,7 +96,7 @@ class Setting:
         self.train, self.test, self.params, self.backend = train, test, params, backend
         size = {"n_factors": params.n_factors, "n_users": train.n_users, "n_ratings": len(train)}
         self.size = {"precision": params.precision, **size}
-        self.problem = training.problem_of(train, params, calibration)
+        self.problem = problem_of(train, params, calibration)
         self.primitives = backend.primitives("als")
         self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
         self.by_item = self.primitives.prepare(train.by_item, train.n_users, self.problem)
@@ -222,7 +223,7 @@ class Work(NamedTuple):
         return (memory_ms, "memory") if memory_ms >= arithmetic_ms else (arithmetic_ms, "arithmetic")
 
 
-def work_of(rows: gpu.Rows, n_columns: int, problem: training.AlsObjective) -> Work:
+def work_of(rows: gpu.Rows, n_columns: int, problem: AlsObjective) -> Work:
     """The work of solving `rows` against a table of `n_columns` rows.
 
     Only useful work counts: no padding of F, half of the symmetric A, no repeated reads except of gathered rows.
@@ -230,7 +231,7 @@ def work_of(rows: gpu.Rows, n_columns: int, problem: training.AlsObjective) -> W
     (half of z zᵀ, a product and a sum), and 2 F² for each step of each row with ratings. An implicit objective adds
     F (F + 1) for each row of the other table.
     """
-    n_ratings, n_solved, size = int(rows.lengths.sum()), int(np.count_nonzero(rows.lengths)), training.width(problem)
+    n_ratings, n_solved, size = int(rows.lengths.sum()), int(np.count_nonzero(rows.lengths)), width(problem)
     bytes_per_row = row_bytes(problem)
     moved = n_ratings * (bytes_per_row + BYTES_OF_A_RATING) + 2 * len(rows.lengths) * size * 4
     to_solve = size**3 // 3 if problem.solver == "cholesky" else problem.n_cg_steps * 2 * size**2
@@ -238,10 +239,10 @@ def work_of(rows: gpu.Rows, n_columns: int, problem: training.AlsObjective) -> W
     return Work(moved, flop, n_columns * bytes_per_row, problem.precision)
 
 
-def row_bytes(problem: training.AlsObjective) -> int:
+def row_bytes(problem: AlsObjective) -> int:
     """Bytes of one row of the gathered table."""
     if problem.precision == "float32":
-        return training.width(problem) * 4
+        return width(problem) * 4
     columns = problem.n_factors + HALVES_OF_A_BIAS * problem.biases
     return math.ceil(columns / HALVES_OF_A_CHUNK) * HALVES_OF_A_CHUNK * 2
 

@@ -42,6 +42,7 @@ from gpu.data.param_kinds import FactorParams
 from gpu.data.params import AlsImplicitParams, AlsParams, params_for
 from gpu.data.signals import Calibration
 from gpu.ranks import ring as host
+from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import loop
 from service.extras.ranks import partition_store
@@ -276,7 +277,7 @@ def _rank(work: Work, wanted: str, key: bytes, rank: int, cores: list[int], end:
         listener.close()
         end.send(work(ALONE, backend))
         return
-    exchange = backend.exchange(host.connect(rank, addresses, listener, key, TIMEOUT_S), can_store=trusts_links())
+    exchange = exchange_on(backend, host.connect(rank, addresses, listener, key, TIMEOUT_S), can_store=trusts_links())
     end.send(work(exchange, backend))
     exchange.barrier()
     exchange.close()
@@ -367,4 +368,4 @@ def _exchange_of(members: NDArray[np.int64], exchange: Exchange, backend: gpu.Ba
     exchange.on_host.gather(ports, np.arange(exchange.size + 1))
     addresses = [(LOOPBACK, int(ports[rank])) for rank in members]
     rank = int(np.flatnonzero(members == exchange.rank)[0])
-    return backend.exchange(host.connect(rank, addresses, listener, key, TIMEOUT_S))
+    return exchange_on(backend, host.connect(rank, addresses, listener, key, TIMEOUT_S))

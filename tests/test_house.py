@@ -20,7 +20,7 @@ BOUNDS = {
         "private": 0.2,
         "once": 31,
     },
-    "gpu": {"floors": 8, "arrows": 144, "in_circles": 42, "small": 3, "private": 0.294, "once": 92},
+    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.292, "once": 91},
 }
 
 

@@ -26,18 +26,13 @@ from gpu.als import device_subspace as subspace
 from gpu.als import device_wide as wide
 from gpu.als.device_sides import PANEL, Side, Table
 from gpu.als.device_tiling import tiling
-from gpu.als.trainer import WHOLE, AlsObjective, block_problem, is_blocked
+from gpu.als.objective import WHOLE, AlsObjective, block_problem, is_blocked
+from gpu.base.backend import WORKSPACE
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
-from gpu.cuda.arrays import free_bytes
 from gpu.data.ratings import Rows
 from gpu.ranks.device_exchange import shared_copy
 from gpu.ranks.exchange import Exchange
-
-__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
-
-WORKSPACE = 64 * 2**20  # bytes; work space of matrix products and reductions in CuPy, at most
-SLOTS_SHARE = 16  # sums of parts of rows may take 1 / SLOTS_SHARE of the device's memory, on each side
 
 
 def is_fused(problem: AlsObjective) -> bool:
@@ -164,7 +159,7 @@ def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
 def max_slots(problem: AlsObjective) -> int:
     """Number of parts of rows whose sums may be in memory together, on each side."""
     _, total = cupy.cuda.runtime.memGetInfo()
-    return int(total // SLOTS_SHARE // path_of(problem).slot_bytes(_solved_at_once(problem)))
+    return int(total // plan.SLOTS_SHARE // path_of(problem).slot_bytes(_solved_at_once(problem)))
 
 
 def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
@@ -221,11 +216,6 @@ def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
 def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
     """Exchange float32 parameters too, for errors and for `fetch`."""
     exchange.gather(table.values, bounds)
-
-
-def finish() -> None:
-    """Wait until the device is idle."""
-    cupy.cuda.get_current_stream().synchronize()
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:

@@ -19,7 +19,8 @@ from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.device_subspace import Block
-from gpu.als.trainer import AlsObjective, block_problem, is_blocked, width
+from gpu.als.objective import AlsObjective, block_problem, is_blocked, width
+from gpu.cuda import work
 from gpu.cuda.kernels import kernel, module
 
 NAME = "als"
@@ -128,7 +129,7 @@ def solve_short_rows(
     """Solve the last `n_short` items, which are short rows: see `plan.short_of`."""
     if n_short:
         geometry = _geometry(macros)
-        items = side.items[plan.ITEM.itemsize * (len(side.plan.items) - n_short) :]
+        items = side.items[work.ITEM.itemsize * (len(side.plan.items) - n_short) :]
         solver, block = _kernel("solve_short_rows", macros), (geometry.short_threads, geometry.short_bytes)
         launch(solver, *block, n_short, items, np.uint32(n_short), half, constants)
 

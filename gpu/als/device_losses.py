@@ -10,7 +10,7 @@ import numpy as np
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
-from gpu.als.trainer import AlsObjective, is_blocked
+from gpu.als.objective import AlsObjective, is_blocked
 from gpu.cuda.kernels import kernel
 
 NAME = "als_errors"

@@ -16,8 +16,9 @@ from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.device_subspace import Block
 from gpu.als.device_tiling import defines, tiling
-from gpu.als.trainer import AlsObjective, block_problem
+from gpu.als.objective import AlsObjective, block_problem
 from gpu.base.device import shared_memory
+from gpu.cuda import work
 from gpu.cuda.kernels import kernel
 
 NAME = "als_plain"
@@ -58,8 +59,8 @@ def _solve_rows(
     finish = kernel(NAME, f"solve_{problem.solver}", dict(macros), shared)
     constants = plan.solver_of(problem, side.n_rated)
     for batch in side.batches:
-        items = side.items[plan.ITEM.itemsize * batch.first_slot :]
-        splits = side.splits[plan.SPLIT.itemsize * batch.first_split :]
+        items = side.items[work.ITEM.itemsize * batch.first_slot :]
+        splits = side.splits[work.SPLIT.itemsize * batch.first_split :]
         first = np.int32(batch.first_slot)
         ratings = side.columns, side.values, *inputs
         form((batch.n_slots,), (sizes.form_threads,), (items, *ratings, constants, first, side.slots))

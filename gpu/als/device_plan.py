@@ -17,10 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.trainer import AlsObjective
+from gpu.als.objective import AlsObjective
+from gpu.cuda.work import ITEM, SPLIT, WHOLE
 from gpu.data.ratings import Rows
 
 LONG = 8192  # ratings of a part, at most, if memory allows
+SLOTS_SHARE = 16  # sums of parts of rows may take 1 / SLOTS_SHARE of the device's memory, on each side
 NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
 SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
 CUT = 2048  # ratings of a row that is cut at ranges, at least
@@ -28,13 +30,7 @@ PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
-WHOLE = -1  # slot of an item that is a whole row
 
-# As in common.cuh.
-ITEM = np.dtype("<i8, <i4, <i4, <i4, <f4, <i4, <i4")
-ITEM.names = ("begin", "row", "length", "slot", "weight", "total", "unused")
-SPLIT = np.dtype("<i4, <i4, <i4, <i4, <f4, (3,)<i4")
-SPLIT.names = ("row", "first_slot", "n_slots", "total", "weight", "unused")
 SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
 SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "prior", "tolerance", "n_steps")
 

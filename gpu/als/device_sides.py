@@ -12,7 +12,7 @@ from cupy_backends.cuda.libs import cublas
 from numpy.typing import NDArray
 
 from gpu.als.device_plan import Batch, Plan
-from gpu.als.trainer import BLOCK, AlsObjective, is_blocked, n_blocks, width
+from gpu.als.objective import BLOCK, AlsObjective, is_blocked, n_blocks, width
 from gpu.cuda.arrays import PIECE_BYTES, to_device
 from gpu.data.ratings import Rows
 

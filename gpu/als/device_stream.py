@@ -20,7 +20,7 @@ from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.device_tiling import tiling
-from gpu.als.trainer import WHOLE, AlsObjective, is_blocked
+from gpu.als.objective import WHOLE, AlsObjective, is_blocked
 from gpu.base.errors import InvalidParams
 from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, N_BUFFERS, Feed, Parcel

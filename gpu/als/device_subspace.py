@@ -18,7 +18,7 @@ import numpy as np
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
-from gpu.als.trainer import BLOCK, AlsObjective, n_blocks
+from gpu.als.objective import BLOCK, AlsObjective, n_blocks
 from gpu.cuda.kernels import kernel
 
 NAME = "als_subspace"

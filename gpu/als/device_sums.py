@@ -18,9 +18,10 @@ from gpu.als import device_fused as fused
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
-from gpu.als.trainer import AlsObjective, is_blocked
+from gpu.als.objective import AlsObjective, is_blocked
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
+from gpu.cuda import work
 from gpu.cuda.arrays import to_device
 from gpu.data.ratings import Rows, within_columns
 
@@ -62,7 +63,7 @@ def is_available() -> bool:
 def bytes_needed(n_rows: int, problem: AlsObjective) -> int:
     """Bytes of the sums of a side with `n_rows` rows, and of the items and splits of all rows."""
     slots: int = min(n_rows, als.max_slots(problem)) * als.path_of(problem).slot_bytes(problem)
-    return slots + n_rows * (plan.ITEM.itemsize + plan.SPLIT.itemsize)
+    return slots + n_rows * (work.ITEM.itemsize + work.SPLIT.itemsize)
 
 
 def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
@@ -86,11 +87,11 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
     batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
     n_blocks = path.n_resident(problem)
     items = [plan.balanced(_items(part, rows, weights, *batch), n_blocks) for batch in batches]
-    splits = np.zeros(n_rows, dtype=plan.SPLIT)
+    splits = np.zeros(n_rows, dtype=work.SPLIT)
     splits["row"], splits["n_slots"] = np.arange(n_rows), 1
     splits["first_slot"] = np.arange(n_rows) % n
     splits["total"], splits["weight"] = rows.lengths, weights
-    whole = plan.Plan(np.concatenate([*items, np.zeros(0, plan.ITEM)]), splits, min(n, n_rows), 0)
+    whole = plan.Plan(np.concatenate([*items, np.zeros(0, work.ITEM)]), splits, min(n, n_rows), 0)
     ridges, n_bytes = problem.ridges(rows.lengths, n_rated), whole.n_slots * path.slot_bytes(problem)
     side = sides.side_of(part, whole, [], ridges, n_rated, n_bytes)
     first_items = np.cumsum([0, *(len(some) for some in items)])
@@ -105,7 +106,7 @@ def _items(part: Rows, rows: Rows, weights: NDArray[np.float32], first: int, las
     """An `ITEM` for each row of a batch with ratings here, longest first; its slot is the row, from `first`."""
     rated = first + np.flatnonzero(part.lengths[first:last])
     rated = rated[np.argsort(-part.lengths[rated], kind="stable")]
-    items = np.zeros(len(rated), dtype=plan.ITEM)
+    items = np.zeros(len(rated), dtype=work.ITEM)
     items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
     items["row"], items["slot"] = rated, rated - first
     items["total"], items["weight"] = rows.lengths[rated], weights[rated]
@@ -124,7 +125,7 @@ def add_up(sums: Sums, batch: tuple[int, int], part: Table, problem: AlsObjectiv
     slots = side.slots.view(cupy.float32).reshape(side.plan.n_slots, -1)[:n_rows]
     slots[some.missing] = 0
     half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=slots)
-    items = side.items[plan.ITEM.itemsize * some.first_item :]
+    items = side.items[work.ITEM.itemsize * some.first_item :]
     constants = plan.solver_of(problem, side.n_rated)
     sums.path.form(items, some.n_items, some.n_items, half, constants, sums.path.defines(problem))
     return slots
@@ -137,6 +138,6 @@ def solve(
     del batch
     packed = (None, None) if gram is None else fused.packed(gram, fused.defines(problem))
     half = fused.pointers(gram=packed[0], gram_unit=packed[1], solved=table.values, table=table.halves, parts=totals)
-    splits = sums.side.splits[plan.SPLIT.itemsize * own.start :]
+    splits = sums.side.splits[work.SPLIT.itemsize * own.start :]
     constants = plan.solver_of(problem, sums.side.n_rated)
     sums.path.solve_split_rows(splits, own.stop - own.start, half, constants, sums.path.defines(problem))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpu.als.device_plan import MAX_PARTS
-from gpu.als.trainer import AlsObjective, width
+from gpu.als.objective import AlsObjective, width
 
 BATCH_BYTES = 2**29  # bytes; sums of a batch: many times the rows in flight, and little compared with the ratings
 WARP = 32

@@ -17,7 +17,7 @@ from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_fused import Macros
 from gpu.als.device_sides import Side, Table
-from gpu.als.trainer import WHOLE, AlsObjective
+from gpu.als.objective import WHOLE, AlsObjective
 from gpu.base.device import compute_capability
 from gpu.cuda.kernels import kernel, module
 

@@ -19,13 +19,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.als.objective import ROW_COST
 from gpu.base.backend import Backend
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of, weighted_bounds
 from gpu.ranks.exchange import Exchange
 
 Mode = Literal["gather", "reduce"]
-ROW_COST = 16  # ratings; what a row costs beside its ratings
 
 
 class Modes(NamedTuple):

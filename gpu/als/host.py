@@ -8,23 +8,20 @@ from __future__ import annotations
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads
 from numpy.typing import NDArray
 
 from gpu.als import host_cg as cg
 from gpu.als import host_columns as columns
 from gpu.als import host_subspace as subspace
-from gpu.als.halves import ROW_COST
 from gpu.als.host_cg import Plan
-from gpu.als.trainer import WHOLE, AlsObjective, is_blocked, width
-from gpu.base.free_memory import free_bytes
+from gpu.als.objective import ROW_COST, WHOLE, AlsObjective, is_blocked, width
+from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.data.host_solve import BATCH, add_observations
 from gpu.data.host_solve import solve as solve_symmetric
 from gpu.data.ratings import Rows
 from gpu.ranks.exchange import Exchange
-
-__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
 Table = NDArray[np.float32]
 N_RUNS = 64  # partial sums over all rows, for any number of threads

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.trainer import BLOCK
+from gpu.als.objective import BLOCK
 from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als.host import Side, Table
-from gpu.als.trainer import AlsObjective
+from gpu.als.objective import AlsObjective
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
 

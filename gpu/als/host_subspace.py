@@ -16,12 +16,13 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads
 from numpy.typing import NDArray
 
 from gpu.als import host_cg as cg
 from gpu.als import host_columns as columns
-from gpu.als.trainer import BLOCK, AlsObjective, n_blocks
+from gpu.als.objective import BLOCK, AlsObjective, n_blocks
+from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.data.ratings import Rows
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gpu.als import host as als
 from gpu.als import host_cg as cg
 from gpu.als.host import Side, Table, add_row
-from gpu.als.trainer import AlsObjective, width
+from gpu.als.objective import AlsObjective, width
 from gpu.base.host import njit, prange
 from gpu.data.host_solve import solve as solve_symmetric
 from gpu.data.ratings import Rows, within_columns

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import NamedTuple
 
+from gpu.als.device_plan import SLOTS_SHARE
 from gpu.als.planner_costs import (
     FIXED_MS,
     NVLINK,
-    SLOTS_SHARE,
     Bytes,
     Gpu,
     Half,

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
+from gpu.als.objective import WHOLE
 from gpu.base.errors import InvalidInput
 
 Mode = Literal["gather", "reduce"]
@@ -34,14 +35,9 @@ HOST_BYTES = 50e9  # bytes a second from the host (PCIe 5 x16; an H200 loaded 53
 UNEVEN, UNEVEN_EACH = 0.01, 0.005  # assumed: the slowest block takes 1 % and 0.5 % for each GPU longer
 START_S, START_EACH_S = 0.48, 0.07  # seconds to make a communicator, and more for each GPU
 
-CUDA_BYTES, COMMUNICATOR_BYTES = 500_000_000, 1_600_000_000  # on each GPU; the latter at most, and only with several
-WORKSPACE = 64 * 2**20  # bytes of work space, as `gpu.als.device.WORKSPACE`
-SLOTS_SHARE = 16  # sums of parts of rows take at most 1 / 16 of a GPU's memory, as in `gpu.als.device`
-LONG = 8192  # ratings of a part of a row, as in `gpu.als.device_plan`
-WHOLE = 256  # factors; rows with more are improved in blocks, which several GPUs cannot do
+COMMUNICATOR_BYTES = 1_600_000_000  # on each GPU, at most, and only with several
 TILE = 16  # rows and columns of a tile of A on tensor cores
 RATING_BYTES = 8  # column and value
-ITEM_BYTES = 32  # a work item of the kernels, one for each row
 ROW_BYTES = 72  # its work item, sums of its errors, ρ, and position of its ratings
 
 
@@ -60,7 +56,7 @@ class Shape:
     Attributes:
         n_users, n_items, n_ratings: U, I and N.
         n_factors: F.
-        is_implicit, biases, n_cg_steps: as in `gpu.als.trainer.AlsObjective`.
+        is_implicit, biases, n_cg_steps: as in `gpu.als.objective.AlsObjective`.
 
     Raises:
         InvalidInput: a number is below 1, or F above 256.

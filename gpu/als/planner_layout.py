@@ -11,20 +11,17 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import Literal, NamedTuple
 
+from gpu.als.device_plan import LONG
 from gpu.als.planner_costs import (
     COMMUNICATOR_BYTES,
-    CUDA_BYTES,
     FIXED_MS,
     GRAM_MS,
-    ITEM_BYTES,
     LATENCY_MS,
-    LONG,
     MEMORY_BYTES,
     RATING_BYTES,
     ROW_BYTES,
     UNEVEN,
     UNEVEN_EACH,
-    WORKSPACE,
     Bytes,
     Gpu,
     Half,
@@ -33,6 +30,8 @@ from gpu.als.planner_costs import (
     Mode,
     Shape,
 )
+from gpu.base.backend import CUDA_BYTES, WORKSPACE
+from gpu.cuda.work import ITEM
 
 Placement = Literal["resident", "ratings streamed", "rows streamed"]
 PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows streamed")
@@ -109,7 +108,7 @@ class Layout(NamedTuple):
 
     def _work_items(self, half: Half, share: float, q: float) -> float:
         if self.is_streamed:
-            return 2 * ITEM_BYTES * self._planned(half, share) / q
+            return 2 * ITEM.itemsize * self._planned(half, share) / q
         return sum(ROW_BYTES * self._planned(one, share) for one in self.shape.halves)
 
     def _planned(self, half: Half, share: float) -> float:
@@ -121,7 +120,7 @@ class Layout(NamedTuple):
         if not self.is_streamed:
             return 0.0
         rows = self.shape.float32_bytes * half.n_solved * share if self.placement == "rows streamed" else 0.0
-        return RATING_BYTES * self.shape.n_ratings * share + ITEM_BYTES * self._planned(half, share) + rows
+        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share) + rows
 
     def _moves_ms(self, half: Half, q: int, links: Links) -> float:
         sent = (1 - 1 / self.p) / links.between * 1e3  # ms for each byte of a whole table

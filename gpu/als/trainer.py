@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,67 +30,19 @@ from numpy.typing import NDArray
 from gpu.als.batches import Batches, batches_of
 from gpu.als.division import division_of
 from gpu.als.halves import Division, Modes, Side, halves_of
+from gpu.als.objective import AlsObjective, problem_of, strong, width
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
-from gpu.data.baselines import mean_of
 from gpu.data.calibration import calibrate
 from gpu.data.model import Model
 from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings, Rows
-from gpu.data.refit_rules import ridges
 from gpu.data.signals import Calibration, signals_of
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import evaluate
 from gpu.training.loop import State, Trainer
 
-STRONG = 2.0  # factor of λ in all epochs but the last, in explicit problems; chosen on held-out parts of four sets
-WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
 START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
-
-
-class AlsObjective(NamedTuple):
-    """Objective and solver of both half-iterations; the same for both sides.
-
-    Attributes:
-        n_factors: F.
-        biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
-        is_implicit, alpha: see the module; α is 0 for explicit problems.
-        mean: μ, subtracted from ratings; 0 without biases.
-        regularization: λ.
-        exponent: ν; 1 for explicit problems.
-        prior: λ0, the same for every row with ratings.
-        n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
-    """
-
-    n_factors: int
-    biases: bool
-    is_implicit: bool
-    alpha: float
-    mean: float
-    regularization: float
-    exponent: float
-    prior: float
-    n_cg_steps: int
-    cg_tolerance: float
-    solver: str
-    precision: str
-
-    def ridges(self, lengths: NDArray[np.int64], n_others: int) -> NDArray[np.float64]:
-        """ρ of rows with `lengths` (B,) ratings, if `n_others` rows of the other side have ratings."""
-        return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
-
-
-def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
-    """The objective of a training with `params` on `ratings`."""
-    data = calibration
-    if isinstance(params, AlsImplicitParams):
-        kind = (False, True, data.alpha, 0.0, data.regularization, params.regularization_exponent, data.prior)
-    else:
-        mean = mean_of(ratings) if params.biases else 0.0
-        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, data.prior)
-    return AlsObjective(
-        params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision
-    )
 
 
 class AlsTrainer(Trainer[Model]):
@@ -243,31 +194,6 @@ class AlsTrainer(Trainer[Model]):
     def _error_scale(self) -> tuple[float, float]:
         """See `Model.error_scale`."""
         return self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)
-
-
-def strong(problem: AlsObjective) -> AlsObjective:
-    """The objective of all epochs but the last."""
-    return problem if problem.is_implicit else problem._replace(regularization=STRONG * problem.regularization)
-
-
-def is_blocked(problem: AlsObjective) -> bool:
-    """Whether rows are improved block by block rather than solved as a whole."""
-    return problem.solver == "cg" and problem.n_factors > WHOLE
-
-
-def block_problem(problem: AlsObjective) -> AlsObjective:
-    """The objective of one block of factors: no biases, and targets that are residuals."""
-    return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
-
-
-def n_blocks(problem: AlsObjective) -> int:
-    """Blocks of factors; the last one may be shorter."""
-    return -(-problem.n_factors // BLOCK)
-
-
-def width(problem: AlsObjective) -> int:
-    """Columns of a table: F, or F + 1 with biases."""
-    return problem.n_factors + problem.biases
 
 
 def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Literal
 
-from gpu.als.planner_costs import CUDA_BYTES, WORKSPACE
+from gpu.base import free_memory
 from gpu.base.errors import BackendUnavailable, InvalidInput
-from gpu.ranks.exchange import Exchange
 
+CUDA_BYTES = 500_000_000  # that CUDA and its libraries take of each device
+WORKSPACE = 64 * 2**20  # bytes; work space of matrix products and reductions in CuPy, at most
 BackendName = Literal["auto", "host", "device"]
 
 
@@ -67,7 +68,10 @@ class Backend:
 
     def free_bytes(self) -> int:
         """Bytes that no process uses now, including `kept_bytes`; at most `limit_bytes`."""
-        free: int = self.primitives("als").free_bytes()
+        if self.name == "host":
+            free = free_memory.free_bytes()
+        else:
+            free = importlib.import_module("gpu.base.device").free_bytes()
         return free if self.limit_bytes is None else min(free, self.limit_bytes)
 
     def load(self) -> Backend:
@@ -101,30 +105,6 @@ class Backend:
         """This backend for trainings that take at most `n_bytes`, on a device with what CUDA and its libraries take."""
         taken = CUDA_BYTES + WORKSPACE if self.name == "device" else 0
         return replace(self, limit_bytes=max(0, n_bytes - taken))
-
-    def exchange(self, ring: Exchange, *, can_store: bool = True) -> Exchange:
-        """How the ranks of `ring`, which lie on the host, exchange arrays of this backend.
-
-        Args:
-            can_store: whether kernels may store into the memory of other devices. Default: where it works.
-
-        Raises:
-            BackendUnavailable: devices cannot reach each other; the message says what to install or to set.
-        """
-        if self.name == "host":
-            return ring
-        found: Exchange = importlib.import_module("gpu.ranks.device_exchange").exchange_of(ring, can_store=can_store)
-        return found
-
-    def exchange_version(self) -> str:
-        """What several ranks exchange arrays by, with its version: "NCCL 2.28.9"; empty on the host.
-
-        Raises:
-            BackendUnavailable: it is missing or too old; the message says what to install.
-        """
-        if self.name == "host":
-            return ""
-        return f"NCCL {importlib.import_module('gpu.ranks.device_exchange').nccl_version()}"
 
     def release(self) -> None:
         """Free unused memory of this process's pool for other processes; may wait for the device."""

@@ -98,6 +98,13 @@ def memory_bytes() -> int:
     return memory_of_devices()[int(cupy.cuda.Device().id)]
 
 
+def free_bytes() -> int:
+    """Bytes of the current device that a training can take: free memory, and unused blocks of CuPy's pool."""
+    cupy = importlib.import_module("cupy")
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
 def release(*devices: int) -> None:
     """Give the unused blocks of CuPy's pools back to devices, by default to the current one."""
     pool = importlib.import_module("cupy").get_default_memory_pool()

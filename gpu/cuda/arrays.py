@@ -26,7 +26,6 @@ def to_device(array: NDArray[Any]) -> Any:
     return found
 
 
-def free_bytes() -> int:
-    """Bytes of device memory that a training can take: free memory, and unused blocks of CuPy's pool."""
-    free, _ = cupy.cuda.runtime.memGetInfo()
-    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+def finish() -> None:
+    """Wait until the device is idle."""
+    cupy.cuda.get_current_stream().synchronize()

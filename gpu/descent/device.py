@@ -15,7 +15,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.device import WORKSPACE
+from gpu.base.backend import WORKSPACE
 from gpu.base.device import n_multiprocessors, shared_memory
 from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel

@@ -15,15 +15,15 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.device import WORKSPACE, finish
+from gpu.base.backend import WORKSPACE
 from gpu.base.device import compute_capability
-from gpu.cuda.arrays import to_device
+from gpu.cuda.arrays import finish, to_device
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import rows_of
 from gpu.data.baselines import Baselines
 from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
-from gpu.descent.esgd import BLOCK, CHUNK, Order
+from gpu.descent.order import BLOCK, CHUNK, Order
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 
@@ -40,7 +40,7 @@ class Samples(NamedTuple):
     Attributes:
         users, items: int32 (N,); `items` is the array of `gpu.cuda.ratings`, shared with its other readers.
         targets: float32 (N,).
-        visits, stride: see `gpu.descent.esgd.Order`.
+        visits, stride: see `gpu.descent.order.Order`.
     """
 
     users: Any

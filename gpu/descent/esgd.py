@@ -27,10 +27,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
@@ -40,32 +38,19 @@ from gpu.data.memory import check_training
 from gpu.data.model import Model
 from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
+from gpu.descent.order import BLOCK, CHUNK, Order
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.user_split import UserSplit
 from gpu.training import evaluate
 from gpu.training.check import diverged
 from gpu.training.loop import State, Trainer
 
-BLOCK = 2048  # ratings of a block, sh_size: the multiple of the threads nearest to the 2000 of [003]
-CHUNK = 32  # adjacent ratings that stay together, one read of a warp
 # Upper end, times √F, of the uniform start of factors from 0. With one sign all products have one sign, which gives a
 # first direction to learn along; a start around 0 takes some epochs longer.
 START = 0.3
 GOLDEN_RATIO = 0.5 * (math.sqrt(5) - 1)
 N_SOME = 4096  # users whose factors stand for those of all
 NEAR = 32  # strides to try on either side of the golden ratio
-
-
-class Order(NamedTuple):
-    """The order in which ratings are visited.
-
-    Attributes:
-        visits: uint16 (BLOCK,), *Rand*: the positions of a block in the order of their visits.
-        stride: chunks from one chunk of the walk to the next; coprime to the number of chunks.
-    """
-
-    visits: NDArray[np.uint16]
-    stride: int
 
 
 class EsgdTrainer(Trainer[Model]):

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data import host_terms
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model, bytes_of
 from gpu.data.params import CulshImplicitParams, SgdParams
 from gpu.data.ratings import NO_MIDDLE, Ratings
@@ -69,7 +70,7 @@ class Descent:
             self._blocks = Blocks(ratings, self._groups)
         self._user_bounds = self._blocks.user_bounds[starts]  # first user of each rank
         self._rotation = Rotation(self.item_arrays(), self._blocks.item_bounds, exchange)
-        self._lines = sgd.lines(self._groups.stop - self._groups.start, ratings.n_items)
+        self._lines = host_terms.lines(self._groups.stop - self._groups.start, ratings.n_items)
         self._samples = self._blocks.samples(0)
 
     def compile(self) -> None:

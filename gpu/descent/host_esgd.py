@@ -13,7 +13,7 @@ from gpu.data.baselines import Baselines
 from gpu.data.model import bytes_of
 from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
-from gpu.descent.esgd import BLOCK, CHUNK, Order
+from gpu.descent.order import BLOCK, CHUNK, Order
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -24,7 +24,7 @@ class Samples(NamedTuple):
     Attributes:
         users, items: int32 (N,).
         targets: float32 (N,), r − μ − b_i − b̂_j.
-        visits, stride: see `gpu.descent.esgd.Order`.
+        visits, stride: see `gpu.descent.order.Order`.
     """
 
     users: NDArray[np.int32]

@@ -15,98 +15,25 @@ from numpy.typing import NDArray
 
 from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
-from gpu.data.host_bounds import learned
-from gpu.data.host_evidence import merit
+from gpu.data.host_random import GOLDEN, mix
+from gpu.data.host_terms import ONE, ZERO, clear, dot, fill, neighbor_terms
 from gpu.data.ratings import Rows
 from gpu.data.views import NO_WEIGHTS, Arrays, Rates, Samples
-from gpu.hashing.host_lsh import GOLDEN, mix
 
-UNRATED = np.float32(-1e30)
-ABSENT = np.float32(-4e30)
-IS_RATED = np.float32(-5e29)
-_IS_PRESENT = np.float32(-2e30)
-_ONE = np.float32(1)
-_ZERO = np.float32(0)
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64
-
-
-def lines(n: int, n_items: int) -> NDArray[np.float32]:
-    """`n` empty lines of residuals (n, I + 1); absent neighbors read the last entry."""
-    empty = np.full((n, n_items + 1), UNRATED)
-    empty[:, n_items] = ABSENT
-    return empty
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
-    """Write the residuals of `user` into an empty line; for implicit models 1 for a like, −1 for a dislike."""
-    base = arrays.mean + arrays.user_baseline[user]
-    start = rows.starts[user]
-    for p in range(start, start + rows.lengths[user]):
-        item = rows.items[p]
-        if arrays.is_implicit:
-            line[item] = _ONE if merit(rows.values[p], arrays.lift) >= arrays.middle else -_ONE
-        else:
-            line[item] = learned(rows.values[p], arrays) - base - arrays.item_baseline[item]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
-    """Empty the line that `fill` has written."""
-    start = rows.starts[user]
-    for p in range(start, start + rows.lengths[user]):
-        line[rows.items[p]] = UNRATED
-
-
-# Inlined by LLVM: with `inline="always"` a kernel sums in another order if the process has just compiled it.
-@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", forceinline=True)
-def neighbor_terms(
-    item: int, line: NDArray[np.float32], arrays: Arrays, near: NDArray[np.float32]
-) -> tuple[np.float32, np.float32, np.float32]:
-    """(both neighbor sums of eq. 1, |R|^-½, |N|^-½) of `item`.
-
-    It leaves the inputs in `near` (3, K): the residual (0 if not rated), 1 for neighbors in R, 1 for those in N. To
-    gather first, and to use masks instead of branches, lets both loops become vector instructions.
-    """
-    absent = np.uint32(len(line) - 1)
-    n_neighbors = arrays.neighbors.shape[1]
-    for k in range(n_neighbors):
-        near[0, k] = line[min(arrays.neighbors[item, k], absent)]
-    explicit, implicit, n_rated, n_unrated = _ZERO, _ZERO, _ZERO, _ZERO
-    for k in range(n_neighbors):
-        found = near[0, k]
-        near[1, k] = _ONE if found > IS_RATED else _ZERO
-        near[2, k] = _ONE - near[1, k] if found > _IS_PRESENT else _ZERO
-        near[0, k] = found if found > IS_RATED else _ZERO
-        explicit += near[0, k] * arrays.explicit_weights[item, k]
-        implicit += near[2, k] * arrays.implicit_weights[item, k]
-        n_rated += near[1, k]
-        n_unrated += near[2, k]
-    norm_rated = _ONE / np.sqrt(max(n_rated, _ONE))
-    norm_unrated = _ONE / np.sqrt(max(n_unrated, _ONE))
-    return norm_rated * explicit + norm_unrated * implicit, norm_rated, norm_unrated
-
-
-@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
-def dot(user: int, item: int, arrays: Arrays) -> np.float32:
-    """U · v."""
-    total = _ZERO
-    for f in range(arrays.user_factors.shape[1]):
-        total += arrays.user_factors[user, f] * arrays.item_factors[item, f]
-    return total
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
 def _step(user: int, item: int, error: np.float32, arrays: Arrays, rates: Rates) -> None:
     """Move both factor rows and both biases, every right-hand side from before the step."""
     u, v = arrays.user_factors, arrays.item_factors
-    push, shrink = rates.step * error, _ONE - rates.step * rates.regularization
+    push, shrink = rates.step * error, ONE - rates.step * rates.regularization
     for f in range(u.shape[1]):
         old_u, old_v = u[user, f], v[item, f]
         u[user, f] = shrink * old_u + push * old_v
         v[item, f] = shrink * old_v + push * old_u
-    push_bias, shrink_bias = rates.bias_step * error, _ONE - rates.bias_step * rates.bias_regularization
+    push_bias, shrink_bias = rates.bias_step * error, ONE - rates.bias_step * rates.bias_regularization
     arrays.user_bias[user] = shrink_bias * arrays.user_bias[user] + push_bias
     arrays.item_bias[item] = shrink_bias * arrays.item_bias[item] + push_bias
 
@@ -135,7 +62,7 @@ def _visit(
         item = samples.items[p]
         terms, norm_rated, norm_unrated = neighbor_terms(item, line, arrays, near)
         score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
-        error = samples.targets[p] - (_ONE / (_ONE + np.exp(-score)) if arrays.is_implicit else score)
+        error = samples.targets[p] - (ONE / (ONE + np.exp(-score)) if arrays.is_implicit else score)
         if len(samples.weights):
             error *= samples.weights[p]
         _step(user, item, error, arrays, rates)
@@ -291,7 +218,7 @@ def _mix_row(
             if item >= 0:
                 at = position[item_group[item]]
                 samples.items[at] = item
-                samples.targets[at] = _ONE if d == 0 and rows.values[p] >= middle else _ZERO
+                samples.targets[at] = ONE if d == 0 and rows.values[p] >= middle else ZERO
                 if len(weights):
                     samples.weights[at] = weights[p]
                 position[item_group[item]] = at + 1

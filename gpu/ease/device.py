@@ -11,7 +11,7 @@ from cupyx import lapack
 from cupyx.scipy import sparse
 from numpy.typing import NDArray
 
-from gpu.ease.trainer import no_inverse
+from gpu.ease.objective import no_inverse
 
 BLOCK_BYTES = 2**28  # bytes of a dense block of X
 A_LIKE = 12  # bytes of an entry of X

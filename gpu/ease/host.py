@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
-from gpu.ease.trainer import no_inverse
+from gpu.ease.objective import no_inverse
 
 BLOCK = 256  # rows of XᵀX multiplied at a time, and edge of the tiles that are mirrored
 AN_ENTRY, A_LIKE = 12, 64  # bytes; an entry of a sparse matrix, and a like in X, its transpose and their construction

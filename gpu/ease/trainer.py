@@ -27,6 +27,7 @@ from gpu.data.model import MAX_WEIGHTED, Model
 from gpu.data.params import EaseParams
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration, preferences
+from gpu.ease.objective import no_inverse
 from gpu.ranking.weighted import rows_by_age
 from gpu.training import evaluate
 from gpu.training.loop import Trainer
@@ -87,11 +88,6 @@ class EaseTrainer(Trainer[Model]):
         model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, self._items)
         model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
         return model
-
-
-def no_inverse() -> TrainingDiverged:
-    """The error for a singular XᵀX + λ I: λ is too small for the backend's precision."""
-    return TrainingDiverged("Training of ease diverged: expected XᵀX + λ to have an inverse; raise regularization")
 
 
 def weighted_items(liked: Ratings) -> NDArray[np.int64]:

@@ -12,16 +12,16 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.device_plan import ITEM
 from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import DeviceRatings, columns_of, keys_of, rows_of
+from gpu.cuda.work import ITEM
 from gpu.data.baselines import PRIOR, Baselines
 from gpu.data.calibration import origin_of
 from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
-from gpu.hashing import simlsh
-from gpu.hashing.simlsh import Scale
+from gpu.hashing import fixed_point
+from gpu.hashing.fixed_point import Scale
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3, "fourth": 4}  # as in kernels/lsh_psi.cu
@@ -70,10 +70,10 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scal
     `scale`: as in the host's twin.
     """
     scale = scale or _scale_of(ratings)
-    kind, origin = simlsh.psi_of(params), origin_of(scale, params)
-    if kind in simlsh.SQUARINGS:  # the kernel's argument `mean` is the zero point of r
+    kind, origin = fixed_point.psi_of(params), origin_of(scale, params)
+    if kind in fixed_point.SQUARINGS:  # the kernel's argument `mean` is the zero point of r
         known = Baselines(origin, *np.zeros((2, 1), np.float32))
-    return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))
+    return _weights(ratings, known, kind, fixed_point.unit(params, scale, origin))
 
 
 def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> Any:
@@ -142,7 +142,7 @@ def _run(function: str, n_halves: int, n_threads: int, *arguments: Any) -> None:
 
 
 def _psi_kernel(function: str, kind: int = 0) -> Any:
-    return kernel(PSI_NAME, function, {"KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT})
+    return kernel(PSI_NAME, function, {"KIND": kind, "STEPS": fixed_point.PSI_STEPS, "LIMIT": fixed_point.PSI_LIMIT})
 
 
 def pieces_of(columns: DeviceRatings) -> Pieces:

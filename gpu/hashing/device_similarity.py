@@ -12,7 +12,8 @@ import cupy
 import numpy as np
 from cupy_backends.cuda.libs import cublas as libcublas
 
-from gpu.als.device import WORKSPACE, free_bytes
+from gpu.base.backend import WORKSPACE
+from gpu.base.device import free_bytes
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import columns_of, keys_of, rows_of
 from gpu.cuda.structures import structure

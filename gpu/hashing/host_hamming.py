@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-from numba import njit, prange, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.base.host.forms import serial_and_parallel
-from gpu.hashing.host_lsh import GOLDEN, mix
+from gpu.data.host_random import GOLDEN, mix
 
 ROW_MASK = np.int64(0xFFFFFFFF)
 QUERY_BLOCK = 16  # queries that share a pass over the candidates

@@ -19,23 +19,21 @@ from typing import Annotated, Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, prange, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.data.baselines import Baselines, baselines
 from gpu.data.calibration import origin_of
+from gpu.data.host_random import GOLDEN, mix
 from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
-from gpu.hashing import simlsh
-from gpu.hashing.simlsh import Scale
+from gpu.hashing.fixed_point import WORD_BITS, Scale, in_steps, psi
 
 __all__ = ["baselines"]  # primitives of every backend; the others are written here
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-MIX_2 = np.uint64(0x94D049BB133111EB)
 STATE = 8  # drawn half-words
 MOST_HALVES = 512  # half-words of the longest signature, 16,384 bits
 TASKS = 256  # pieces of similar size that threads share
@@ -65,9 +63,9 @@ def weights(
     scale = scale or _scale_of(ratings)
     origin = origin_of(scale, params)
     if fixed is None:
-        return simlsh.psi(params, scale, origin, columns.values, mean, users, items, middle)
+        return psi(params, scale, origin, columns.values, mean, users, items, middle)
     item = np.repeat(np.arange(ratings.n_items), columns.lengths)
-    return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item], middle)
+    return psi(params, scale, origin, columns.values, mean, users[columns.items], items[item], middle)
 
 
 def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> NDArray[np.int8]:
@@ -77,7 +75,7 @@ def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> NDArray[np.i
     """
     values = ratings.by_item.values
     low, high = scale or _scale_of(ratings)
-    return simlsh.in_steps(values.astype(np.float64) / (max(abs(low), abs(high)) or 1.0))
+    return in_steps(values.astype(np.float64) / (max(abs(low), abs(high)) or 1.0))
 
 
 def _scale_of(ratings: Ratings) -> Scale:
@@ -86,21 +84,13 @@ def _scale_of(ratings: Ratings) -> Scale:
 
 def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int) -> NDArray[np.int32]:
     """Sums of all items, int32 (I, 64·n_words): Σ weight · Φ over the ratings of each item."""
-    sums = np.zeros((ratings.n_items, n_words * simlsh.WORD_BITS), dtype=np.int32)
+    sums = np.zeros((ratings.n_items, n_words * WORD_BITS), dtype=np.int32)
     n = len(ratings.by_item.values)
     bounds = np.append(ratings.by_item.starts, n)
     chunks = np.searchsorted(bounds, np.linspace(0, n, TASKS + 1))
     chunks[0], chunks[-1] = 0, ratings.n_items
     add_columns(sums, chunks, bounds, ratings.by_item.items, ratings.user_keys, weights, np.uint64(seed))
     return sums
-
-
-@njit(cache=True, nogil=True, inline="always")
-def mix(word: np.uint64) -> np.uint64:
-    """Finalizer of splitmix64: a bijection of uint64 in which every output bit depends on every input bit."""
-    word = (word ^ (word >> np.uint64(30))) * MIX_1
-    word = (word ^ (word >> np.uint64(27))) * MIX_2
-    return word ^ (word >> np.uint64(31))
 
 
 def _turned_from() -> NDArray[np.uint64]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gpu.base.host import njit, prange
 from gpu.data.baselines import baselines
+from gpu.data.host_random import GOLDEN, mix
 from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings, Rows
-from gpu.hashing.host_lsh import GOLDEN, TASKS, mix
+from gpu.hashing.host_lsh import TASKS
 
 BLOCK = 512  # items whose shared keys with all others are counted at once
 

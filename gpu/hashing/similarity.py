@@ -17,6 +17,7 @@ from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.data.views import part_of, weighted_bounds
 from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import Scale, psi_of
 from gpu.ranks.exchange import ALONE, Exchange
 
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
@@ -109,7 +110,7 @@ def find(
 def _simlsh(
     ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
 ) -> tuple[Any, Any]:
-    if known is None and simlsh.psi_of(params) == "residual":
+    if known is None and psi_of(params) == "residual":
         known = backend.primitives("lsh").baselines(ratings)
     part = _part(ratings, exchange)
     known = None if known is None else known._replace(item=known.item[part.own])
@@ -130,7 +131,7 @@ class _Part(NamedTuple):
     ratings: Ratings
     own: slice
     bounds: NDArray[np.int64]
-    scale: simlsh.Scale | None
+    scale: Scale | None
 
 
 def _part(ratings: Ratings, exchange: Exchange) -> _Part:

@@ -29,8 +29,8 @@ from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
-from gpu.als.device import WORKSPACE, finish
-from gpu.cuda.arrays import to_device
+from gpu.base.backend import WORKSPACE
+from gpu.cuda.arrays import finish, to_device
 from gpu.cuda.kernels import module
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.views import part_of

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from gpu.als.device_plan import WHOLE
 from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel
+from gpu.cuda.work import WHOLE
 from gpu.data.ratings import Rows
 from gpu.nmf.device_parts import longest, parts_of
 

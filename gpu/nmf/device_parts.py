@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.device_plan import ITEM, SPLIT, WHOLE
+from gpu.cuda.work import ITEM, SPLIT, WHOLE
 from gpu.data.ratings import Rows
 
 N_WARPS = 1 << 14  # target number of items: a few for each warp that runs at a time, so that all get about equal work

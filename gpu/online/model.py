@@ -95,7 +95,7 @@ class HostModel:
 
     @property
     def gram(self) -> NDArray[np.float64] | None:
-        """VᵀV of settled implicit ALS and NMF models, which `gpu.ranking.explain` needs; None for other models."""
+        """VᵀV of settled implicit ALS and NMF models, which `gpu.online.explain` needs; None for other models."""
         return self._refits.gram
 
     @property

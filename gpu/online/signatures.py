@@ -15,6 +15,7 @@ from gpu.data.model import Model
 from gpu.data.params import CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import WORD_BITS, psi
 
 HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings, and items, hashed in a slice of some milliseconds
 NOBODY, NOTHING = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
@@ -59,7 +60,7 @@ class Signatures:
         backend: Backend,
     ) -> None:
         self._model, self._params, self._table, self._backend = model, params, table, backend
-        n_words = model.projections.shape[1] // simlsh.WORD_BITS
+        n_words = model.projections.shape[1] // WORD_BITS
         # Baselines of users in the snapshot: refits change those of the model, but Ψ must keep using the same ones.
         self._baselines = Growing.filled((len(model.user_baseline),), np.float32)
         self._baselines.values[:] = model.user_baseline
@@ -187,7 +188,7 @@ class Signatures:
         fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
         values = merits(np.where(is_rated, values, 0).astype(np.float32, copy=False), model.lift)
         learned = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-        weights = simlsh.psi(self._params, model.scale, model.calibration.origin, learned, *fixed)
+        weights = psi(self._params, model.scale, model.calibration.origin, learned, *fixed)
         return np.where(is_rated, weights, 0).astype(np.int32)
 
     def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:

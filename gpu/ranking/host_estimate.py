@@ -13,9 +13,9 @@ from gpu.data.host_arena import Int
 from gpu.data.host_bounds import learned
 from gpu.data.host_evidence import merit
 from gpu.data.host_rating_table import find
+from gpu.data.host_terms import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
 from gpu.data.ratings import Rows
 from gpu.data.views import Arrays
-from gpu.descent.host_sgd import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
 from gpu.ranking.requests import Users
 
 # Pairs are predicted in this many runs, whatever the number of threads.

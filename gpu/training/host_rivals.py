@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
+from gpu.data.host_random import GOLDEN, MIX_1, MIX_2
 from gpu.data.host_rating_table import find
 from gpu.data.ratings import Rows
-from gpu.hashing.host_lsh import GOLDEN, MIX_1, MIX_2
 from gpu.ranking.host_estimate import MARKS, mark
 
 _30, _27, _31, _11 = (np.uint64(n) for n in (30, 27, 31, 11))

@@ -20,7 +20,7 @@ from gpu.cuda.structures import structure
 from gpu.data.params import CulshParams
 from gpu.hashing import device_hamming as hamming
 from gpu.hashing import device_lsh as lsh
-from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import PSI_LIMIT, PSI_STEPS, SQUARINGS, WORD_BITS, psi_of, unit
 from gpu.online.device.parameters import LiveParameters
 from gpu.online.device.rating_table import Changes, RatingTable
 
@@ -47,10 +47,10 @@ class Signatures:
         """Take over the arrays; `prepare` must end before other calls. `scale`, `origin`: see `gpu.hashing.simlsh`."""
         self._parameters, self._params, self._table = parameters, params, table
         self._user_baseline = Growing(parameters.user_baseline.copy())  # refits change the model's; Ψ needs these
-        self._unit = np.float64(simlsh.unit(params, scale, origin))
-        self._center = np.float64(origin if simlsh.psi_of(params) in simlsh.SQUARINGS else parameters.mean)
+        self._unit = np.float64(unit(params, scale, origin))
+        self._center = np.float64(origin if psi_of(params) in SQUARINGS else parameters.mean)
         n_items, self._n_bits = parameters.n_items, parameters.projections.shape[1]
-        words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
+        words = cupy.zeros((n_items, self._n_bits // WORD_BITS), dtype=cupy.uint64)
         self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))
         self._is_rated = Growing(cupy.zeros(n_items, dtype=cupy.uint8))
         self._has_changed = Growing(cupy.ones(n_items, dtype=cupy.uint8))  # all, since no list is built yet
@@ -58,7 +58,7 @@ class Signatures:
         self._outdated = Scratch(lambda n: cupy.empty(n, dtype=cupy.int64))
         self._count, self._pinned_count = cupy.zeros(1, dtype=cupy.int32), pinned(COUNT_BYTES).view(np.int32)
         self._items = Counting(cupy.arange(n_items), n_items)
-        kinds = {"KIND": lsh.KINDS[simlsh.psi_of(params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
+        kinds = {"KIND": lsh.KINDS[psi_of(params)], "STEPS": PSI_STEPS, "LIMIT": PSI_LIMIT}
         self._run = Launcher("signatures", {"S": self._n_bits // lsh.WARP, **kinds})
 
     @property

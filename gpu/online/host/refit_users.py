@@ -17,11 +17,11 @@ from gpu.base.host.forms import serial_and_parallel
 from gpu.data.host_arena import Int
 from gpu.data.host_bounds import learned
 from gpu.data.host_evidence import merit
+from gpu.data.host_random import GOLDEN, mix
 from gpu.data.host_rating_table import OrderedRows, find
 from gpu.data.host_solve import BATCH, LinearSystem, add_observations, solve
 from gpu.data.refit_rules import Rules
 from gpu.data.views import NO_WEIGHTS, Arrays
-from gpu.hashing.host_lsh import GOLDEN, mix
 
 UNRATED = np.float32(-1e30)
 MAX_DRAWS = 64  # attempts at one negative; a user who has rated nearly all items gets fewer negatives

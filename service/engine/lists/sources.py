@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS
+from gpu.online.explain import Reasons
 from gpu.ranking import topn
 from gpu.ranking.diversity import similarities
 from gpu.ranking.eligible import Eligible
-from gpu.ranking.explain import Reasons
 from gpu.ranking.requests import Users
 from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists

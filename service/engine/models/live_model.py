@@ -12,9 +12,9 @@ from gpu.data.decay import weights_in
 from gpu.data.model import Model
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
-from gpu.online import ReadyModel
+from gpu.online import ReadyModel, explain
 from gpu.online.reading import ANONYMOUS, Reading
-from gpu.ranking import explain, topn
+from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
 from gpu.ranking.weighted import heard_by_age

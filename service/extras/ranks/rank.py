@@ -27,6 +27,7 @@ from gpu.algorithms import trainer_of
 from gpu.base.errors import EngineError
 from gpu.data.model import Model
 from gpu.ranks import ring
+from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.loop import State, Trainer, train
 from service.base import imports, threads, tuning
@@ -206,7 +207,7 @@ def train_as(rank: _Rank, start: Start) -> None:
     exchange: Exchange = ALONE
     if len(start.addresses) > 1:
         links = ring.connect(rank.number, start.addresses, rank.listener, rank.key, RING_TIMEOUT_S, start.weights)
-        exchange = backend.exchange(links, can_store=trusts_links())
+        exchange = exchange_on(backend, links, can_store=trusts_links())
     rank.connection.send(Joined())
     data = partition_store.read(work)
     trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)

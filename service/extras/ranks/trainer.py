@@ -10,6 +10,7 @@ import msgspec
 
 from gpu.algorithms import has_ranks
 from gpu.base.backend import Backend
+from gpu.ranks.choice import version_on
 from service.extras.ranks.cluster import Cluster
 from service.extras.ranks.cluster_address import ClusterAddress
 from service.extras.ranks.rank_process import Here
@@ -62,7 +63,7 @@ def form(
         return None, f"; 1 rank, because {options.algorithm} cannot use {n_ranks}"
     work = (options.data / exclusion.WORK / options.job).absolute()  # another machine has another working directory
     launcher = Here(shares_gpu=shares_gpu) if cluster is None else Cluster(cluster)
-    version = backend.exchange_version()
+    version = version_on(backend)
     remark = f"; {n_ranks} ranks, {version}" if version else f"; {n_ranks} ranks"
     return Ranks(n_ranks, work, on_loss, launcher=launcher), remark
 

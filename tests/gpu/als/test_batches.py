@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import gpu
 from gpu.als.batches import Batches, batches_of, cut
 from gpu.als.halves import Division, Modes, own_rows
-from gpu.als.trainer import AlsObjective, AlsTrainer
+from gpu.als.objective import AlsObjective
+from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import NotEnoughMemory
 from gpu.data.calibration import calibrate

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from gpu.als import host
-from gpu.als.trainer import AlsObjective, width
+from gpu.als.objective import AlsObjective, width
 from gpu.base.backend import Backend
+from gpu.base.device import free_bytes
 from gpu.base.errors import InvalidParams
 from gpu.data.ratings import Rows
 from tests.gpu.als.test_trainer import (
@@ -214,7 +215,7 @@ def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, al
     users = np.repeat(np.arange(len(rows.starts), dtype=np.int32), rows.lengths)[order]
     others = Rows(np.cumsum(lengths) - lengths, lengths, users, rows.values[order])
     cupy.get_default_memory_pool().free_all_blocks()
-    before, needed = als.free_bytes(), als.bytes_needed(rows.lengths, lengths, problem)
+    before, needed = free_bytes(), als.bytes_needed(rows.lengths, lengths, problem)
     ours, theirs = als.prepare(rows, len(fixed), problem), als.prepare(others, len(start), problem)
     table, still = als.load(start, problem), als.load(fixed, problem)
     for _ in range(2):
@@ -222,7 +223,7 @@ def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, al
         als.solve(theirs, still, table, problem)
         als.errors(ours, table, still, problem, (1.0, 5.0))
     assert cupy.get_default_memory_pool().total_bytes() <= needed
-    assert before - als.free_bytes() <= needed
+    assert before - free_bytes() <= needed
 
 
 @pytest.mark.slow
@@ -231,7 +232,7 @@ def test_offsets_beyond_32_bits(precision, als):
     """More than 2^31 ratings before a row, and more than 2^31 parameters before what it reads and writes."""
     n_before, n_rows, lengths = 2**31, 2**31 // 256 + 10, [1, 33, 9000]
     problem = EXPLICIT._replace(n_factors=256, precision=precision)
-    if als.free_bytes() < 70 * 10**9:
+    if free_bytes() < 70 * 10**9:
         pytest.skip("needs 70 GB on the device")
     small_rows, small_fixed = rows_of(lengths, 9000), table_of(9000, problem)
     start = start_near(small_rows, small_fixed, problem)

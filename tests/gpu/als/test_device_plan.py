@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.als import device_plan as plan
-from gpu.als.trainer import AlsObjective
+from gpu.als.objective import AlsObjective
+from gpu.cuda import work
 from gpu.data.ratings import Rows
 
 EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
@@ -63,8 +64,8 @@ def assert_slots_belong(found: plan.Plan) -> None:
 
 
 def test_records_are_as_long_as_the_kernels_think():
-    assert (plan.ITEM.itemsize, plan.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 32)
-    fields = plan.ITEM.fields
+    assert (work.ITEM.itemsize, work.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 32)
+    fields = work.ITEM.fields
     assert fields is not None
     assert [fields[name][1] for name in ("begin", "row", "length", "slot", "weight", "total")] == [
         0, 8, 12, 16, 20, 24
@@ -108,7 +109,7 @@ def test_rows_up_to_the_limit_stay_whole():
         (2, 4096), (2, 4097), (6, 5461), (6, 5462), (6, 5462)
     ]  # fmt: skip
     assert whole["length"].tolist() == [8192, 33, 32, 1]
-    assert (whole["slot"] == plan.WHOLE).all()
+    assert (whole["slot"] == work.WHOLE).all()
     assert found.n_short == 2
     assert found.splits["total"].tolist() == [8193, 16_385]
 
@@ -240,7 +241,7 @@ def loads(items: np.ndarray, n_blocks: int) -> np.ndarray:
 
 @given(st.lists(st.integers(1, 9000), max_size=300), st.integers(1, 70))
 def test_balanced_items_are_the_same_ones_in_their_turns(lengths: list[int], n_blocks: int) -> None:
-    items = np.zeros(len(lengths), dtype=plan.ITEM)
+    items = np.zeros(len(lengths), dtype=work.ITEM)
     items["length"], items["row"] = lengths, np.arange(len(lengths))
     found = plan.balanced(items, n_blocks)
     for first in range(0, len(items), n_blocks):
@@ -258,7 +259,7 @@ def test_all_blocks_get_equal_work(n_blocks: int, ranks: int) -> None:
     n_parts = -(-lengths // 4 // plan.LONG)
     in_range = np.repeat(lengths // 4 // n_parts, n_parts)[np.repeat(lengths, n_parts) > plan.CUT]
     whole = lengths[lengths <= plan.CUT]
-    items = np.zeros(4 * len(in_range) + len(whole), dtype=plan.ITEM)
+    items = np.zeros(4 * len(in_range) + len(whole), dtype=work.ITEM)
     items["length"] = np.concatenate([*[-np.sort(-in_range)] * 4, whole])
     balanced = loads(plan.balanced(items, n_blocks), n_blocks)
     assert balanced.max() <= 1.05 * balanced.mean()

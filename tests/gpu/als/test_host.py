@@ -10,7 +10,7 @@ import pytest
 import gpu
 from gpu.als import host as als
 from gpu.als import host_cg as cg
-from gpu.als.trainer import AlsObjective, problem_of
+from gpu.als.objective import AlsObjective, problem_of
 from gpu.data.ratings import Rows
 from gpu.data.signals import NEUTRAL
 from tests.gpu.als.test_trainer import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.als import device_plan as kernels
-from gpu.als.planner_costs import FIXED_MS, ITEM_BYTES, LONG, Gpu, Shape, start_seconds
-from gpu.als.trainer import WHOLE
+from gpu.als.objective import WHOLE
+from gpu.als.planner_costs import FIXED_MS, Gpu, Shape, start_seconds
 from gpu.base.errors import InvalidInput
 
 
@@ -61,8 +60,7 @@ def test_rows_have_the_size_that_kernels_use():
     assert (netflix(128, biases=True).float16_bytes, netflix(128, biases=True).float32_bytes) == (272, 516)
 
 
-def test_constants_agree_with_those_of_kernels():
-    assert (kernels.LONG, kernels.ITEM.itemsize) == (LONG, ITEM_BYTES)
+def test_rows_that_are_improved_in_blocks_are_refused():
     with pytest.raises(InvalidInput, match=f"expected at most {WHOLE}, got {WHOLE + 1}"):
         netflix(WHOLE + 1)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import gpu
 from gpu.als import trainer as training
-from gpu.als.trainer import BLOCK, WHOLE, AlsObjective, AlsTrainer, is_blocked, n_blocks, width
+from gpu.als.objective import BLOCK, WHOLE, AlsObjective, is_blocked, n_blocks, width
+from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.base.errors import TrainingDiverged
 from gpu.data.params import AlsImplicitParams, AlsParams

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu
+from gpu.als import objective
 from gpu.als import trainer as training
-from gpu.als.trainer import AlsObjective, AlsTrainer, problem_of, width
+from gpu.als.objective import AlsObjective, problem_of, width
+from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.data.baselines import shrunk_biases
@@ -311,7 +313,7 @@ def test_only_the_last_epoch_takes_the_ridge_that_was_asked_for(changes: dict[st
     for epoch in range(params.n_epochs - 1):
         trainer.learn(epoch)
     before = trainer.model()
-    strong = AlsTrainer(planted(), replaced(params, regularization=training.STRONG * SMALL.regularization), backend)
+    strong = AlsTrainer(planted(), replaced(params, regularization=objective.STRONG * SMALL.regularization), backend)
     for _ in range(params.n_epochs - 1):
         strong.learn(params.n_epochs - 1)
     assert_equal_models(before, strong.model())
@@ -324,7 +326,7 @@ def test_only_the_last_epoch_takes_the_ridge_that_was_asked_for(changes: dict[st
 
 
 def test_implicit_epochs_have_one_ridge() -> None:
-    assert training.strong(IMPLICIT) == IMPLICIT
+    assert objective.strong(IMPLICIT) == IMPLICIT
 
 
 def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
@@ -464,7 +466,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
 ) -> None:
     als, ratings = backend.primitives("als"), planted()
     needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params, NEUTRAL))
-    monkeypatch.setattr(als, "free_bytes", lambda: 1234)
+    monkeypatch.setattr(Backend, "free_bytes", lambda _: 1234)
     with pytest.raises(NotEnoughMemory, match=r"6 factors.* bytes and 1,234 are free") as caught:
         gpu.fit(ratings, params, backend=backend)
     asked = caught.value.needed_bytes
@@ -478,7 +480,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
 
 def test_memory_grows_with_rows_and_factors(backend: Backend) -> None:
     als: ModuleType = backend.primitives("als")
-    assert als.free_bytes() > 10_000_000
+    assert backend.free_bytes() > 10_000_000
     few, many = np.full(1000, 20), np.full(3_000_000, 20)
     wide = EXPLICIT._replace(n_factors=256)
     small, long, large = (als.bytes_needed(n, few, p) for n, p in ((few, EXPLICIT), (many, EXPLICIT), (many, wide)))

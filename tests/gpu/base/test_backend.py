@@ -13,6 +13,7 @@ import gpu
 from gpu.base import backend, device
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import BackendUnavailable
+from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import Alone
 
 
@@ -74,9 +75,9 @@ def test_ranks_exchange_by_their_ring_on_the_host_and_by_nccl_on_the_device(monk
     ring, found = Alone(), {True: Alone(), False: Alone()}
     module = SimpleNamespace(exchange_of=lambda given, can_store: found[can_store] if given is ring else None)
     monkeypatch.setitem(sys.modules, "gpu.ranks.device_exchange", module)
-    assert HOST.exchange(ring) is ring
-    assert Backend("device", "").exchange(ring) is found[True]
-    assert Backend("device", "").exchange(ring, can_store=False) is found[False]
+    assert exchange_on(HOST, ring) is ring
+    assert exchange_on(Backend("device", ""), ring) is found[True]
+    assert exchange_on(Backend("device", ""), ring, can_store=False) is found[False]
 
 
 def test_importing_the_device_package_does_not_import_cupy(monkeypatch):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu.als import host as als
 from gpu.base import free_memory
+from gpu.base.backend import HOST
 from gpu.base.free_memory import free_bytes
 
 AVAILABLE = 1_024_000
@@ -41,7 +41,7 @@ def write_v1(folder: Path, limit: str | int, used: int, droppable: int = 0) -> N
 
 def test_without_groups_it_is_what_the_machine_has() -> None:
     assert free_bytes() == AVAILABLE
-    assert als.free_bytes() == AVAILABLE
+    assert HOST.free_bytes() == AVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from gpu.als import device_plan as plan
 from gpu.als import device_tiling as tiling
-from gpu.als.trainer import AlsObjective
+from gpu.als.objective import AlsObjective
 from gpu.cuda import kernels
 
 NVCC = shutil.which("nvcc")

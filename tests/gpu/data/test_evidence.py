@@ -21,8 +21,8 @@ from gpu.data.ratings import are_likes
 from gpu.data.refit_rules import learned_values
 from gpu.data.signals import entries_of, evidence, preferences, signals
 from gpu.online import prepare_online
+from gpu.online.explain import shares
 from gpu.online.reading import Reading
-from gpu.ranking.explain import shares
 
 IMPLICIT = "als-implicit", "ease", "culsh-implicit"
 NAN = np.float32(np.nan)

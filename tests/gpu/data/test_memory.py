@@ -27,7 +27,7 @@ def params_of(algorithm: str) -> Params:
 def test_too_large_a_training_is_refused_before_it_begins(
     algorithm: str, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend.primitives("als"), "free_bytes", lambda: 1234)
+    monkeypatch.setattr(Backend, "free_bytes", lambda _: 1234)
     with pytest.raises(gpu.NotEnoughMemory, match=f"Training on the {backend.name} .* 1,234 are free$") as caught:
         gpu.fit(planted(), params_of(algorithm), backend=backend, on_epoch=lambda report: pytest.fail("it began"))
     assert caught.value.needed_bytes > 1234 == caught.value.free_bytes

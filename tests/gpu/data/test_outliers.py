@@ -18,7 +18,8 @@ from gpu.data.params import (
     SgdParams,
 )
 from gpu.data.signals import Calibration, signals
-from gpu.ranking import explain, topn
+from gpu.online import explain
+from gpu.ranking import topn
 from tests import data
 from tests.gpu.online_models import TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 

@@ -17,6 +17,7 @@ from gpu.data.baselines import shrunk_biases
 from gpu.data.model import Model
 from gpu.data.params import EsgdParams
 from gpu.descent import esgd
+from gpu.descent.order import CHUNK
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads
 from gpu.training import loop
@@ -57,13 +58,13 @@ def test_biases_are_alternating_shrunk_means(matrix: np.ndarray) -> None:
 @given(st.integers(1, 20_000), st.integers(0, 9))
 def test_every_rating_is_visited_once(n_ratings: int, seed: int) -> None:
     order = esgd.order_of(n_ratings, seed)
-    places = reference.esgd_visits(n_ratings, order.visits.tolist(), order.stride, esgd.CHUNK)
+    places = reference.esgd_visits(n_ratings, order.visits.tolist(), order.stride, CHUNK)
     assert sorted(places) == list(range(n_ratings))
 
 
 @pytest.mark.parametrize("n_chunks", [1000, 1024, 28_000, 30_030, 3_096_004])
 def test_what_is_in_work_at_once_lies_far_apart_in_the_array(n_chunks: int) -> None:
-    order = esgd.order_of(n_chunks * esgd.CHUNK, 0)
+    order = esgd.order_of(n_chunks * CHUNK, 0)
     for n in (10, 64, 700):
         chunks = np.sort(np.arange(n) * order.stride % n_chunks)
         gaps = np.diff(np.append(chunks, chunks[0] + n_chunks))

@@ -9,6 +9,7 @@ from gpu.data.baselines import shrunk_biases
 from gpu.data.params import EsgdParams
 from gpu.descent import esgd
 from gpu.descent import host_esgd as host
+from gpu.descent.order import CHUNK
 from tests import reference
 from tests.gpu.models import random_matrix, ratings_of
 
@@ -29,7 +30,7 @@ def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_fac
     mean, user_bias, item_bias = reference.shrunk_biases(matrix)
     left = matrix - mean - user_bias[:, None] - item_bias
     pairs = np.argwhere(~np.isnan(matrix))
-    visits = reference.esgd_visits(len(pairs), order.visits.tolist(), order.stride, esgd.CHUNK)
+    visits = reference.esgd_visits(len(pairs), order.visits.tolist(), order.stride, CHUNK)
     expected = model.user_factors.astype(np.float64), model.item_factors.astype(np.float64)
     rates = float(STEP), float(DECAY), float(ITEM_DECAY)
     reference.esgd_epoch([(u, j, left[u, j]) for u, j in pairs[visits].tolist()], *expected, *rates)

@@ -22,6 +22,7 @@ from gpu.data.params import CulshImplicitParams, CulshParams, Psi
 from gpu.data.ratings import NO_MIDDLE, Ratings
 from gpu.hashing import host_lsh as host
 from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import PSI_LIMIT
 from tests import reference
 
 pytestmark = pytest.mark.gpu
@@ -108,7 +109,7 @@ def test_psi_saturates(lsh):
     known = baselines(ratings)._replace(mean=4e6)
     found = lsh.weights(ratings, known, params_of()).get()[:9]
     np.testing.assert_array_equal(found, host.weights(ratings, known, params_of()))
-    assert found.min() == -simlsh.PSI_LIMIT
+    assert found.min() == -PSI_LIMIT
 
 
 def test_baselines_equal_the_hosts(lsh):

@@ -11,6 +11,7 @@ from gpu.data.baselines import Baselines, baselines
 from gpu.data.params import CulshImplicitParams, CulshParams
 from gpu.data.ratings import Ratings
 from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import PSI_LIMIT, PSI_STEPS, psi
 from gpu.ranks.threads import run_threads
 from tests import reference
 
@@ -48,7 +49,7 @@ def test_sums_are_those_of_the_definition(triples: list[tuple[int, int, int]]) -
     exact = []
     for (u, i), r in last.items():
         residual = (r - known.mean - float(known.user[u]) - float(known.item[i])) / (high - low or 1.0)
-        exact.append((int(USER_KEYS[u]), i, int(np.rint(residual * simlsh.PSI_STEPS))))
+        exact.append((int(USER_KEYS[u]), i, int(np.rint(residual * PSI_STEPS))))
     expected = reference.projection_sums(exact, N_ITEMS, 128, PARAMS.seed)
     sums = simlsh.projections(ratings, known, PARAMS)
     np.testing.assert_array_equal(sums, expected)
@@ -86,7 +87,7 @@ def test_training_then_learning_equals_training_on_all(
     def weight(value: float | None) -> int:
         if value is None:
             return 0
-        return int(simlsh.psi(PARAMS, scale, 0.0, np.array([value], np.float32), 3.0, zero, zero)[0])
+        return int(psi(PARAMS, scale, 0.0, np.array([value], np.float32), 3.0, zero, zero)[0])
 
     sums = np.zeros((N_ITEMS, 128), dtype=np.int32)
     add(sums, [(pair, weight(r)) for pair, r in old.items()])
@@ -99,19 +100,19 @@ def test_training_then_learning_equals_training_on_all(
 def test_psi_is_in_units_of_the_scale_and_saturates() -> None:
     zero = np.zeros(4, np.float32)
     values = np.array([1, 3, 5, 1e6], np.float32)
-    residual = simlsh.psi(PARAMS, (1.0, 5.0), 0.0, values, 3.0, zero, zero)
-    power = simlsh.psi(CulshParams(psi="power"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
-    implicit = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero)
-    assert residual.tolist() == [-32, 0, 32, simlsh.PSI_LIMIT]
-    assert power.tolist() == [3, 23, 64, simlsh.PSI_LIMIT]
-    linear = simlsh.psi(CulshParams(psi="linear"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
-    fourth = simlsh.psi(CulshParams(psi="fourth"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
-    assert linear.tolist() == [13, 38, 64, simlsh.PSI_LIMIT]
-    assert fourth.tolist() == [0, 8, 64, simlsh.PSI_LIMIT]
-    shifted = simlsh.psi(CulshParams(psi="power"), (-10.0, 10.0), -15.0, 5 * (values - 3), 3.0, zero, zero)
+    residual = psi(PARAMS, (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    power = psi(CulshParams(psi="power"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    implicit = psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero)
+    assert residual.tolist() == [-32, 0, 32, PSI_LIMIT]
+    assert power.tolist() == [3, 23, 64, PSI_LIMIT]
+    linear = psi(CulshParams(psi="linear"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    fourth = psi(CulshParams(psi="fourth"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    assert linear.tolist() == [13, 38, 64, PSI_LIMIT]
+    assert fourth.tolist() == [0, 8, 64, PSI_LIMIT]
+    shifted = psi(CulshParams(psi="power"), (-10.0, 10.0), -15.0, 5 * (values - 3), 3.0, zero, zero)
     assert shifted.tolist() == power.tolist()
     assert implicit.tolist() == [1, 1, 1, 1]
-    signs = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero, 3.0)
+    signs = psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero, 3.0)
     assert signs.tolist() == [-1, 1, 1, 1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.als.device_plan import WHOLE
+from gpu.cuda.work import WHOLE
 from gpu.data.ratings import Ratings, Rows
 from gpu.nmf.device_parts import LONGEST, N_WARPS, longest, parts_of, slots_bound
 

@@ -17,8 +17,8 @@ from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, NotEnoughMemory
 from gpu.data.params import NmfParams
 from gpu.nmf import trainer as nmf
+from gpu.online import explain
 from gpu.online.model import HostModel
-from gpu.ranking import explain
 from gpu.training.loop import EpochReport
 from tests import reference
 from tests.data import planted, split
@@ -285,7 +285,7 @@ def test_matrices_that_cannot_be_factorized_are_refused(matrix: np.ndarray) -> N
 
 
 def test_too_large_a_training_says_both_numbers(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend.primitives("als"), "free_bytes", lambda: 1234)
+    monkeypatch.setattr(Backend, "free_bytes", lambda _: 1234)
     with pytest.raises(NotEnoughMemory, match="bytes and 1,234 are free"):
         gpu.fit(planted(), NmfParams(n_factors=1024), backend=backend)
 

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.als import trainer as als
+from gpu.als import objective
 from gpu.data.calibration import in_units
 from gpu.data.param_kinds import Params
 from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.data.ratings import Ratings
 from gpu.data.signals import signals, signals_of
+from gpu.online import explain
 from gpu.online.host import exact
 from gpu.online.model import HostModel
-from gpu.ranking import explain, topn
+from gpu.ranking import topn
 from tests import data, reference
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, random_model, table_of
 from tests.gpu.online_models import (
@@ -55,13 +56,13 @@ def host_model_of(model: gpu.Model, ratings: Ratings) -> HostModel:
     return HostModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys)
 
 
-def tables_of(model: gpu.Model, problem: als.AlsObjective) -> tuple[np.ndarray, np.ndarray]:
+def tables_of(model: gpu.Model, problem: objective.AlsObjective) -> tuple[np.ndarray, np.ndarray]:
     """(users, items) as `gpu.als.trainer` has them: in multiples of the unit."""
     sides, unit = ((model.user_factors, model.user_bias), (model.item_factors, model.item_bias)), model.calibration.unit
     users, items = (
         np.column_stack([factors / np.float32(unit**0.5), bias / np.float32(unit)]) for factors, bias in sides
     )
-    return users[:, : als.width(problem)], items[:, : als.width(problem)]
+    return users[:, : objective.width(problem)], items[:, : objective.width(problem)]
 
 
 def columns_of(matrix: np.ndarray, model: gpu.Model) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -90,7 +91,7 @@ def test_refitting_an_item_gives_what_training_would(params: AlsParams | AlsImpl
     ratings = data.planted()
     model = gpu.fit(ratings, params)
     known = model.calibration
-    problem = als.problem_of(in_units(ratings, known.unit), params, known)
+    problem = objective.problem_of(in_units(ratings, known.unit), params, known)
     learned = signals_of(ratings, known) if params.is_implicit else in_units(ratings, known.unit)
     users, items = tables_of(model, problem)
     half = gpu.HOST.primitives("als")
@@ -135,10 +136,10 @@ def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> N
         np.testing.assert_allclose(found, np.linalg.solve(a, b), rtol=1e-4, atol=1e-5)
 
 
-def problem_of(model: gpu.Model) -> als.AlsObjective:
+def problem_of(model: gpu.Model) -> objective.AlsObjective:
     assert isinstance(model.params, AlsParams | AlsImplicitParams)
     params = dataclasses.replace(model.params, solver="cholesky")
-    return als.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
+    return objective.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)

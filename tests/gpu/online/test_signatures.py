@@ -8,6 +8,7 @@ import pytest
 from gpu.data.param_kinds import Params
 from gpu.data.params import CulshImplicitParams, CulshParams
 from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import psi
 from gpu.online import signatures
 from tests.gpu.models import params_as, random_model
 from tests.gpu.online_models import (
@@ -32,7 +33,7 @@ def sums_of(online_model: OnlineModel) -> np.ndarray:
     items = np.repeat(np.arange(N_ITEMS), columns.lengths)
     fixed = model.mean, start.user_baseline[columns.items], model.item_baseline[items], model.middle
     params = params_as(CulshParams, model)
-    weights = simlsh.psi(params, model.scale, 0.0, columns.values, *fixed)
+    weights = psi(params, model.scale, 0.0, columns.values, *fixed)
     return simlsh.weighted_sums(ratings, weights, simlsh.n_words(params), params.seed)
 
 

@@ -23,6 +23,7 @@ from gpu.data.params import AlsImplicitParams, AlsParams, CulshParams, params_fo
 from gpu.data.ratings import Ratings
 from gpu.hashing import similarity, simlsh
 from gpu.ranks import ring as host
+from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads
 from gpu.training.loop import train
@@ -218,7 +219,7 @@ def rank_on_a_device(
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
-    exchange = gpu.choose("device").exchange(ring, can_store=link != "sockets")
+    exchange = exchange_on(gpu.choose("device"), ring, can_store=link != "sockets")
     if kind == "stores":
         end.send(bool(exchange.can_store))  # type: ignore[attr-defined] # NCCL's
     elif kind == "planned":

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.base.backend import HOST, Backend
+from gpu.base import free_memory
+from gpu.base.backend import Backend
 from gpu.base.errors import BackendUnavailable
 from gpu.data.model import bytes_of
 from gpu.data.params import params_for
@@ -90,7 +91,7 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
     manifest = snapshot.read_manifest(whole.data / "snapshots", first)
     second = whole.trained("culsh", **SMALL)
     with monkeypatch.context() as patched:
-        patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 12_345)
+        patched.setattr(free_memory, "free_bytes", lambda: 12_345)
         live_versions.set_version(whole.data, "culsh", second)
         whole.hotswap.poke()
         eventually(lambda: whole.hotswap.failures.reason_of(second) is not None)
@@ -118,7 +119,7 @@ def test_a_start_without_room_takes_the_model_in_when_there_is_some(
         first.send(events())
         version = first.train("sgd", n_factors=8, n_epochs=2)
     with monkeypatch.context() as patched:
-        patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 1)
+        patched.setattr(free_memory, "free_bytes", lambda: 1)
         with Whole(redis_url, tmp_path) as second:
             eventually(lambda: second.hotswap.failures.reason_of(version) is not None)
             assert not second.recommend("u1").personalized

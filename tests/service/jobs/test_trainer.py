@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.base import free_memory
 from gpu.data.calibration import calibrate
 from gpu.data.evidence import unpacked
 from gpu.data.params import AlsImplicitParams, Values
@@ -235,7 +236,7 @@ def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkey
 def test_too_little_memory_is_refused_with_both_numbers(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr(gpu.HOST.primitives("als"), "free_bytes", lambda: 12_345)
+    monkeypatch.setattr(free_memory, "free_bytes", lambda: 12_345)
     monkeypatch.setattr("service.jobs.trainer.signal.signal", lambda *_: None)
     options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
     assert trainer.main([str(part) for name, value in options.items() for part in (f"--{name}", value)]) == 1

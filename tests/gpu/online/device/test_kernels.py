@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.hashing import simlsh
+from gpu.hashing.fixed_point import PSI_LIMIT, PSI_STEPS
 from tests.gpu.cuda.test_kernels import compile_with_nvcc, needs_nvcc, targets
 
 SIZES = [(5, 3, 1), (64, 0, 0), (64, 32, 0), (128, 32, 0), (64, 16, 1), (300, 0, 0)]  # F, K, IMPLICIT
@@ -28,5 +28,5 @@ def test_table(architecture: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "architecture"), targets([0, 1, 2, 3, 4], "sm_75"))
 def test_signatures(kind: int, architecture: str, tmp_path: Path) -> None:
-    macros = {"S": 76, "KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
+    macros = {"S": 76, "KIND": kind, "STEPS": PSI_STEPS, "LIMIT": PSI_LIMIT}
     compile_with_nvcc("signatures", macros, architecture, tmp_path)

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.als import trainer as als
+from gpu.als.objective import problem_of
 from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.param_kinds import GradientParams, Params
 from gpu.data.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import user_rules
 from gpu.data.signals import Calibration, signals
-from gpu.ranking import explain
+from gpu.online import explain
 from gpu.training import evaluate
 from tests import reference
 from tests.gpu.models import KINDS, params_as, random_matrix, random_model, random_params, ratings_of
@@ -89,7 +89,7 @@ def test_without_neighbors_the_shares_add_up_to_the_score() -> None:
 def test_shares_beside_a_dislike_add_up_to_the_score_of_the_refit() -> None:
     model = random_model(random_params(AlsImplicitParams), 3, 10)
     values = np.array([5, 1, 2, 3], dtype=np.float32)
-    problem = als.problem_of(ratings_of(random_matrix(3, 10)), params_as(AlsImplicitParams, model), model.calibration)
+    problem = problem_of(ratings_of(random_matrix(3, 10)), params_as(AlsImplicitParams, model), model.calibration)
     a, b = reference.als_system(ITEMS, signals(values, model.calibration), model.item_factors, problem)
     found = explain.shares(model, ITEMS, values, np.arange(10))
     np.testing.assert_allclose(found.sum(axis=1), model.item_factors @ np.linalg.solve(a, b), rtol=1e-4, atol=1e-6)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
 from gpu.data.host_arena import Int
-from gpu.data.host_ids import Texts
+from gpu.data.host_ids import IdColumn
 
 WORDS, WORD_BYTES = 16, 8  # of a block
 BLOCK_BYTES = WORDS * WORD_BYTES
@@ -93,12 +93,13 @@ def compress(state: NDArray[np.uint64], block: NDArray[np.uint64], n_bytes: Int,
 
 @called_for(Use.READING)
 @njit(cache=True, nogil=True)
-def keys_of(codes: NDArray[np.int32], texts: Texts) -> NDArray[np.uint64]:
-    """The keys of the ids `codes` (B,), uint64 (B,)."""
+def keys_of(column: IdColumn) -> NDArray[np.uint64]:
+    """The keys of the ids of a column, uint64 (B,)."""
+    codes, offsets, text = column
     keys = np.empty(len(codes), dtype=np.uint64)
     state, block = np.empty_like(IV), np.empty(WORDS, dtype=np.uint64)
     for n in range(len(codes)):
-        first, end = np.int64(texts.offsets[codes[n]]), np.int64(texts.offsets[codes[n] + 1])
+        first, end = np.int64(offsets[codes[n]]), np.int64(offsets[codes[n] + 1])
         state[:] = IV
         state[0] ^= PARAMETERS
         start = first
@@ -107,7 +108,7 @@ def keys_of(codes: NDArray[np.int32], texts: Texts) -> NDArray[np.uint64]:
             block[:] = np.uint64(0)
             for at in range(start, stop):
                 place = at - start
-                block[place >> 3] |= np.uint64(texts.text[at]) << np.uint64(WORD_BYTES * (place & 7))
+                block[place >> 3] |= np.uint64(text[at]) << np.uint64(WORD_BYTES * (place & 7))
             compress(state, block, stop - first, stop == end)
             if stop == end:
                 break

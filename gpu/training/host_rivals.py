@@ -20,7 +20,7 @@ from gpu.ranking.host_estimate import MARKS, mark
 _30, _27, _31, _11 = (np.uint64(n) for n in (30, 27, 31, 11))
 
 
-@called_for(Use.ANSWERS)
+@called_for(Use.RIVALS)
 @njit(cache=True, nogil=True)
 def draw(
     users: NDArray[np.int64],

@@ -63,9 +63,10 @@ def _compile(kernels: Iterable[str], is_stopping: Callable[[], bool] = bool) -> 
 
 def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     """What kernels of the host such a model needs. A device ranks, and it refits rows that are learned by gradients."""
+    uses, learns = {Use.ANSWERS} | ({Use.RIVALS} if params.is_implicit else set()), drift.learns(params)
     if params.has_item_weights:  # on the host, whatever the backend
-        return {Use.ANSWERS, Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS}
-    uses, learns = {Use.ANSWERS, Use.FACTORS}, drift.learns(params)
+        return uses | {Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS}
+    uses |= {Use.FACTORS}
     uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else set()
     uses |= {Use.DRIFT} if learns else set()
     if params.refits != "sampled":

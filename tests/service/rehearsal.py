@@ -22,21 +22,24 @@ from gpu.online.events import N_KEPT
 from service.base.errors import ServiceError
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
+from service.engine.models.prequential import Prequential
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.columns import Ids
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
-from service.engine.state.id_table import IdTable
-from service.engine.state.known_ids import KnownIds
+from service.engine.state.id_table import column_of_log
+from service.engine.state.rating_runs import runs_of
 from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import FORMAT, Manifest
+from service.telemetry.metrics import Metrics
 from tests.service import stand_in
 
 SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
 N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
+UNRATED_ITEM = "i3"  # by `USER`, so that a rating of it tests a model
 FILTER = text_of(HasTag("tag", ("value",)))
 BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rating, and on all
 
@@ -48,7 +51,7 @@ def rehearse_history() -> None:
     history.apply([Entry(StreamId(3, 0), "merge", merge=Merge(USER, "u1"))])
     history.apply([Entry(StreamId(4, 0), "forget", subject="u1")])
     history.table.pack()
-    KnownIds(IdTable()).rows_of(pa.array(["new"]).dictionary_encode())
+    history.users.rows_or_new_of(column_of_log(pa.array(["new"]).dictionary_encode()))
     Ranking(history, []).recount()
 
 
@@ -93,6 +96,7 @@ class _Stage:
         self._live_model = LiveModel(manifest, prepare(moved, table, *keys), self._history)
         self._ranking = Ranking(self._history, [algorithm])
         self._ranking.install(self._live_model)
+        self._prequential = Prequential(self._history, self._ranking.live.tested, Metrics())
 
     def answer(self) -> None:
         """Answer every kind of query."""
@@ -103,7 +107,7 @@ class _Stage:
     def learn(self) -> None:
         """Learn the ratings after the snapshot, then every kind of change."""
         self.settle()
-        self._apply((USER, ITEM, 3.0), ("newer", NEW_ITEM, 2.0), (NEW_USER, "newest", 1.0))
+        self._apply((USER, ITEM, 3.0), (USER, UNRATED_ITEM, 5.0), ("newer", NEW_ITEM, 2.0), (NEW_USER, "newest", 1.0))
         self._apply((NEW_USER, ITEM, None), ("u1", NEW_ITEM, -1.0))
         self.settle()
         self._apply(kind="hide", subject="i1")
@@ -120,6 +124,7 @@ class _Stage:
     def _apply(self, *ratings: tuple[str, str, float | None], kind: str = "rating", subject: str | None = None) -> None:
         self._ms += 1
         entry = Entry(StreamId(self._ms, 0), kind, subject=subject) if subject else _entry(self._ms, *ratings)  # type: ignore[arg-type]
+        self._prequential.test(self._ranking.models(), runs_of([entry]))
         applied = self._history.apply([entry])
         self._ranking.note(applied)
         self._live_model.learn(applied)

@@ -45,6 +45,7 @@ class Use(enum.Enum):
     NEW_ITEMS = "users are refitted on the host once their new items are known"
     HASHED = "neighbors are found by hashing on the host"
     ABSENCES = "users who have not rated an item are drawn on the host"
+    RIVALS = "a model of likes is tested on what it learns next"
     DRIFT = "trained items learn"
     SAMPLED_DRIFT = "the same, by gradients"
     HASHED_DRIFT = "the same, of items with neighbors"

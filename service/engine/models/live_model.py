@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.base.growing import Growing
 from gpu.data.decay import weights_in
+from gpu.data.host_ids import NO_ROW, IdColumn
 from gpu.data.model import Model
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
@@ -22,7 +23,7 @@ from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
-from service.engine.state.id_table import NO_ROW, RETIRED, IdTable
+from service.engine.state.id_table import RETIRED, IdTable
 from service.engine.state.positions import position_of
 from service.storage.events import StreamId
 from service.storage.snapshots.content_map import ContentMap
@@ -300,7 +301,7 @@ def _looked_up(ids: Sequence[str], table: IdTable) -> Generator[None, None, NDAr
         part = ids[first : first + IDS_PER_SLICE]
         at = slice(first, first + len(part))
         is_right = table.ids(range(guess, min(guess + len(part), len(table)))) == part and RETIRED not in part
-        rows[at] = np.arange(guess, guess + len(part)) if is_right else table.rows_of(part)
+        rows[at] = np.arange(guess, guess + len(part)) if is_right else table.rows_of(IdColumn.of(part))
         guess = int(rows[at].max()) + 1
         yield
     return rows

@@ -21,8 +21,7 @@ from gpu.data.rating_table import RatingTable
 from service.engine.state.applied import NO_CHANGES, Applied, ForgottenUser
 from service.engine.state.catalog import Catalog
 from service.engine.state.documents import Documents
-from service.engine.state.id_table import IdTable
-from service.engine.state.known_ids import KnownIds
+from service.engine.state.id_table import IdTable, column_of_log
 from service.engine.state.log_windows import OneBehind, ahead, windows
 from service.engine.state.positions import ascending_from
 from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
@@ -174,9 +173,8 @@ class History:
         end = log.last_id() if upto is None else min(upto, log.last_id())
         with ThreadPoolExecutor(2, "history") as pool:
             behind = OneBehind(pool)
-            ids = KnownIds(self.users), KnownIds(self.items)
             for batch in ahead(windows(log.read(self.position), end), pool):
-                self._apply_batch(self.sources.new_rows_of(batch), ids, behind)
+                self._apply_batch(self.sources.new_rows_of(batch), behind)
                 n_rows += batch.num_rows
                 if on_progress is not None:
                     on_progress(n_rows)
@@ -311,8 +309,7 @@ class History:
 
     # --- entries of the log, column by column
 
-    def _apply_batch(self, batch: pa.RecordBatch, ids: tuple[KnownIds, KnownIds], behind: OneBehind) -> None:
-        user_ids, item_ids = ids
+    def _apply_batch(self, batch: pa.RecordBatch, behind: OneBehind) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         are_events = kinds == "event"
         kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
@@ -321,7 +318,8 @@ class History:
         for start, end in itertools.pairwise(bounds if len(kinds) else []):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
-                users, items = user_ids.rows_of(run.column("user")), item_ids.rows_of(run.column("item"))
+                users = self.users.rows_or_new_of(column_of_log(run.column("user")))
+                items = self.items.rows_or_new_of(column_of_log(run.column("item")))
                 timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
                 times_ms = run.column("ms").to_numpy().astype(np.int64)
                 values, events = self._values_of(run, are_events[start:end])

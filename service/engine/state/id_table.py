@@ -1,19 +1,23 @@
-"""`IdTable`: maps ids (strings) to rows (numbers) and back, and grows without a pause."""
+"""`IdTable`: maps ids to rows (numbers) and back, and grows without a pause."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.base.growing import Growing
+from gpu.data import host_ids as kernels
+from gpu.data.host_ids import NO_ROW, UNSEEN, IdColumn, IdRows
+from gpu.data.host_keys import keys_of
 
-N_SHARDS = 256  # dicts; a dict doubles all at once, which at 10 million ids takes 3 ms for a shard, 700 ms for one dict
-ROOM = 1024  # keys; least growth of the key array
+ROOM = 1024  # rows; least growth
 RETIRED = ""  # the id of a forgotten row; no legal id is empty
-NO_ROW = -1  # of an id that has none
+SPARSE = 4  # a column with so many times fewer rows than its dictionary has ids gets a dictionary of its own
 
 
 def key_of(identifier: str) -> int:
@@ -24,17 +28,37 @@ def key_of(identifier: str) -> int:
     return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=8).digest(), "little")
 
 
+def column_of_log(column: pa.DictionaryArray) -> IdColumn:
+    """The ids in a column of the rating log."""
+    codes, ids = np.array(column.indices.to_numpy(), dtype=np.int32), column.dictionary
+    if SPARSE * len(codes) <= len(ids):  # without most other ids, so that short columns cost little
+        used, codes_of_used = np.unique(codes, return_inverse=True)
+        codes, ids = codes_of_used.astype(np.int32), ids.take(pa.array(used))
+    _, offsets, text = ids.buffers()
+    offsets = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return IdColumn(codes, offsets.copy(), np.frombuffer(text or b"", dtype=np.uint8).copy())
+
+
 class IdTable:
     """Gives ids rows in order of first appearance. A row is never reused, not even when its id is forgotten.
+
+    Ids are looked up by their bytes, beside Python: of a million ids in a dict, each takes a microsecond, which waits
+    for memory and holds the GIL.
 
     Attributes:
         n_forgotten: how many ids were forgotten.
     """
 
     def __init__(self) -> None:
-        self._shards: list[dict[str | None, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
         self._keys = Growing(np.zeros(0, dtype=np.uint64))
+        self._heads = Growing(np.zeros(0, dtype=np.int32), NO_ROW)
+        self._rows = Growing(np.zeros((0, 4), dtype=np.int64))
+        self._text = Growing(np.zeros(0, dtype=np.uint8))
+        self._counts = np.zeros(2, dtype=np.int64)
+        self._secret = np.array([secrets.randbits(64) | 1], dtype=np.uint64)
+        self._table: IdRows
+        self._make_room(0, 0)
         self.n_forgotten = 0
 
     def __len__(self) -> int:
@@ -42,18 +66,14 @@ class IdTable:
         return len(self._ids)
 
     def __contains__(self, identifier: str) -> bool:
-        """Whether an id has a row. Safe from any thread."""
+        """Whether an id has a row. Safe from any thread; an id that is being added may be missed."""
         return self.row(identifier) is not None
 
     @property
     def n_known(self) -> int:
         """Number of ids that have a row, without retired ones."""
-        return self.n_ids - (self.row(RETIRED) is not None)  # see `service.storage.log.introductions`
-
-    @property
-    def n_ids(self) -> int:
-        """Number of ids that have a row, with the empty one if that has one."""
-        return sum(map(len, self._shards))
+        # See `service.storage.log.introductions`.
+        return len(self._ids) - self.n_forgotten - (self.row(RETIRED) is not None)
 
     @property
     def keys(self) -> NDArray[np.uint64]:
@@ -62,43 +82,44 @@ class IdTable:
 
     def row(self, identifier: str) -> int | None:
         """Row of an id, or None."""
-        return self._shards[hash(identifier) % N_SHARDS].get(identifier)
+        text = np.frombuffer(bytearray(identifier.encode(errors="surrogatepass")), dtype=np.uint8)
+        row = kernels.find_one(text, self._table)
+        return None if row == NO_ROW else row
 
-    def rows(self, identifiers: Iterable[str | None]) -> list[int | None]:
+    def rows(self, identifiers: Sequence[str | None]) -> list[int | None]:
         """Row of each id; None for an id without a row, and for None."""
-        shards = self._shards
-        return [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
+        rows = self.rows_of(IdColumn.of(identifier or RETIRED for identifier in identifiers)).tolist()
+        return [
+            None if row == NO_ROW or identifier is None else row
+            for identifier, row in zip(identifiers, rows, strict=True)
+        ]
 
-    def rows_of(self, identifiers: Sequence[str | None]) -> NDArray[np.int64]:
-        """Row of each id, int64 (B,); `NO_ROW` for an id without a row, and for None."""
-        shards = self._shards
-        rows = [shards[hash(identifier) % N_SHARDS].get(identifier, NO_ROW) for identifier in identifiers]
-        return np.array(rows, dtype=np.int64)
+    def rows_of(self, column: IdColumn) -> NDArray[np.int32]:
+        """Row of each id of a column, int32 (B,); `NO_ROW` for one without a row."""
+        found = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
+        kernels.find(column, self._table, found)
+        return found[column.codes]
 
     def row_or_new(self, identifier: str) -> int:
         """Row of an id; a new one if it has none."""
         return int(self.rows_or_new([identifier])[0])
 
     def rows_or_new(self, identifiers: Sequence[str]) -> NDArray[np.int32]:
-        """Rows of many ids, in order."""
-        rows = self.rows_of(identifiers)
-        are_new = np.flatnonzero(rows == NO_ROW)
-        if len(are_new):
-            new = [identifiers[n] for n in are_new.tolist()]
-            distinct = list(dict.fromkeys(new))
-            self.add(distinct, np.fromiter(map(key_of, distinct), np.uint64, len(distinct)))
-            rows[are_new] = self.rows_of(new)
-        return rows.astype(np.int32)
+        """`rows_or_new_of` these ids."""
+        return self.rows_or_new_of(IdColumn.of(identifiers))
 
-    def add(self, identifiers: Sequence[str], keys: NDArray[np.uint64]) -> None:
-        """Give the next rows to distinct ids that have none, (B,), whose keys are `keys` (B,)."""
-        shards, first = self._shards, len(self._ids)
-        self._ids += identifiers
-        if len(self._ids) > len(self._keys.values):
-            self._keys.grow(len(self._ids) + ROOM)
-        self._keys.values[first : len(self._ids)] = keys
-        for row, identifier in enumerate(identifiers, first):
-            shards[hash(identifier) % N_SHARDS][identifier] = row
+    def rows_or_new_of(self, column: IdColumn) -> NDArray[np.int32]:
+        """Row of each id of a column, int32 (B,). New ones get rows in order of appearance."""
+        found = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
+        n_new = kernels.find(column, self._table, found)
+        if n_new:
+            lengths = np.diff(column.offsets)
+            self._make_room(n_new, int(lengths[found == NO_ROW].sum()))
+            new, first = column._replace(codes=kernels.add(column, self._table, found)), len(self._ids)
+            self._keys.values[first : first + len(new.codes)] = keys_of(new)
+            self._ids += new.ids()
+        rows: NDArray[np.int32] = found[column.codes]
+        return rows
 
     def id(self, row: int) -> str:
         """Id of a row; `RETIRED` if it was forgotten."""
@@ -110,8 +131,19 @@ class IdTable:
 
     def forget(self, identifier: str) -> int | None:
         """Retire the row of an id and return it, or None. The id gets a new row when it appears again."""
-        row = self._shards[hash(identifier) % N_SHARDS].pop(identifier, None)
+        row = self.row(identifier)
         if row is not None:
+            kernels.forget(row, self._table)
             self._ids[row] = RETIRED
             self.n_forgotten += 1
         return row
+
+    def _make_room(self, n_rows: int, n_bytes: int) -> None:
+        """Make room for as many more rows, and bytes of their ids."""
+        n_rows, n_bytes = len(self._ids) + n_rows, int(self._counts[1]) + n_bytes
+        if n_rows + 1 > len(self._heads.values):
+            for growing in (self._keys, self._rows, self._heads):
+                growing.grow(n_rows + ROOM)
+        self._text.grow(n_bytes)
+        heads, rows, text = self._heads.values, self._rows.values, self._text.values
+        self._table = IdRows(heads, rows, text, self._counts, self._secret)

@@ -127,7 +127,6 @@ FAMILIES = {  # of primitives: their modules on the host and, if there is one, o
     "ids": ("gpu.data.host_ids", ""),
     "item_changes": ("gpu.descent.host_item_changes", "gpu.descent.device_item_changes"),
     "item_index": ("gpu.ranking.host_item_index", "gpu.ranking.device_item_index"),
-    "keys": ("gpu.data.host_keys", ""),
     "lists": ("gpu.ranking.host_lists", ""),
     "lsh": ("gpu.hashing.host_lsh", "gpu.hashing.device_lsh"),
     "online.exact": ("gpu.online.host.exact", "gpu.online.device.exact"),

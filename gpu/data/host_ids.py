@@ -9,6 +9,7 @@ but reads nothing outside the arrays that it holds.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
@@ -40,8 +41,7 @@ class IdColumn(NamedTuple):
     def of(cls, ids: Iterable[str]) -> IdColumn:
         """A column of these ids."""
         parts = [one.encode(errors="surrogatepass") for one in ids]
-        offsets = np.zeros(len(parts) + 1, dtype=np.int32)
-        np.cumsum(np.fromiter(map(len, parts), np.int32, len(parts)), out=offsets[1:])
+        offsets = np.array([0, *itertools.accumulate(map(len, parts))], dtype=np.int32)
         text = np.frombuffer(bytearray().join(parts), dtype=np.uint8)
         return cls(np.arange(len(parts), dtype=np.int32), offsets, text)
 
@@ -67,7 +67,7 @@ class IdColumn(NamedTuple):
 
     def texts(self, codes: Iterable[int]) -> list[str]:
         """The texts of some codes."""
-        offsets, content = self.offsets, memoryview(self.text)
+        offsets, content = self.offsets, self.text.data
         return [str(content[offsets[code] : offsets[code + 1]], "utf-8", "surrogatepass") for code in codes]
 
 
@@ -151,7 +151,7 @@ def find(column: IdColumn, ids: IdRows, found: NDArray[np.int32]) -> int:
 
 @called_for(Use.READING)
 @njit(cache=True, nogil=True)
-def find_one(text: NDArray[np.uint8], ids: IdRows) -> int:
+def find_one(text: NDArray[np.uint8], ids: IdRows) -> Int:
     """The row of one id; `NO_ROW` if it has none."""
     column = IdColumn(np.zeros(1, dtype=np.int32), np.array([0, len(text)], dtype=np.int32), text)
     hash_of_id, n_rows = hashed(column, 0, ids.key[0]), min(ids.counts[0], len(ids.heads) - 1)

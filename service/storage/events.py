@@ -15,13 +15,18 @@ known field needs a new version.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, TypeVar, get_args, overload
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from gpu.data import host_rating_text
+from gpu.data.host_ids import IdColumn
 from service.base import recommendation_ids
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.base.limits import MAX_RATING
@@ -38,6 +43,7 @@ MAX_EVENT_ID_LENGTH = 128  # characters
 LATEST_EVENT_S = 1e11  # Unix seconds, the year 5138; later times are probably in milliseconds
 BATCH_RATINGS = 1000  # ratings and events that are archived or learned in one batch: a few milliseconds of the engine
 ITEM_COST = 10  # ratings that the engine applies in the time of one change of an item
+LONG = 2048  # bytes of ratings, about 20; to read fewer into columns takes longer than to make objects of them
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
@@ -126,6 +132,75 @@ class RatingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fa
     timestamp: RatingTime = math.nan
 
 
+class RatingColumns(Sequence[RatingEvent]):
+    """B ratings as columns: an entry with many has no object for each.
+
+    Attributes:
+        users, items: their ids.
+        values: float64 (B,); NaN deletes.
+        timestamps: float64 (B,), Unix seconds.
+    """
+
+    def __init__(
+        self, users: IdColumn, items: IdColumn, values: NDArray[np.float64], timestamps: NDArray[np.float64]
+    ) -> None:
+        self.users, self.items, self.values, self.timestamps = users, items, values, timestamps
+
+    @classmethod
+    def read(cls, value: bytes) -> RatingColumns | None:
+        """The ratings that `value` of an entry has; None for JSON that another program wrote, right or wrong."""
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return None
+        n, columns = host_rating_text.read(np.frombuffer(bytearray(value), dtype=np.uint8), MAX_RATING)
+        return None if n == host_rating_text.OTHER else cls(*columns)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Sequence[RatingEvent]]) -> RatingColumns:
+        """The ratings of all parts in order."""
+        columns: list[RatingColumns] = []
+        for are_columns, group in itertools.groupby(parts, lambda part: isinstance(part, RatingColumns)):
+            if are_columns:
+                columns += group  # type: ignore[arg-type]
+                continue
+            ratings = list(itertools.chain.from_iterable(group))
+            users, items = IdColumn.of([one.user for one in ratings]), IdColumn.of([one.item for one in ratings])
+            values = np.array([math.nan if one.rating is None else one.rating for one in ratings], dtype=np.float64)
+            times = np.array([one.timestamp for one in ratings], dtype=np.float64)
+            columns.append(cls(users, items, values, times))
+        if len(columns) == 1:
+            return columns[0]
+        columns = columns or [cls(IdColumn.of(()), IdColumn.of(()), np.zeros(0), np.zeros(0))]
+        users, items = (IdColumn.joined([getattr(one, name) for one in columns]) for name in ("users", "items"))
+        values, timestamps = (
+            np.concatenate([getattr(one, name) for one in columns]) for name in ("values", "timestamps")
+        )
+        return cls(users, items, values, timestamps)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> RatingEvent: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[RatingEvent]: ...
+
+    def __getitem__(self, place: int | slice) -> RatingEvent | list[RatingEvent]:
+        if isinstance(place, slice):
+            return [self[n] for n in range(*place.indices(len(self)))]
+        codes = [int(ids.codes[place]) for ids in (self.users, self.items)]
+        (user,), (item,) = self.users.texts(codes[:1]), self.items.texts(codes[1:])
+        value = float(self.values[place])
+        return RatingEvent(user, item, None if math.isnan(value) else value, float(self.timestamps[place]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, omit_defaults=True):
     """Something that a user did with an item, as clients send it and the stream stores it.
 
@@ -166,7 +241,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     id: StreamId
     kind: Kind
-    ratings: list[RatingEvent] = []
+    ratings: Sequence[RatingEvent] = []
     subject: str | None = None
     items: list[ItemChange] = []
     events: list[TypedEvent] = []
@@ -268,7 +343,9 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
 def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: Source | None) -> Entry:
     match content:
         case b"ratings":
-            ratings = _checked(stream_id, value, _decoder.decode(value))
+            ratings: Sequence[RatingEvent] | None = RatingColumns.read(value) if len(value) >= LONG else None
+            if ratings is None:
+                ratings = _checked(stream_id, value, _decoder.decode(value))
             entry = Entry(stream_id, "rating", ratings, source=source)
         case b"events":
             events = _checked(stream_id, value, _event_decoder.decode(value))

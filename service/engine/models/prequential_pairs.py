@@ -45,23 +45,20 @@ class Pairs(NamedTuple):
     def of(cls, runs: Sequence[RatingRun], history: History) -> Pairs | None:
         """At most `N_TESTED` pairs of `runs`, which `history` is about to apply; None if they have no ratings."""
         new = [run if run.entries[0].id > history.position else run.after(history.position) for run in runs]
-        changed = _changed_users(new)
+        changed = _changed_users(new, history)
         new = [run for run in new if len(run.values)]
         if not new:
             return None
         keys = mixed(history.positions_of(np.concatenate([run.times_ms for run in new])).astype(np.uint64))
         picked = np.arange(len(keys)) if len(keys) <= N_TESTED else np.sort(np.argpartition(keys, N_TESTED)[:N_TESTED])
         ends = np.cumsum([len(run.values) for run in new])
-        places = np.searchsorted(ends, picked, side="right").tolist()  # of the runs of the picked rows
-        rows = [_row(new[at], int(n - ends[at]), history, changed) for n, at in zip(picked, places, strict=True)]
-        users, items, values, are_events = zip(*rows, strict=True)
-        return cls(
-            users=np.array(users, dtype=np.int64),
-            items=np.array(items, dtype=np.int64),
-            values=np.array(values, dtype=np.float32),
-            are_events=np.array(are_events, dtype=np.bool_),
-            keys=keys[picked],
-        )
+        bounds = np.searchsorted(picked, ends)
+        parts = [
+            _part(run, picked[first:last] - (end - len(run.values)), history, changed)
+            for run, first, last, end in zip(new, [0, *bounds[:-1]], bounds, ends, strict=True)
+        ]
+        users, items, values, are_events = map(np.concatenate, zip(*parts, strict=True))
+        return cls(users, items, values, are_events, keys[picked])
 
     def where(self, chosen: NDArray[np.bool_]) -> Pairs:
         """The pairs that a mask (P,) names."""
@@ -127,25 +124,30 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def _changed_users(runs: Sequence[RatingRun]) -> dict[str, StreamId]:
-    """Users who are merged or forgotten in `runs`, by the first such entry: no model knows yet who they are then."""
-    changed: dict[str, StreamId] = {}
+def _changed_users(runs: Sequence[RatingRun], history: History) -> dict[int, StreamId]:
+    """Rows of users who are merged or forgotten in `runs`, with the first such entry: no model knows yet who they are
+    then.
+    """
+    changed: dict[int, StreamId] = {}
     for entry in filter(None, (run.closing for run in runs)):
         users = [entry.subject] if entry.kind == "forget" else []
         if entry.merge is not None:
             users = [entry.merge.user, entry.merge.into]
-        for user in users:
-            changed.setdefault(str(user), entry.id)
+        for row in history.users.rows(users):
+            if row is not None:
+                changed.setdefault(row, entry.id)
     return changed
 
 
-def _row(run: RatingRun, n: int, history: History, changed: Mapping[str, StreamId]) -> tuple[int, int, float, bool]:
-    """The fields of one of `Pairs`: row `n` of `run`, counted from its end if below 0."""
-    n += len(run.values) if n < 0 else 0
-    user, item = history.users.row(run.users[n]), history.items.row(run.items[n])
-    if run.users[n] in changed and run.entries[0].id > changed[run.users[n]]:
-        user = None
-    value, is_event = float(run.values[n]), bool(run.are_events[n])
-    if is_event:
-        value *= float(history.weights_of([run.types[int(np.count_nonzero(run.are_events[:n]))]])[0])
-    return NO_ITEM if user is None else user, NO_ITEM if item is None else item, value, is_event
+def _part(
+    run: RatingRun, places: NDArray[np.int64], history: History, changed: Mapping[int, StreamId]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """The first fields of `Pairs`, of some places of a run."""
+    users = history.users.rows_of(run.users.at(places)).astype(np.int64)
+    items = history.items.rows_of(run.items.at(places)).astype(np.int64)
+    are_gone = [run.entries[0].id > changed[user] if user in changed else False for user in users.tolist()]
+    values, are_events = run.values[places].astype(np.float64), run.are_events[places]
+    if len(run.types):
+        weights = history.weights_of(run.types)[np.cumsum(run.are_events)[places[are_events]] - 1]
+        values[are_events] *= weights
+    return np.where(are_gone, NO_ITEM, users), items, values.astype(np.float32), are_events

@@ -146,7 +146,7 @@ class History:
         for run in joined(runs):
             newer = run if run.entries[0].id > self.position else run.after(self.position)
             newer = newer.only(self.sources.new_of(newer.entries))
-            users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
+            users, items = self.users.rows_or_new_of(newer.users), self.items.rows_or_new_of(newer.items)
             events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys, newer.attributed)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
             if newer.closing is not None:

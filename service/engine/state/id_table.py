@@ -83,7 +83,7 @@ class IdTable:
     def row(self, identifier: str) -> int | None:
         """Row of an id, or None."""
         text = np.frombuffer(bytearray(identifier.encode(errors="surrogatepass")), dtype=np.uint8)
-        row = kernels.find_one(text, self._table)
+        row = int(kernels.find_one(text, self._table))
         return None if row == NO_ROW else row
 
     def rows(self, identifiers: Sequence[str | None]) -> list[int | None]:

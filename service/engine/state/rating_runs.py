@@ -1,21 +1,18 @@
-"""`RatingRun`: consecutive entries with their ratings and events as columns, made by the learner's thread.
-
-Ids stay text, one for each rating: to find the distinct ones first would take as long as to look up every one.
-"""
+"""`RatingRun`: consecutive entries with their ratings and events as columns, made by the learner's thread."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.host_ids import IdColumn
 from gpu.online.events import NO_KEY
 from service.engine.state.strength_rows import Attributed
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, RatingColumns, StreamId
 
 
 class RatingRun(NamedTuple):
@@ -33,8 +30,8 @@ class RatingRun(NamedTuple):
     """
 
     entries: list[Entry]
-    users: list[str]
-    items: list[str]
+    users: IdColumn
+    items: IdColumn
     types: list[str]
     values: NDArray[np.float32]
     timestamps: NDArray[np.float64]
@@ -45,30 +42,30 @@ class RatingRun(NamedTuple):
     @classmethod
     def of(cls, entries: list[Entry]) -> RatingRun:
         """The run of these entries."""
-        ratings = [rating for entry in entries for rating in entry.ratings]
+        ratings = RatingColumns.joined(entry.ratings for entry in entries)
         events = [event for entry in entries for event in entry.events]
-        rows: Sequence[RatingEvent | TypedEvent] = ratings or events
-        values = [math.nan if rating.rating is None else rating.rating for rating in ratings]
-        values += [event.value for event in events]
-        are_events = np.zeros(len(values), dtype=np.bool_)
-        are_events[len(ratings) :] = True
-        if ratings and events:  # even in one entry, if the log has it and the user of its first event was forgotten
-            parts: list[Sequence[RatingEvent | TypedEvent]] = []
-            for entry in entries:
-                parts += [entry.ratings, entry.events]
-            rows = list(itertools.chain.from_iterable(parts))
-            are_events = np.array([isinstance(row, TypedEvent) for row in rows])
-            rest = iter(values[: len(ratings)]), iter(values[len(ratings) :])
-            values = [next(rest[is_event]) for is_event in are_events.tolist()]
-        times_ms = [entry.id.ms for entry in entries for _ in (*entry.ratings, *entry.events)]
+        users, items, values, timestamps = ratings.users, ratings.items, ratings.values, ratings.timestamps
+        are_events = np.zeros(len(values) + len(events), dtype=np.bool_)
+        if events:
+            users = IdColumn.joined([users, IdColumn.of([event.user for event in events])])
+            items = IdColumn.joined([items, IdColumn.of([event.item for event in events])])
+            values = np.append(values, [event.value for event in events])
+            timestamps = np.append(timestamps, [event.timestamp for event in events])
+            # The columns have ratings first; `order` is that of the stream.
+            counts = [n for entry in entries for n in (len(entry.ratings), len(entry.events))]
+            are_events = np.repeat(np.tile([False, True], len(entries)), counts)
+            order = np.argsort(np.argsort(are_events, kind="stable"))
+            users, items, values, timestamps = users.at(order), items.at(order), values[order], timestamps[order]
         return cls(
             entries,
-            [row.user for row in rows],
-            [row.item for row in rows],
+            users,
+            items,
             [event.type for event in events],
-            np.array(values, dtype=np.float32),
-            np.array([row.timestamp for row in rows], dtype=np.float64),
-            np.array(times_ms, dtype=np.int64),
+            values.astype(np.float32),
+            timestamps,
+            np.array([entry.id.ms for entry in entries], dtype=np.int64).repeat(
+                [len(entry.ratings) + len(entry.events) for entry in entries]
+            ),
             are_events,
             keys_of([event.event_id for event in events]),
         )
@@ -115,7 +112,8 @@ def joined(runs: Sequence[RatingRun]) -> list[RatingRun]:
         run = runs[first]
         if end - first > 1:
             columns = list(zip(*runs[first:end], strict=True))
-            entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
+            entries, types = (list(itertools.chain.from_iterable(columns[n])) for n in (0, 3))
+            users, items = map(IdColumn.joined, columns[1:3])
             values, timestamps, times_ms, are_events, keys = map(np.concatenate, columns[4:])
             run = RatingRun(entries, users, items, types, values, timestamps, times_ms, are_events, keys)
         joined_runs.append(run)

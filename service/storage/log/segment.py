@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gpu.data.host_ids import IdColumn
 from service.storage import documents, files, item_changes
 from service.storage.errors import CorruptLog, NewerEntry
-from service.storage.events import KINDS, Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.events import KINDS, Entry, Merge, RatingColumns, RatingEvent, StreamId, TypedEvent
 from service.storage.sources import Source, Unmark
 
 SCHEMA = pa.schema(
@@ -58,12 +59,12 @@ def table_of(entries: Sequence[Entry]) -> pa.Table:
     for kind, run in itertools.groupby(with_rows, key=lambda entry: entry.kind):
         of_kind = list(run)
         if kind == "rating":
-            ratings = [rating for entry in of_kind for rating in entry.ratings]
+            ratings = RatingColumns.joined(entry.ratings for entry in of_kind)
             columns: dict[str, Any] = {
-                "user": [rating.user for rating in ratings],
-                "item": [rating.item for rating in ratings],
-                "rating": [rating.rating for rating in ratings],
-                "timestamp": [rating.timestamp for rating in ratings],
+                "user": _text_of(ratings.users),
+                "item": _text_of(ratings.items),
+                "rating": pa.array(ratings.values.astype(np.float32), mask=np.isnan(ratings.values)),
+                "timestamp": ratings.timestamps,
             }
         elif kind == "event":
             events = [event for entry in of_kind for event in entry.events]
@@ -79,6 +80,11 @@ def table_of(entries: Sequence[Entry]) -> pa.Table:
             continue
         tables.append(_of_columns(of_kind, columns))
     return pa.concat_tables(tables).combine_chunks()
+
+
+def _text_of(ids: IdColumn) -> pa.Array:
+    buffers = pa.py_buffer(ids.offsets), pa.py_buffer(ids.text)
+    return pa.StringArray.from_buffers(len(ids.offsets) - 1, *buffers).take(pa.array(ids.codes))
 
 
 def _of_single_rows(entries: list[Entry]) -> pa.Table:
@@ -129,6 +135,7 @@ _OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may hav
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
+    ratings: list[RatingEvent] = []  # of the last entry
     columns = (column.to_pylist() for column in plain(batch).columns)
     for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset, owner in zip(
         *columns, strict=True
@@ -147,14 +154,15 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
             continue
         if not entries or entries[-1].id != (ms, seq):
             its_source = None if source is None else Source(source, offset, owner or "")
-            entries.append(Entry(StreamId(ms, seq), kind, source=its_source))
+            ratings = []
+            entries.append(Entry(StreamId(ms, seq), kind, ratings, source=its_source))
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
         elif kind == "event":
             name, value, event_id = event
             entries[-1].events.append(TypedEvent(user, item, name, value, timestamp, event_id, data))
         else:
-            entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
+            ratings.append(RatingEvent(user, item, rating, timestamp))
     return entries
 
 

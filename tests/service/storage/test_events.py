@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +13,11 @@ from service.storage.documents import Document
 from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import (
     ITEMS_PER_ENTRY,
+    LATEST_EVENT_S,
     ZERO,
     Entry,
     Merge,
+    RatingColumns,
     RatingEvent,
     StreamId,
     TypedEvent,
@@ -198,3 +201,63 @@ def test_legal_ids(good: str) -> None:
 def test_illegal_ids(bad: str) -> None:
     with pytest.raises(ValueError, match=r"Invalid id|surrogates"):
         check_id(bad)
+
+
+NUMBERS = st.one_of(
+    st.integers(-6, 10**6).map(float),
+    st.floats(-1e6, 1e6, allow_nan=False),
+    st.decimals(-1_000_000, 1_000_000, places=9).map(float),
+    st.sampled_from([0.0, -0.0, 0.1, 4.5, 1e-9, 1e-7, 2.0**53, 999999.999999999]),
+)
+TIMES = st.one_of(
+    st.decimals(0, 2**33, places=7).map(float), st.floats(0, LATEST_EVENT_S), st.integers(0, 10**10).map(float)
+)
+LINES = st.lists(st.builds(RatingEvent, ids, ids, st.one_of(st.none(), NUMBERS), TIMES), min_size=1, max_size=4)
+PIECES = st.sampled_from([*'"\\,}{[]-.09e \x00é', "null", ""])
+
+
+@given(LINES)
+def test_columns_have_the_ratings_of_the_general_parser(ratings: list[RatingEvent]) -> None:
+    columns = RatingColumns.read(msgspec.json.encode(ratings))
+    if columns is None:  # an escape, or a number with many digits
+        return
+    assert list(columns) == ratings
+    signs = [[math.copysign(1, one.rating or 0) for one in rows] for rows in (columns, ratings)]
+    assert signs[0] == signs[1]
+
+
+@given(LINES, st.data())
+def test_no_other_json_is_read_into_columns(ratings: list[RatingEvent], data: st.DataObject) -> None:
+    """What the general parser refuses, or reads in another way, is never read into columns."""
+    content = msgspec.json.encode(ratings).decode()
+    for _ in range(data.draw(st.integers(1, 3))):
+        first = data.draw(st.integers(0, len(content)))
+        content = content[:first] + data.draw(PIECES) + content[first + data.draw(st.integers(0, 3)) :]
+    columns = RatingColumns.read(content.encode())
+    if columns is not None:
+        assert parse_entry(AT, {b"v": b"1", b"ratings": content.encode()}).ratings == columns
+
+
+def test_the_ratings_of_a_usual_entry_are_columns() -> None:
+    now = 1_764_201_600.1234567
+    ratings = [RatingEvent(f"user-{n}", f"é/{n}", [None, 4.5, -1.0, 3.0][n % 4], now + n / 7) for n in range(100)]
+    entry = parse_entry(AT, encode_ratings(ratings))
+    assert isinstance(entry.ratings, RatingColumns)
+    assert (list(entry.ratings), entry.n_rows, entry.ratings[-1]) == (ratings, 100, ratings[-1])
+    assert entry.ratings[98:] == ratings[98:]
+    joined = RatingColumns.joined([ratings[:2], entry.ratings, ratings[:1], []])
+    assert list(joined) == [*ratings[:2], *ratings, ratings[0]]
+
+
+@pytest.mark.parametrize("length", [0, 257])
+def test_ids_of_many_ratings_are_checked(length: int) -> None:
+    one = RatingEvent("é" * (length // 2) + "x" * (length % 2), "i", 1.0, 1.0)
+    ratings = [RatingEvent("u", "i", 1.0, 1.0)] * 99 + [one]
+    with pytest.raises(BadEntry):
+        parse_entry(AT, encode_ratings(ratings))
+
+
+def test_bytes_that_are_no_text_are_refused_in_many_ratings_too() -> None:
+    content = encode_ratings([RatingEvent("user", "i", 1.0, 1.0)] * 100)[b"ratings"].replace(b"user", b"us\xffr", 2)
+    with pytest.raises(BadEntry):
+        parse_entry(AT, {b"v": b"1", b"ratings": content.replace(b'"us\xffr"', b'"user"', 1)})

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gpu.data.host_ids import IdColumn
 from service.engine.models import live_model
 from service.engine.models.live_model import rows_of
 from service.engine.rebuilt import _done
@@ -70,8 +71,8 @@ def test_a_model_of_the_same_log_is_not_looked_up(monkeypatch: pytest.MonkeyPatc
     looked_up: list[str] = []
     row_of = history.users.rows_of
 
-    def rows_of_some(ids: list[str]) -> NDArray[np.int64]:
-        looked_up.extend(ids)
+    def rows_of_some(ids: IdColumn) -> NDArray[np.int32]:
+        looked_up.extend(ids.ids())
         return row_of(ids)
 
     monkeypatch.setattr(history.users, "rows_of", rows_of_some)

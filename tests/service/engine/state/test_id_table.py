@@ -115,7 +115,7 @@ def test_no_insertion_pauses_for_long() -> None:
 def test_another_thread_may_look_up_meanwhile() -> None:
     table, names, is_over = IdTable(), [f"user-{n}" for n in range(100_000)], threading.Event()
     table.rows_or_new(names[:1000])
-    wrong = []
+    wrong: list[int | None] = []
 
     def look_up() -> None:
         while not is_over.is_set():

@@ -23,9 +23,13 @@ def entry(ms: int, content: list[RatingEvent] | str) -> Entry:
     return Entry(at, content) if content in ("noop", "item") else Entry(at, "forget", subject=content)  # type: ignore[arg-type]
 
 
+def ids_of(run: RatingRun) -> tuple[list[str], list[str]]:
+    return run.users.ids(), run.items.ids()
+
+
 def assert_equal(runs: list[RatingRun], others: list[RatingRun]) -> None:
     for run, other in zip(runs, others, strict=True):
-        assert run[:3] == other[:3]
+        assert (run.entries, *ids_of(run)) == (other.entries, *ids_of(other))
         for column, of_other in zip(run[3:], other[3:], strict=True):
             np.testing.assert_array_equal(column, of_other, strict=True)
 
@@ -43,16 +47,16 @@ def test_runs_of_parts_join_to_those_of_all(contents: list[list[RatingEvent] | s
 def test_columns_hold_the_ratings_in_order() -> None:
     first = entry(5, [RatingEvent("u", "i", 2.0, 7.0), RatingEvent("v", "i", None, 8.0)])
     (run,) = runs_of([first, entry(6, "noop"), entry(7, [RatingEvent("u", "é", -1.0, 9.0)])])
-    assert (run.users, run.items, run.closing) == (["u", "v", "u"], ["i", "i", "é"], None)
+    assert (*ids_of(run), run.closing) == (["u", "v", "u"], ["i", "i", "é"], None)
     np.testing.assert_array_equal(run.values, np.array([2, math.nan, -1], dtype=np.float32), strict=True)
     assert (run.timestamps.tolist(), run.times_ms.tolist()) == ([7.0, 8.0, 9.0], [5, 5, 7])
-    assert run.after(StreamId(5, 1)).users == ["u"]
+    assert run.after(StreamId(5, 1)).users.ids() == ["u"]
     assert not run.after(StreamId(7, 1)).entries
 
 
 def test_ratings_and_events_keep_their_order() -> None:
     rating, event = RatingEvent("u", "i", 2.0, 7.0), TypedEvent("v", "j", "view", 3.0, 8.0)
     (run,) = runs_of([entry(5, [rating]), Entry(StreamId(6, 0), "event", events=[event]), entry(7, [rating])])
-    assert (run.users, run.items, run.types) == (["u", "v", "u"], ["i", "j", "i"], ["view"])
+    assert (*ids_of(run), run.types) == (["u", "v", "u"], ["i", "j", "i"], ["view"])
     assert (run.values.tolist(), run.times_ms.tolist()) == ([2.0, 3.0, 2.0], [5, 6, 7])
     assert run.are_events.tolist() == [False, True, False]

@@ -12,6 +12,8 @@ from pydantic_core import PydanticUndefined
 
 from deploy import alerts, chart
 from docs import api_reference
+from gpu.algorithms import ALGORITHMS
+from service.extras.console.training_form import fields_of
 from service.settings.data_sets import SHARED
 from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
@@ -22,7 +24,8 @@ OPERATIONS = DOCS / "operations.md"
 MONITORING = DOCS / "monitoring.md"
 NOTES = DOCS / "decisions" / "README.md"
 REFERENCE = DOCS / "reference" / "api.md"
-GENERATED = (OPERATIONS, MONITORING, DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
+PARAMETERS = DOCS / "reference" / "parameters.md"
+GENERATED = (OPERATIONS, MONITORING, PARAMETERS, DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
@@ -47,6 +50,19 @@ def metrics_table() -> str:
     return "\n".join(["| Series | Kind | Meaning |", "| --- | --- | --- |", *rows])
 
 
+def parameters() -> str:
+    """A table of hyperparameters for each algorithm."""
+    lines: list[str] = []
+    for algorithm in ALGORITHMS:
+        lines += [f"## `{algorithm}`", "", "| Parameter | Default | Values | Meaning |", "| --- | --- | --- | --- |"]
+        for field in fields_of(algorithm):
+            default = f"`{field.default}`" if field.default else field.otherwise
+            values = ", ".join(f"`{one}`" for one in field.choices) or f"{_bound(field.low or 0)} to {_bound(field.high or 0)}"
+            lines.append(f"| `{field.name}` | {default} | {values} | {field.meaning.replace('|', chr(92) + '|')} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def navigation_of_notes() -> str:
     """Chapters and notes of decisions/README.md as entries of `nav`; the site takes titles from the notes."""
     entries = re.findall(r"^(?:## (.+)|\* \d+: \[.+\]\((.+)\))$", NOTES.read_text("utf-8"), re.MULTILINE)
@@ -60,6 +76,7 @@ PARTS = {
     "alerts": alerts.as_table,
     "values of the chart": chart.as_table,
     "navigation of notes": navigation_of_notes,
+    "parameters": parameters,
 }
 
 
@@ -75,6 +92,10 @@ def _default(value: object) -> str:
     if value is None or value is PydanticUndefined or value in ([], ()):
         return "unset"
     return f"`{','.join(value)}`" if isinstance(value, list) else f"`{value}`"
+
+
+def _bound(number: float) -> str:
+    return f"{number:,.0f}" if float(number).is_integer() and number < 1e9 else f"{number:g}"
 
 
 def _exposed(name: str, kind: str) -> str:

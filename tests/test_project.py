@@ -282,17 +282,19 @@ def test_files_and_tests_that_documents_name_are_there():
     assert checked > 50
 
 
-def test_recipes_name_files_and_names_that_are_there():
+def test_recipes_and_the_table_of_sizes_name_what_is_there():
     """A name in capitals, of a class or a constant, is in a file, or in a module of a folder, that its line names."""
-    steps = re.findall(r"^\d+\. .*$", (ROOT / "docs" / "recipes.md").read_text("utf-8"), re.MULTILINE)
-    assert len(steps) > 30
-    for step in steps:
-        places = [ROOT / place for place in re.findall(r"`((?:gpu|service|tests|deploy|docs)/[\w/.]*)`", step)]
-        assert [place for place in places if not place.exists()] == [], step
+    recipes, kernels = ((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("recipes", "kernels"))
+    lines = re.findall(r"^(?:\d+\. |\| ).*$", recipes, re.MULTILINE)
+    lines += re.findall(r"`[A-Z][A-Z_]+`(?:, `[A-Z_]+`)* in `[^`]*`", kernels)
+    assert len(lines) > 50
+    for line in lines:
+        places = [ROOT / place for place in re.findall(r"`((?:gpu|service|tests|deploy|docs)/[\w/.]*)`", line)]
+        assert [place for place in places if not place.exists()] == [], line
         modules = [module for place in places for module in ([place] if place.is_file() else place.glob("*.py"))]
         texts = "".join(module.read_text("utf-8") for module in modules)
-        for name in re.findall(r"`([A-Z]\w+)[`(]", step) if modules else ():
-            assert re.search(rf"\b{name}\b", texts), f"{name}: {step}"
+        for name in re.findall(r"`([A-Z]\w+)[`(]", line) if modules else ():
+            assert re.search(rf"\b{name}\b", texts), f"{name}: {line}"
 
 
 def test_links_between_documents_lead_somewhere():

@@ -57,7 +57,10 @@ def parameters() -> str:
         lines += [f"## `{algorithm}`", "", "| Parameter | Default | Values | Meaning |", "| --- | --- | --- | --- |"]
         for field in fields_of(algorithm):
             default = f"`{field.default}`" if field.default else field.otherwise
-            values = ", ".join(f"`{one}`" for one in field.choices) or f"{_bound(field.low or 0)} to {_bound(field.high or 0)}"
+            values = (
+                ", ".join(f"`{one}`" for one in field.choices)
+                or f"{_bound(field.low or 0)} to {_bound(field.high or 0)}"
+            )
             lines.append(f"| `{field.name}` | {default} | {values} | {field.meaning.replace('|', chr(92) + '|')} |")
         lines.append("")
     return "\n".join(lines).rstrip()
@@ -94,7 +97,9 @@ def _default(value: object) -> str:
     return f"`{','.join(value)}`" if isinstance(value, list) else f"`{value}`"
 
 
-def _bound(number: float) -> str:
+def _bound(number: float | None) -> str:
+    if number is None:
+        return "any"
     return f"{number:,.0f}" if float(number).is_integer() and number < 1e9 else f"{number:g}"
 
 

@@ -2,7 +2,6 @@
 
 Iterations form one trajectory from a random start, as in a training. Conjugate gradients stop early on converged rows,
 so repeating one iteration would measure too short a time. Compared programs start alike and alternate iterations.
-`als-lists` compares the lists of both.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks import datasets, options
-from benchmarks.options import Factors, File, Parameters, Seed, Source, Where
+from benchmarks.options import Factors, Parameters, Source, Where
 from benchmarks.results import Row, say
-from benchmarks.timing import NAN, ms_of, timed
+from benchmarks.timing import NAN, ms_of
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
 from gpu.base import device
@@ -42,14 +41,6 @@ GATHERED = 3.5e12  # the same from larger tables
 FLOPS = {"float16": 738e12, "float32": 50.8e12}  # of matrix products with sums in float32
 
 Half_ = Callable[[Any, Any], None]  # solves items or users, given (users, items), and returns when it has finished
-SEEDS = (0, 1, 2)
-# The peer's two best settings on MovieLens-1M, from a grid over its parameters.
-PEERS_BEST = (
-    AlsImplicitParams(n_factors=128, regularization=60, alpha=4, regularization_exponent=0, n_epochs=15, n_cg_steps=3),
-    AlsImplicitParams(n_factors=64, regularization=30, alpha=4, regularization_exponent=0, n_epochs=15, n_cg_steps=3),
-)
-# λ weighted by counts: the best of a grid over λ and α, chosen by leave-one-out within the training part.
-WEIGHTED = dataclasses.replace(PEERS_BEST[0], regularization=0.045, alpha=5, regularization_exponent=1)
 
 
 def als(
@@ -247,35 +238,6 @@ def row_bytes(problem: AlsObjective) -> int:
     return math.ceil(columns / HALVES_OF_A_CHUNK) * HALVES_OF_A_CHUNK * 2
 
 
-def als_lists(ratings: File, seed: Seed = 42) -> Iterator[Row]:
-    """HR@10 and NDCG@10 of als-implicit, and of the package `implicit` if it is installed.
-
-    One rating of each user is held out and ranked among 99 unrated items. Both learn ratings as ones, like the peer's
-    published figures. The peer's confidence of a rated pair is its `alpha`, ours is 1 + α, so its 5 equals our 4. The
-    peer has its two best settings, ours the same, and the regularizer that the peer lacks.
-    """
-    rest, positives, negatives = datasets.leave_one_out(datasets.ratings_of(ratings), seed)
-    ones, peer = datasets.as_ones(rest), implicit_als()
-
-    def row(code: str, fit: Callable[[AlsImplicitParams], gpu.Model], params: AlsImplicitParams) -> Row:
-        say(f"training {code}, {params.n_factors} factors")
-        models = [timed(lambda seed=seed: fit(dataclasses.replace(params, seed=seed))) for seed in SEEDS]  # type: ignore[misc]
-        rank = gpu.evaluate.sampled_ranking
-        hits = [rank(model, rest.by_user, positives, negatives) for model, _ in models]
-        hr, ndcg = (tuple(one[name] for one in hits) for name in ("hr@10", "ndcg@10"))
-        return {
-            "code": code, "n_factors": params.n_factors, "regularization": params.regularization,
-            "exponent": params.regularization_exponent, "alpha": params.alpha, "hr_at_10": hr, "ndcg_at_10": ndcg,
-            "seconds": statistics.median(seconds for _, seconds in models),
-        }  # fmt: skip
-
-    for params in PEERS_BEST:
-        if peer is not None:
-            yield row("implicit", lambda own: Peer(peer, ones, own, own.n_epochs).fit(), params)
-        yield row("als-implicit", lambda own: gpu.fit(ones, own), params)
-    yield row("als-implicit, weighted", lambda own: gpu.fit(ones, own), WEIGHTED)
-
-
 def implicit_als() -> ModuleType | None:
     """The package's ALS on the CPU; None, with a message, if it is not installed."""
     try:
@@ -306,14 +268,6 @@ class Peer:
         signals = signals_of(ratings, self.calibration)
         self._by_user = self._confidences(signals.by_user, ratings.n_items)
         self._by_item = self._confidences(signals.by_item, ratings.n_users)
-
-    def fit(self) -> gpu.Model:
-        """Train by the peer's own `fit`; returns its factors as a model of ours."""
-        self.model.fit(self._by_user, show_progress=False)
-        n_users, n_items = self._by_user.shape
-        model = gpu.Model.zeros(self.params, 0.0, (0.0, 1.0), n_users, n_items, calibration=self.calibration)
-        model.user_factors[:], model.item_factors[:] = self.model.user_factors, self.model.item_factors
-        return model
 
     def solve_items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Solve `items` (I, F) in place."""

@@ -167,13 +167,17 @@ def of_some_users(ratings: gpu.Ratings, n_users: int = VALIDATION_USERS) -> gpu.
     return ratings.where(mask_of(chosen, ratings.n_users)[ratings.coo()[0]])
 
 
-def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
+def leave_one_out(
+    ratings: gpu.Ratings, seed: int, seconds: NDArray[np.float64] | None = None
+) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
     """(training part, held-out items (B,), random unrated items (B, 99)), with B = min(U, `MOST_USERS`).
 
-    One rating of every user is held out, also of the users beyond B.
+    One rating of every user is held out, also of the users beyond B: a random one, or by `seconds` (N,) the last.
     """
     generator, rows = np.random.default_rng(seed), ratings.by_user
     chosen = rows.starts + generator.integers(0, rows.lengths)
+    if seconds is not None:
+        chosen = np.lexsort((seconds, ratings.coo()[0]))[rows.starts + rows.lengths - 1]
     most = int(rows.lengths.max(initial=0))
     if ratings.n_items - most < N_NEGATIVES:
         raise InvalidInput(

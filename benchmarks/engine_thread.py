@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,14 +17,11 @@ import gpu
 from benchmarks import options
 from benchmarks.options import Algorithm, Where
 from benchmarks.results import Row, say
-from benchmarks.timing import in_turns, median_ms, ms_of
+from benchmarks.timing import median_ms, ms_of
 from gpu.base.errors import InvalidInput
 from gpu.data.params import params_for
 from gpu.online import prepare_online
 from gpu.online.model import HostModel
-from service.api.parsers.elements import Body
-from service.api.parsers.event_parser import read_events
-from service.api.parsers.rating_parser import read_ratings
 from service.base import tuning
 from service.engine.compilation import compile_reading
 from service.engine.lists.common_lists import Popularity
@@ -36,8 +32,6 @@ from service.engine.models.shelf import Shelf
 from service.engine.queries import Recommend
 from service.engine.queries.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
 from service.engine.state.history import History
-from service.engine.state.rating_runs import runs_of
-from service.settings.event_types import DEFAULT_TYPES
 from service.storage import events as entries_
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
@@ -72,10 +66,6 @@ RULES: dict[str, dict[str, Any]] = {
     "explore": {"explore": 0.1},
     "explore and 1 boost": {"explore": 0.1, "boosts": BOOSTS[:1]},
 }
-# Of `events`: elements of a body, turns, and what takes turns.
-N_ELEMENTS, N_TURNS, N_WARM_TURNS = 1000, 300, 20
-TYPES = "view", "view", "view", "cart", "purchase"
-KINDS = "ratings", "events", "events with ids", "ratings beside events"
 
 
 def live(history: History, model: gpu.Model, backend: gpu.Backend = gpu.HOST) -> LiveModel:
@@ -234,54 +224,3 @@ def _ranking(n_items: int, n_factors: int, backend: gpu.Backend) -> Ranking:
     ranking.recount()
     ranking.install(live_model)
     return ranking
-
-
-def events(
-    n_users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 20_000,
-    n_items: Annotated[int, typer.Option(help="Number of items.", min=1)] = 5_000,
-    n_ratings: Annotated[int, typer.Option(help="Ratings before.", min=1)] = 1_000_000,
-) -> Iterator[Row]:
-    """Processor milliseconds to parse and to learn a body of 1,000 events, with and without ids, beside ratings.
-
-    Bodies take turns: those of ratings come on a history without events, the others on one with events. To parse is to
-    check a body and to encode its entry, as a front does. To learn is to decode the entry and to apply it to the
-    history, as the engine does.
-    """
-    rng, numbers = np.random.default_rng(0), iter(range(10**9))
-    plain, mixed = History(), History()
-    for history in (plain, mixed):
-        for first in range(0, n_ratings, 100_000):
-            history.apply([rated(rng, n_users, n_items, min(100_000, n_ratings - first), first)])
-
-    def measured(kind: str) -> tuple[float, float]:
-        """Milliseconds to parse and to learn a body."""
-        number, elements = next(numbers), []
-        pairs = zip(
-            rng.integers(0, n_users, N_ELEMENTS).tolist(), rng.integers(0, n_items, N_ELEMENTS).tolist(), strict=True
-        )
-        for n, (user, item) in enumerate(pairs):
-            element: dict[str, Any] = {"user": f"u{user}", "item": f"i{item}", "timestamp": 1e9 + number}
-            element |= {"rating": 4.0} if kind.startswith("ratings") else {"type": TYPES[n % len(TYPES)]}
-            elements.append(element | ({"event_id": f"{number}-{n}"} if kind == "events with ids" else {}))
-        body, fields, history = Body(json.dumps(elements).encode()), dict[bytes, bytes](), mixed
-        if kind == KINDS[0]:
-            history = plain
-
-        def parse() -> None:
-            if kind.startswith("ratings"):
-                fields.update(entries_.encode_ratings(read_ratings(body, 1e9).accepted))
-            else:
-                fields.update(entries_.encode_events(read_events(body, 1e9, DEFAULT_TYPES).accepted))
-
-        def learn() -> None:
-            history.apply_runs(runs_of([entries_.parse_entry(StreamId(10**12 + number, 0), fields)]))
-
-        return ms_of(parse, time.thread_time), ms_of(learn, time.thread_time)
-
-    calls: dict[str, Callable[[], tuple[float, float]]] = {kind: functools.partial(measured, kind) for kind in KINDS}
-    taken = in_turns(calls, N_WARM_TURNS + N_TURNS)
-    medians = {kind: np.median(ms[N_WARM_TURNS:], axis=0).tolist() for kind, ms in taken.items()}
-    parse_ms, learn_ms = medians[KINDS[0]]
-    for kind, (own_parse_ms, own_learn_ms) in medians.items():
-        times = {"times_parse": own_parse_ms / parse_ms, "times_learn": own_learn_ms / learn_ms}
-        yield {"elements": kind, "parse_ms": own_parse_ms, "learn_ms": own_learn_ms, **times}

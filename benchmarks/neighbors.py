@@ -20,6 +20,7 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
+from gpu.base.errors import InvalidInput
 from gpu.data.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
 from gpu.hashing import similarity
 
@@ -43,7 +44,7 @@ def accuracy(
     backend: Where = "auto",
 ) -> Iterator[Row]:
     """Test RMSE of CULSH-MF with each similarity ([004] table 7), its time and memory, of SGD alone, and of ALS."""
-    where = options.chosen(backend)
+    where, ways = options.chosen(backend), list(_ways(similarities.split(","), psi.split(","), keys))
     for train, test in datasets.folds_of(ratings, folds) if folds else ():
         yield _accuracy(train, test, params_for("culsh", {}), (0,), where)
     if folds:
@@ -52,7 +53,7 @@ def accuracy(
     for n_factors in options.whole(factors):
         yield _accuracy(train, test, params_for("sgd", {"n_factors": n_factors}), options.whole(seeds), where)
         for n_neighbors in options.whole(neighbors):
-            for way in _ways(similarities.split(","), psi.split(","), keys):
+            for way in ways:
                 params = params_for("culsh", {"n_factors": n_factors, **way, "n_neighbors": n_neighbors})
                 yield _accuracy(train, test, params, options.whole(seeds), where)
     yield _accuracy(train, test, params_for("als", {}), options.whole(seeds), where)
@@ -64,7 +65,10 @@ def _ways(names: Sequence[str], kinds: Sequence[str], keys: str) -> Iterator[dic
     options.check(kinds, PSI, "--psi")
     for name in names:
         if name == "keys":
-            for p, size, q in (options.whole(key.replace("x", ",")) for key in keys.split(",")):
+            for key in keys.split(","):
+                if len(sizes := options.whole(key.replace("x", ","))) != 3:
+                    raise InvalidInput(f"Invalid keys: expected p x G x q, such as 3x8x100, got {key!r}")
+                p, size, q = sizes
                 yield {"similarity": name, "key_bits": p * size, "n_bits": p * size * q}
         else:
             yield from ({"similarity": name, "psi": psi} for psi in (kinds if name == "simlsh" else kinds[:1]))

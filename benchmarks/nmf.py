@@ -20,7 +20,7 @@ import gpu
 from benchmarks import datasets, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import ForPictures, Row, say
-from benchmarks.timing import NAN
+from benchmarks.timing import NAN, ms_of
 from gpu.data.params import NmfParams
 from gpu.nmf import trainer as training
 from gpu.nmf.matrix import matrix_of
@@ -31,6 +31,8 @@ STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a pee
 OURS = {"host": "extrapolated HALS", "device": "extrapolated HALS on the device"}
 CD = "scikit-learn cd"
 PEERS = {CD: "cd", "scikit-learn mu": "mu"}
+CACHE_WORDS = 35 * 2**20 / 8  # of [002]: 35 MB in double precision
+ROUNDS = 6  # of a W step, the first to compile
 MAX_RATIO = 4  # ours stops after this multiple of cd's iterations if it has not reached cd's error
 
 
@@ -39,30 +41,65 @@ def nmf(
     factors: Factors = "80,160,240",
     epochs: Annotated[int, typer.Option(help="Iterations of each solver.", min=2)] = 6,
     to: Annotated[int, typer.Option(help="Iterations of the comparison with scikit-learn.", min=1)] = 100,
+    tiles: Annotated[str, typer.Option(help="Comma-separated widths of tiles of further runs.")] = "",
     transpose: Annotated[bool, typer.Option("--transpose", help="Factorize the transposed matrix.")] = False,
     key: Annotated[str | None, typer.Option(help="Variable in the file.", metavar="NAME")] = None,
     backend: Where = "auto",
 ) -> Iterator[Row]:
-    """Seconds of an iteration of NMF by solver, and seconds to the error of scikit-learn's NMF."""
+    """Seconds of an iteration of NMF by solver, the parts of a W step, and seconds to the error of scikit-learn's NMF.
+
+    `words` are those that a sweep of W moves by [002] eq. 9 and section 3.2, with the cache of that paper.
+    """
     ratings, where = datasets.ratings_of(matrix, key), options.chosen(backend)
     # [002] uses terms × documents, files have documents × terms.
     ratings = gpu.Ratings(ratings.by_item, ratings.by_user) if transpose else ratings
     for n_factors in options.whole(factors):
         say(f"K = {n_factors}")
-        yield from solvers(ratings, n_factors, epochs, where)
+        yield from solvers(ratings, n_factors, epochs, where, options.whole(tiles))
+        yield from w_step(ratings, n_factors, where)
         yield from peers(ratings, n_factors, to, where)
 
 
-def solvers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:
+def solvers(
+    ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend, tiles: Sequence[int]
+) -> Iterator[Row]:
     """The plain, the tiled and the default solver: seconds without the first epoch; plain and tiled agree."""
     settings = [_params(n_factors, n_epochs, solver=solver) for solver in ("plain", "tiled", "extrapolated")]
+    settings += [_params(n_factors, n_epochs, solver="tiled", tile=tile) for tile in tiles]
     size = {"rows": ratings.n_users, "columns": ratings.n_items, "entries": len(ratings)}
     runs, seconds = _alternated(ratings, settings, n_epochs, backend)
     for params, run, own_s in zip(settings, runs, seconds, strict=True):
         yield {
-            "code": params.solver, "n_factors": n_factors, "tile": run.tile, **size, "seconds_per_iteration": own_s,
+            "code": params.solver, "n_factors": n_factors, "tile": run.tile, **size,
+            "words": words_moved(ratings.n_users, n_factors, run.tile), "seconds_per_iteration": own_s,
             "times_plain": seconds[0] / own_s, "relative_error": run.relative_error,
         }  # fmt: skip
+
+
+def words_moved(n_rows: int, k: int, tile: int) -> float:
+    """Words that a sweep of W (V, K) moves: [002] eq. 9; without tiles what its section 3.2 counts for Alg. 1."""
+    if not tile:
+        return k * (n_rows * k + k + 6 * n_rows + 1)
+    return n_rows * ((1 / tile + 2 / CACHE_WORDS**0.5) * (k * k - k * tile) + k * tile)
+
+
+def w_step(ratings: gpu.Ratings, n_factors: int, backend: gpu.Backend) -> Iterator[Row]:
+    """Milliseconds of both products of a W step and of its sweep, column by column and in tiles, as [002] has them."""
+    hals, params = backend.primitives("hals"), _params(n_factors, 1)
+    tile, start = training.tile_of(params), training.random_start((ratings.n_users, ratings.n_items), 1.0, params)
+    matrix = hals.load(matrix_of(ratings), np.float32)
+    W, H = (hals.load_factors((table / np.linalg.norm(table, axis=0)).astype(np.float32), tile) for table in start)
+    gram, times = hals.gram(H), dict[str, list[float]]()
+    for name, width in ROUNDS * (("sweep by columns", 0), ("sweep in tiles", tile)):
+        steps = {
+            "A Hᵀ": lambda: hals.multiply(matrix, True, H, W),
+            "H Hᵀ": lambda: hals.gram(H),
+            name: lambda width=width: hals.sweep(W, gram, tile=width, normalize=True),
+        }
+        for step, work in steps.items():
+            times.setdefault(step, []).append(ms_of(lambda work=work: (work(), hals.finish())))  # type: ignore[misc]
+    for step, ms in times.items():
+        yield {"step": step, "n_factors": n_factors, "step_ms": statistics.median(ms[1:])}
 
 
 def peers(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> Iterator[Row]:

@@ -1,10 +1,10 @@
-"""Lists of disliked, new and rare items: `python -m benchmarks dislikes`, `new-items` and `explore`."""
+"""Lists of disliked and new items: `python -m benchmarks dislikes` and `new-items`."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,7 @@ import gpu
 from benchmarks import datasets, options
 from benchmarks.datasets import SOURCES, Dataset, Fold, items_of
 from benchmarks.defaults import Ours
-from benchmarks.engine_thread import live
-from benchmarks.options import Data, Fits, Names, Seed, Sets, Where
+from benchmarks.options import Data, Fits, Names, Seed, Where
 from benchmarks.results import Fit, Row, Store, say
 from benchmarks.timing import NAN
 from gpu.data.params import params_for
@@ -25,11 +24,7 @@ from gpu.online.model import HostModel
 from gpu.ranking import topn
 from service.cli import offline
 from service.cli.files import ratings_file
-from service.engine.lists.exploration import Exploration, bonus, leveling
-from service.engine.lists.selection import Selection
-from service.engine.state.history import History
 from service.jobs.content import Described, fitted
-from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots.content_map import ContentMap
 
 # Of `dislikes`:
@@ -45,11 +40,6 @@ FEWEST_RATINGS = 20  # of a new film, so that half of them are 10
 N_LISTED = 20
 FIGURES = "hr_at_10", "recall_at_20", "hr_at_10_of_all", "recall_at_20_of_all", "rmse"
 _TITLE = re.compile(r"(?P<item>\d+)::.*\((?P<year>\d{4})\)::(?P<genres>.*)")
-# Of `explore`:
-SETS = {"ml-100k": 4.0, "lastfm": -np.inf}  # lowest relevant value
-POOL_FROM, POOL_SHARE, BELOW = 12, 0.3, 10
-N_USERS, N_SHOWN, FEW = 400, 3, 2
-BATCH = 100_000
 
 
 def dislikes(
@@ -215,77 +205,3 @@ def _numbers(items: NDArray[np.int32]) -> NDArray[np.int64]:
     order, numbers = np.argsort(items, kind="stable"), np.empty(len(items), dtype=np.int64)
     numbers[order] = np.arange(len(items)) - np.searchsorted(items[order], items[order])
     return numbers
-
-
-def explore(
-    data: Data, sets: Sets = None, algorithms: Names = "als-implicit,als,culsh,culsh-implicit", seed: Seed = 42
-) -> Iterator[Row]:
-    """Hits of the first explored items, by score, with the bonus, and by fewest ratings, on ml-100k and lastfm.
-
-    Three tenths of the items with at least 12 ratings keep 1 to 9 of them, drawn at random; the rest is held out. A
-    model is trained on what is left. Each of 400 random users with held-out ratings gets the first three items to
-    explore, in three orders: by score, by score and bonus as the service does, and those with the fewest ratings first.
-    A hit is an item that its user has rated in the held-out part, where values are stars with 4 or more. The first row
-    of a set is of an item drawn at random among those with few ratings that its user has not rated.
-    """
-    options.check(sets or [], SETS, "--set")
-    for name in sets or SETS:
-        ratings = datasets.ratings_of(data / SOURCES[name][1])
-        train, relevant = _thinned(ratings, SETS[name], seed)
-        with_any = np.flatnonzero(relevant.by_user.lengths)
-        users = np.sort(np.random.default_rng(seed).permutation(with_any)[:N_USERS])
-        counts = train.by_item.lengths
-        pool = np.flatnonzero((counts > 0) & (counts < BELOW))
-        left = [np.setdiff1d(pool, items_of(train, user)) for user in users.tolist()]
-        few, row = float((counts[pool] <= FEW).mean()), {"data": name, "algorithm": "", "order": "at random"}
-        yield {**row, "hits": _mean_hits(relevant, users, left), "few": few}
-        for algorithm in options.algorithms(algorithms):
-            say(f"{name}: training {algorithm}")
-            for order, rows in explored(train, algorithm, users).items():
-                few = float((counts[rows] <= FEW).mean())
-                row = {"data": name, "algorithm": algorithm, "order": order}
-                yield {**row, "hits": _mean_hits(relevant, users, rows), "few": few}
-
-
-def _thinned(ratings: gpu.Ratings, relevant_from: float, seed: int) -> tuple[gpu.Ratings, gpu.Ratings]:
-    """(training ratings, relevant ones among those held out): takes most ratings from a share of the items."""
-    generator, items = np.random.default_rng(seed), ratings.coo()[1]
-    most, pool = np.full(ratings.n_items, len(ratings)), np.flatnonzero(ratings.by_item.lengths >= POOL_FROM)
-    chosen = generator.permutation(pool)[: round(POOL_SHARE * len(pool))]
-    most[chosen] = generator.integers(1, BELOW, len(chosen))
-    order, is_held_out = generator.permutation(len(items)), np.empty(len(items), dtype=np.bool_)
-    is_held_out[order] = _numbers(items[order]) >= most[items[order]]
-    return ratings.where(~is_held_out), ratings.where(is_held_out & (ratings.coo()[2] >= relevant_from))
-
-
-def explored(train: gpu.Ratings, algorithm: str, users: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """The first three items to explore of each user, int64 (B, 3), by order; the model is of a history."""
-    history = History()
-    history.users.rows_or_new([f"u{n}" for n in range(train.n_users)])
-    history.items.rows_or_new([f"i{n}" for n in range(train.n_items)])
-    columns = zip(*(column.tolist() for column in train.coo()), strict=True)
-    ratings = [RatingEvent(f"u{user}", f"i{item}", value, 1e9) for user, item, value in columns]
-    for n, first in enumerate(range(0, len(ratings), BATCH)):
-        history.apply([Entry(StreamId(n + 1, 0), "rating", ratings[first : first + BATCH])])
-    model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params_for(algorithm, {}))
-    live_model = live(history, model)
-    live_model.settle(None)
-    asked = topn.users_of(live_model.model, users), live_model.rows_of(users), N_SHOWN
-    hidden, levels = Selection(history).hidden(available=True), Exploration().levels(live_model, BELOW, None).items
-    best = [live_model.recommend(*asked, hidden, eligible=[items] * len(users)) for items in levels]
-    shown: dict[str, list[NDArray[np.int64]]] = {"score": [], "bonus": [], "fewest": []}
-    for user in range(len(users)):
-        rows, scores = (np.concatenate([part[user] for part in parts]) for parts in zip(*best, strict=True))
-        rows, scores = rows[rows >= 0].astype(np.int64), scores[rows >= 0].astype(np.float64)
-        numbers = live_model.table.item_counts[rows]
-        c, _ = leveling(np.zeros_like(rows), numbers, scores, 1)
-        added = c * bonus(numbers)
-        for name, keys in {"score": (-scores,), "bonus": (-(scores + added),), "fewest": (-scores, numbers)}.items():
-            shown[name].append(rows[np.lexsort((rows, *keys))[:N_SHOWN]])
-    return {name: np.array(of_users) for name, of_users in shown.items()}
-
-
-def _mean_hits(relevant: gpu.Ratings, users: NDArray[np.int64], lists: Iterable[NDArray[np.integer]]) -> float:
-    """The mean share of hits in the lists of `users` (B,)."""
-    pairs = zip(users.tolist(), lists, strict=True)
-    return float(np.mean([np.isin(shown, items_of(relevant, user)).mean() for user, shown in pairs]))

@@ -50,6 +50,9 @@ def sgd(
     factors: Factors = "32,128",
     epochs: Annotated[int, typer.Option(help="Epochs; the median excludes the first.", min=2)] = 20,
     target: Annotated[float, typer.Option(help="RMSE, or HR@10, whose time is measured.")] = NAN,
+    last: Annotated[
+        bool, typer.Option("--last", help="Hold out the last item of each user, not a random one.")
+    ] = False,
     set_: Parameters = None,
     backend: Where = "auto",
 ) -> Iterator[Row]:
@@ -66,7 +69,7 @@ def sgd(
         is_implicit = ALGORITHMS[algorithm].params.is_implicit
         for n_factors in options.whole(factors):
             params = params_for(algorithm, {**settings, "n_factors": n_factors})
-            data, test, judged = _lists(ratings) if is_implicit else _estimates(ratings, params)
+            data, test, judged = _lists(ratings, last) if is_implicit else _estimates(ratings, params)
             assert isinstance(params, SgdParams | EsgdParams)  # noqa: S101 - narrows the type
             values, seconds, neighbors_s = _trained(data, test, params, chosen, judged)
             epoch_s = float(statistics.median(np.diff(seconds)))
@@ -103,9 +106,16 @@ def _estimates(path: Path, params: gpu.Params) -> tuple[gpu.Ratings, gpu.Ratings
     return in_units(train, unit), in_units(test, unit), lambda report, _: report.metrics["test_rmse"] * unit
 
 
-def _lists(path: Path) -> tuple[gpu.Ratings, None, Judge]:
+def _lists(path: Path, is_last: bool) -> tuple[gpu.Ratings, None, Judge]:
     """Leave-one-out: one rating of each user is held out and ranked among unrated items by HR@10."""
-    train, positives, negatives = datasets.leave_one_out(datasets.ratings_of(path), datasets.SEED)
+    if is_last:
+        from benchmarks.learning import Timeline  # noqa: PLC0415 - it needs the service
+
+        timeline = Timeline.of(path)
+        parts = datasets.leave_one_out(timeline.rows, datasets.SEED, timeline.times(len(timeline.values)).seconds)
+    else:
+        parts = datasets.leave_one_out(datasets.ratings_of(path), datasets.SEED)
+    train, positives, negatives = parts
     rank = gpu.evaluate.sampled_ranking
     return train, None, lambda _, training: rank(training.model(), train.by_user, positives, negatives)["hr@10"]
 

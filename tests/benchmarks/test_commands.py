@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import typer
 
-from benchmarks import running
-from benchmarks.__main__ import COMMANDS, run
+from benchmarks import papers, running
+from benchmarks.__main__ import COMMANDS, app_of, run
 from benchmarks.defaults import GRIDS
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from service.cli.files import ratings_file
@@ -38,11 +39,9 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "scale": ("--algorithms als", {}),
     "dislikes": ("--algorithms als,culsh-implicit", {"quality.N_ANONYMOUS": 3, "quality.WELL_RATED": 1}),
     "new-items": ("--algorithms als-implicit,als", {"quality.FEWEST_RATINGS": 10, "quality.SHARE": 0.3}),
-    "explore": ("--set ml-100k --algorithms als-implicit", {"quality.N_USERS": 10}),
     "accuracy": ("--factors 4 --neighbors 4 --seeds 0,1", {}),
     "noise": ("--seeds 0", {}),
     "time-to-error": ("--factors 4 --epochs 3", {"sgd.SHARES": (0.5, 1.0)}),
-    "als-lists": ("", {"als.SEEDS": (0,)}),
     "stream": ("--algorithms als", {"learning.N_BATCHES": 2}),
     "newcomers": ("--factors 4 --seeds 0,1", {"learning.SHARE": 0.1}),
     "prequential": ("--algorithm als", {"learning.TRAINED": 0.97}),
@@ -60,7 +59,6 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "catalog": ("--items 1000", {}),
     "online": ("--factors 4 --size 300 --users 50 --new-items 5 --batches 1 --places host", {}),
     "growth": ("--n-users 400 --n-items 90 --n-ratings 31000 --n-factors 4", {}),
-    "events": ("--n-users 50 --n-items 20 --n-ratings 1000", {"engine_thread.N_TURNS": 2}),
     "place": (
         "--users 400 --items 300 --ratings 1000 --new-items 20 --changes 50 --set n_factors=4 --set n_bits=64",
         {"plant.ROUNDS": 2},
@@ -192,7 +190,7 @@ def is_measured(value: Any) -> bool:
 
 def drawn(command: str, places: Places, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Draw a picture from the lines of a measurement."""
-    of = {".als_plot": "als --ratings", ".nmf_plot": "nmf --matrix"}[command.split(maxsplit=1)[0]]
+    of = {"als": "als --ratings", "nmf": "nmf --matrix"}[command.split()[1]]
     small = shlex.split(SMALL[of.split()[0]][0])
     assert run([*of.split(), str(places.matrix), *small, "--json"]) == 0
     (folder / "lines").write_text(capsys.readouterr().out, "utf-8")
@@ -200,6 +198,15 @@ def drawn(command: str, places: Places, folder: Path, capsys: pytest.CaptureFixt
     module, *arguments = [str(words.get(word, word)) for word in command.split()]
     subprocess.run([sys.executable, "-m", f"benchmarks{module}", *arguments], cwd=ROOT, check=True)
     assert (folder / "picture.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("line", papers.lines_of(papers.PAGE.read_text("utf-8")), ids=lambda line: line.part)
+def test_commands_of_the_papers_have_the_options_that_they_name(line: papers.Line, places: Places) -> None:
+    for command in line.commands:
+        name, *arguments = [str(places.file) if word in papers.DATA else word for word in shlex.split(command)]
+        commands: Any = typer.main.get_command(app_of([name]))
+        commands.commands[name].make_context(name, arguments)
+    assert bool(line.commands) == bool(line.figures)
 
 
 def test_rows_are_also_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,6 +237,10 @@ def test_a_row_of_a_store_is_not_computed_again(places: Places, tmp_path: Path) 
         ("topn --items a --backend host", "'a'"),
         ("reductions --ranks 1 --backend host", "got 1"),
         ("make-ratings moon .", "got 'moon'"),
+        ("papers --data . 005", "expected some of 000, 001, 002, 003, 004, got '005'"),
+        ("accuracy --ratings . --similarities cosine", "'cosine'"),
+        ("accuracy --ratings . --psi square", "'square'"),
+        ("accuracy --ratings . --keys 3x8", "expected p x G x q, such as 3x8x100, got '3x8'"),
         ("growth --n-ratings 9", "got 9"),
     ],
 )

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CONFIG = ROOT / "mkdocs.yml"
 BUILD_SECONDS = 30
+MAX_PICTURE_BYTES = 100_000
 OTHER_HOST = re.compile(r"(?:[a-z][a-z+.-]*:)?//", re.IGNORECASE)
 # Elements for which the scripts of the theme load a library from a public host.
 NEEDS_A_LIBRARY = {"mermaid", "glightbox"}
@@ -75,6 +76,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
     assert "warning" not in printed.lower(), printed
     built = folder / "site"
     return {path.relative_to(built).as_posix(): Page(path) for path in built.rglob("*.html")}
+
+
+def test_pictures_are_small_and_shown():
+    """A palette of 64 colors is enough for curves: `Image.quantize` of Pillow makes a third of the bytes."""
+    texts = "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md"))
+    pictures = [picture for kind in ("png", "svg") for picture in DOCS.glob(f"*.{kind}")]
+    assert pictures
+    assert [picture.name for picture in pictures if f"({picture.name})" not in texts] == []
+    assert [picture.name for picture in pictures if picture.stat().st_size > MAX_PICTURE_BYTES] == []
 
 
 def test_every_page_is_in_the_navigation_once():

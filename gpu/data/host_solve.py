@@ -42,14 +42,24 @@ def add_observations(
 
     All arrays are of one precision, float64 or float32.
     """
-    n = np.uintp(len(right))
+    n, unit = np.uintp(len(right)), np.uintp(1)
     one, two, three, four = rows[0], rows[1], rows[2], rows[3]
     for a in range(n):
-        w1, w2, w3, w4 = weights[0] * one[a], weights[1] * two[a], weights[2] * three[a], weights[3] * four[a]
-        line = matrix[a]
-        for c in range(a, n):
-            line[c] = line[c] + w1 * one[c] + w2 * two[c] + w3 * three[c] + w4 * four[c]
         right[a] += targets[0] * one[a] + targets[1] * two[a] + targets[2] * three[a] + targets[3] * four[a]
+    for a in range(np.uintp(0), n & ~unit, np.uintp(2)):  # two lines, so that each x is loaded half as often
+        w1, w2, w3, w4 = weights[0] * one[a], weights[1] * two[a], weights[2] * three[a], weights[3] * four[a]
+        b = a + unit
+        v1, v2, v3, v4 = weights[0] * one[b], weights[1] * two[b], weights[2] * three[b], weights[3] * four[b]
+        line, below = matrix[a], matrix[b]
+        for c in range(a, n):  # `below` from its place left of the diagonal on, which nobody reads
+            x1, x2, x3, x4 = one[c], two[c], three[c], four[c]
+            line[c] = line[c] + w1 * x1 + w2 * x2 + w3 * x3 + w4 * x4
+            below[c] = below[c] + v1 * x1 + v2 * x2 + v3 * x3 + v4 * x4
+    if n & unit:
+        a = n - unit
+        x1, x2, x3, x4 = one[a], two[a], three[a], four[a]
+        total = matrix[a, a] + weights[0] * x1 * x1 + weights[1] * x2 * x2 + weights[2] * x3 * x3
+        matrix[a, a] = total + weights[3] * x4 * x4
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

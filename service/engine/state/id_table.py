@@ -17,7 +17,7 @@ from gpu.data.host_keys import keys_of
 
 ROOM = 1024  # rows; least growth
 RETIRED = ""  # the id of a forgotten row; no legal id is empty
-SPARSE = 4  # a column with so many times fewer rows than its dictionary has ids gets a dictionary of its own
+SPARSE = 4  # a column whose dictionary has more than this many ids per row gets a dictionary of its own
 
 
 def key_of(identifier: str) -> int:

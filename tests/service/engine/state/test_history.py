@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,8 +14,20 @@ from service.engine.queries.document_queries import GetScenario, ListDocuments
 from service.engine.state import log_windows
 from service.engine.state.history import History
 from service.engine.state.positions import position_of
+from service.engine.state.rating_runs import runs_of
+from service.storage import events
 from service.storage.documents import Document
-from service.storage.events import ZERO, Entry, Merge, RatingEvent, StreamId
+from service.storage.events import (
+    ZERO,
+    Entry,
+    Merge,
+    RatingEvent,
+    StreamId,
+    TypedEvent,
+    encode_events,
+    encode_ratings,
+    parse_entry,
+)
 from service.storage.item_changes import Attributes, ItemChange
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit
@@ -51,8 +64,11 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
     entries = []
     for n, (kind, content) in enumerate(steps, start=1):
         if kind == "rating":
-            events = [RatingEvent(u, i, r, float(n)) for u, i, r in content]  # type: ignore[attr-defined]
-            entries.append(Entry(StreamId(n, n % 3), "rating", events))
+            rated = [RatingEvent(u, i, r, float(n)) for u, i, r in content]  # type: ignore[attr-defined]
+            entries.append(Entry(StreamId(n, n % 3), "rating", rated))
+        elif kind == "event":
+            dated = [msgspec.structs.replace(one, timestamp=float(n)) for one in content]  # type: ignore[attr-defined]
+            entries.append(Entry(StreamId(n, n % 3), "event", events=dated))
         elif kind == "item":
             entries.append(Entry(StreamId(n, n % 3), "item", items=content))  # type: ignore[arg-type]
         elif kind == "merge":
@@ -151,6 +167,62 @@ def test_stream_and_log_end_in_the_same_state(
     assert loaded.catalog.out.tolist() == streamed.catalog.out.tolist()
     for find in (lambda index: index.with_tag("x", ["q"], 4), lambda index: index.within("z", 2, 4, 4)):
         assert find(loaded.catalog.index).tolist() == find(streamed.catalog.index).tolist()
+
+
+def arrays_of(history: History) -> list[bytes]:
+    """The bits of all that a model learns from, and of the ids."""
+    tables = [history.table, history.strengths.table]
+    rows = [part for table in tables for user in range(table.n_users) for part in table.row(user)]
+    rows += [table.raters(item) for table in tables for item in range(table.n_items)]
+    times = history.last_rated_ms, history.first_seen_ms, history.users.keys, history.items.keys, history.hidden
+    n_users, n_items = len(history.users), len(history.items)
+    return [one.tobytes() for one in (*rows, times[0][:n_users], times[1][:n_items], *times[2:4], times[4][:n_items])]
+
+
+values = st.none() | st.integers(1, 5).map(float) | st.floats(-1e6, 1e6)
+typed = st.lists(st.builds(TypedEvent, users, items, st.sampled_from(["view", "purchase", "unknown"])), max_size=4)
+many = st.lists(st.tuples(st.text("uvwé日/", min_size=1, max_size=2), items, values), min_size=1, max_size=9)
+mixed = st.lists(
+    st.one_of(
+        st.tuples(st.just("rating"), many),
+        st.tuples(st.just("rating"), ratings),
+        st.tuples(st.just("event"), typed),
+        st.tuples(st.just("forget"), users),
+        st.tuples(st.just("merge"), st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))),
+        st.tuples(st.just("hide"), items),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(mixed, st.data())
+@settings(max_examples=100, deadline=None)
+def test_columns_objects_and_any_batches_end_in_the_same_bits(
+    mixed: list[tuple[str, object]], data: st.DataObject
+) -> None:
+    """Ratings of one entry name a pair again, and delete it; users and items are new in the middle of a batch."""
+    entries = entries_of(mixed)
+    whole, parts = History(), History()
+    whole.apply(entries)
+    while entries:
+        n, long = data.draw(st.integers(1, len(entries))), data.draw(st.sampled_from([0, 10**9]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(events, "LONG", long)
+            runs = runs_of([read_again(entry) for entry in entries[:n]])
+        parts.apply_runs(runs)
+        entries = entries[n:]
+    assert ids_of(parts) == ids_of(whole)
+    assert arrays_of(parts) == arrays_of(whole)
+    assert (parts.position, parts.n_events) == (whole.position, whole.n_events)
+
+
+def read_again(entry: Entry) -> Entry:
+    """An entry of ratings or events as a reader of the stream gets it."""
+    if entry.kind not in ("rating", "event"):
+        return entry
+    encode = encode_ratings if entry.kind == "rating" else encode_events
+    return parse_entry(entry.id, encode(entry.ratings or entry.events))  # type: ignore[operator]
 
 
 def test_positions_separate_ratings_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:

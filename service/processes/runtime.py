@@ -226,7 +226,7 @@ class Runtime(Components):
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason, ranking_gpus=settings.ranking_gpus)
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
         history = History(settings.event_types)
-        # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
+        # The event loop calls these while the engine thread writes: an id that is being added may count as new.
         knows = history.users.__contains__, history.items.__contains__
         self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
         shared = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)

@@ -32,20 +32,6 @@ class OrderedRows(NamedTuple):
     positions: NDArray[np.int64]
 
 
-class TableColumns(NamedTuple):
-    """The arrays of a table of ratings.
-
-    Attributes:
-        by_user, columns: rows of users, ascending by item.
-        by_item, raters: users of each item, in no order; int32.
-    """
-
-    by_user: Directory
-    columns: UserColumns
-    by_item: Directory
-    raters: NDArray[np.int32]
-
-
 @njit(cache=True, nogil=True)
 def find(items: NDArray[np.integer[Any]], start: Int, length: Int, item: Int) -> Int:
     """Position of the first entry ≥ `item` in an ascending row; `start + length` if there is none."""
@@ -113,7 +99,9 @@ def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
-def missing_items(first: Int, changes: Changes, table: TableColumns, most: Int) -> tuple[NDArray[np.int64], Int]:
+def missing_items(
+    first: Int, changes: Changes, rows: Directory, column: NDArray[np.int32], most: Int
+) -> tuple[NDArray[np.int64], Int]:
     """Items that changes of one user, from `first` on, rate and that the user's row lacks.
 
     Args:
@@ -122,8 +110,8 @@ def missing_items(first: Int, changes: Changes, table: TableColumns, most: Int) 
     Returns:
         (the items, ascending; the first change that was not looked at).
     """
-    users, items, column = changes.users, changes.items, table.columns[0]
-    start, length = table.by_user[0][users[first]], table.by_user[1][users[first]]
+    users, items = changes.users, changes.items
+    start, length = rows[0][users[first]], rows[1][users[first]]
     missing, n_missing, n = np.empty(most, dtype=np.int64), 0, first
     while n < len(users) and users[n] == users[first] and n_missing < most:
         position = find(column, start, length, items[n])
@@ -135,20 +123,17 @@ def missing_items(first: Int, changes: Changes, table: TableColumns, most: Int) 
 
 
 @njit(cache=True, nogil=True)
-def merge(first: Int, changes: Changes, table: TableColumns) -> Int:
+def merge(first: Int, changes: Changes, rows: Directory, columns: UserColumns) -> Int:
     """Insert entries of NaN for the new items of one user's changes, from `first` on, in one pass over the row.
 
     Returns:
-        The first change that still lacks an entry; `FULL`, with the table unchanged, if an arena is full.
+        The first change that still lacks an entry; `FULL`, with the rows unchanged, if the arena is full.
     """
-    user, columns, (starts, lengths, capacities, _) = changes.users[first], table.columns, table.by_user
-    if not ensure_user_room(user, table.by_user, columns):
+    user, (starts, lengths, capacities, _) = changes.users[first], rows
+    if not ensure_user_room(user, rows, columns):
         return FULL
     start, room = starts[user], capacities[user] - lengths[user]
-    new, end = missing_items(first, changes, table, room)
-    for item in new:
-        if not ensure_item_room(item, table.by_item, table.raters):
-            return FULL
+    new, end = missing_items(first, changes, rows, columns[0], room)
     source = start + lengths[user] - 1
     for n in range(len(new) - 1, -1, -1):
         last = source
@@ -159,31 +144,29 @@ def merge(first: Int, changes: Changes, table: TableColumns) -> Int:
             columns[0][target], columns[1][target] = columns[0][position], columns[1][position]
             columns[2][target], columns[3][target] = columns[2][position], columns[3][position]
         columns[0][source + n + 1], columns[1][source + n + 1] = new[n], np.nan
-        table.raters[table.by_item[0][new[n]] + table.by_item[1][new[n]]] = user
-        table.by_item[1][new[n]] += 1
     lengths[user] += len(new)
     return end
 
 
 @called_for(Use.READING)
 @njit(cache=True, nogil=True)
-def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: TableColumns) -> int:
-    """Apply changes `first`, `first` + 1, … in order; write what they replace to `changes.old` and `old_times`.
+def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], rows: Directory, columns: UserColumns) -> int:
+    """Apply changes `first`, `first` + 1, … to the rows of users; write what they replace to `changes`.
 
     Args:
         timestamps: (B,), stored with the ratings.
+        rows, columns: of users, ascending by item.
 
     Returns:
         The first change that did not fit; the number of changes if all are applied.
     """
     users, items, old, values, positions, old_times, _ = changes
-    by_user, columns, by_item, raters = table
-    starts, lengths = by_user[0], by_user[1]
+    starts, lengths = rows[0], rows[1]
     merged = first
     for n in range(first, len(users)):
         user, item = users[n], items[n]
         if n >= merged and lengths[user] >= LONG:
-            merged = merge(n, changes, table)
+            merged = merge(n, changes, rows, columns)
             if merged == FULL:
                 return n
         position = find(columns[0], starts[user], lengths[user], item)
@@ -196,20 +179,66 @@ def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: 
             if present:
                 shift(columns, position + 1, end, -1)
                 lengths[user] -= 1
-                remove_rater(item, user, by_item, raters)
             continue
         if not present:
             rank = position - starts[user]
-            if not ensure_user_room(user, by_user, columns) or not ensure_item_room(item, by_item, raters):
+            if not ensure_user_room(user, rows, columns):
                 return n
             position = starts[user] + rank
             shift(columns, position, starts[user] + lengths[user], 1)
             lengths[user] += 1
-            raters[by_item[0][item] + by_item[1][item]] = user
-            by_item[1][item] += 1
         columns[0][position], columns[1][position] = item, values[n]
         columns[2][position], columns[3][position] = timestamps[n], positions[n]
     return len(users)
+
+
+@called_for(Use.READING)
+@njit(cache=True, nogil=True)
+def apply_raters(first: Int, changes: Changes, by_item: Directory, raters: NDArray[np.int32]) -> int:
+    """Apply changes `first`, `first` + 1, … to the raters of items, in no order; `apply` has done so to users.
+
+    Returns:
+        See `apply`.
+    """
+    for n in range(first, len(changes.items)):
+        user, item = changes.users[n], changes.items[n]
+        had, has = not np.isnan(changes.old[n]), not np.isnan(changes.new[n])
+        if has and not had:
+            if not ensure_item_room(item, by_item, raters):
+                return n
+            raters[by_item[0][item] + by_item[1][item]] = user
+            by_item[1][item] += 1
+        elif had and not has:
+            remove_rater(item, user, by_item, raters)
+    return len(changes.items)
+
+
+@called_for(Use.READING)
+@njit(cache=True, nogil=True)
+def count_raters(starts: NDArray[np.int64], lengths: NDArray[np.int64], items: NDArray[np.int32], n_items: Int) -> Any:
+    """Number of entries of each item in the rows of users, int64 (I,)."""
+    counts = np.zeros(n_items, dtype=np.int64)
+    for user in range(len(starts)):
+        for position in range(starts[user], starts[user] + lengths[user]):
+            counts[items[position]] += 1
+    return counts
+
+
+@called_for(Use.READING)
+@njit(cache=True, nogil=True)
+def list_raters(
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    items: NDArray[np.int32],
+    by_item: Directory,
+    raters: NDArray[np.int32],
+) -> None:
+    """Write the raters of all items, ascending, to their rows, which have the room and are empty."""
+    for user in range(len(starts)):
+        for position in range(starts[user], starts[user] + lengths[user]):
+            item = items[position]
+            raters[by_item[0][item] + by_item[1][item]] = user
+            by_item[1][item] += 1
 
 
 @called_for(Use.READING)

@@ -159,7 +159,7 @@ class History:
     ) -> None:
         """Apply all entries of the log after `position`, column by column: about half a second per million ratings.
 
-        Two more threads read, and apply ratings, while this one looks up ids.
+        Three more threads read, look up the ids of items and apply ratings, while this one looks up those of users.
 
         Args:
             log: the rating log.
@@ -171,18 +171,21 @@ class History:
         """
         n_rows = 0
         end = log.last_id() if upto is None else min(upto, log.last_id())
-        with ThreadPoolExecutor(2, "history") as pool:
-            behind = OneBehind(pool)
-            for batch in ahead(windows(log.read(self.position), end), pool):
-                self._apply_batch(self.sources.new_rows_of(batch), behind)
-                n_rows += batch.num_rows
-                if on_progress is not None:
-                    on_progress(n_rows)
-            behind.wait()
+        for table in (self.table, self.strengths):
+            table.put_off_raters()
+        try:
+            with ThreadPoolExecutor(3, "history") as pool:
+                behind = OneBehind(pool)
+                for batch in ahead(windows(log.read(self.position), end), pool):
+                    self._apply_batch(self.sources.new_rows_of(batch), behind, pool)
+                    n_rows += batch.num_rows
+                    if on_progress is not None:
+                        on_progress(n_rows)
+                behind.wait()
+        finally:
+            for packed in (self.table, self.strengths, self.catalog.index):
+                packed.pack()
         self.position = max(self.position, end)
-        self.table.pack()
-        self.catalog.index.pack()
-        self.strengths.pack()
         pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
 
     def weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
@@ -309,7 +312,7 @@ class History:
 
     # --- entries of the log, column by column
 
-    def _apply_batch(self, batch: pa.RecordBatch, behind: OneBehind) -> None:
+    def _apply_batch(self, batch: pa.RecordBatch, behind: OneBehind, pool: ThreadPoolExecutor) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         are_events = kinds == "event"
         kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
@@ -318,8 +321,9 @@ class History:
         for start, end in itertools.pairwise(bounds if len(kinds) else []):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
+                looked_up = pool.submit(self.items.rows_or_new_of, column_of_log(run.column("item")))
                 users = self.users.rows_or_new_of(column_of_log(run.column("user")))
-                items = self.items.rows_or_new_of(column_of_log(run.column("item")))
+                items = looked_up.result()
                 timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
                 times_ms = run.column("ms").to_numpy().astype(np.int64)
                 values, events = self._values_of(run, are_events[start:end])

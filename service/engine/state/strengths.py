@@ -39,7 +39,8 @@ class Strengths:
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
         """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
-        self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
+        self._ratings, self.table, self._last_ms = ratings, RatingTable(), last_ms
+        self.table.share(ratings)
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
         self._has_apart = False  # whether there has been such a sum
@@ -168,11 +169,21 @@ class Strengths:
         """Unix milliseconds of the last change of each user, int64 (U,)."""
         return self._last_ms.values
 
+    def put_off_raters(self) -> None:
+        """See `RatingTable.put_off_raters`, which the table of ratings has done."""
+        self._sums.put_off_raters()
+        if self.has_events:
+            self.table.put_off_raters()
+        else:
+            self.table.share(self._ratings)
+
     def pack(self) -> None:
         """See `RatingTable.pack`, which the table of ratings has done."""
+        self._sums.pack()
         if self.has_events:
             self.table.pack()
-            self._sums.pack()
+        else:
+            self.table.share(self._ratings)
 
     # --- one user
 

@@ -57,6 +57,31 @@ def test_a_table_holds_what_a_dict_would(batched: list[list[tuple[int, int, floa
         assert table.item_counts[item] == len(table.raters(item))
 
 
+@given(batches, st.integers(0, 6), st.integers(0, N_USERS - 1))
+def test_raters_that_were_put_off_are_listed_by_packing(
+    batched: list[list[tuple[int, int, float | None]]], first: int, gone: int
+) -> None:
+    plain, late = RatingTable(N_USERS, N_ITEMS), RatingTable(N_USERS, N_ITEMS)
+    position = 0
+    for n, batch in enumerate(batched):
+        if n == first:
+            late.put_off_raters()
+        np.testing.assert_array_equal(apply(late, batch, position), apply(plain, batch, position))
+        position += len(batch)
+        if n == first + 1:
+            for dropped, expected in zip(late.drop_user(gone), plain.drop_user(gone), strict=True):
+                np.testing.assert_array_equal(dropped, expected)
+    late.pack()
+    for batch in ([], [(gone, item, 1.0) for item in range(N_ITEMS)], [(gone, 0, None)]):  # now they are kept again
+        for table in (late, plain):
+            apply(table, batch, position)
+        assert held(late) == held(plain)
+        assert late.item_counts.tolist() == plain.item_counts.tolist()
+        assert [late.raters(item).tolist() for item in range(N_ITEMS)] == [
+            plain.raters(item).tolist() for item in range(N_ITEMS)
+        ]
+
+
 def test_rows_stay_sorted_while_the_arenas_fill() -> None:
     rng = np.random.default_rng(0)
     table = RatingTable(300, 2000)
@@ -182,7 +207,8 @@ def test_a_batch_is_merged_into_a_very_long_row_in_one_pass() -> None:
 
 def test_tables_share_until_they_are_separated() -> None:
     table = RatingTable(2, 3)
-    other = table.sharing()
+    other = RatingTable()
+    other.share(table)
     apply(table, [(0, 1, 4.0)])
     assert held(other) == held(table) == {(0, 1): (4.0, 0.0, 0)}
     other.separate()

@@ -52,6 +52,15 @@ def move_rows(
 
 
 @njit(cache=True, nogil=True)
+def size_of(length: Int) -> int:
+    """Index of the smallest of the `SIZES` for a row of this length. Short rows are the most."""
+    size = 0
+    while SIZES[size] < length:
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)
 def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int:
     """Find room for one more entry of a row.
 
@@ -62,7 +71,7 @@ def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int
     _, lengths, capacities, ends = rows
     if lengths[row] < capacities[row]:
         return STAYS
-    size = np.searchsorted(SIZES, lengths[row] + 1)
+    size = size_of(lengths[row] + 1)
     position: Int = ends[1 + size] * UNIT
     if position >= 0:
         ends[1 + size] = first_column[position]
@@ -79,7 +88,7 @@ def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int
 def give_back(start: Int, capacity: Int, ends: NDArray[np.int64], first_column: NDArray[np.int32]) -> None:
     """Free the block of `capacity` at `start`; does nothing for a capacity of 0."""
     if capacity > 0:
-        size = np.searchsorted(SIZES, capacity)
+        size = size_of(capacity)
         first_column[start] = ends[1 + size]
         ends[1 + size] = start // UNIT
 

@@ -178,7 +178,8 @@ def add(column: IdColumn, ids: IdRows, found: NDArray[np.int32]) -> NDArray[np.i
             continue
         first, end = column.offsets[code], column.offsets[code + 1]
         begin = counts[1]
-        text[begin : begin + end - first] = column.text[first:end]
+        for byte in range(end - first):  # here and below: to assign a slice takes seconds to compile
+            text[begin + byte] = column.text[first + byte]
         rows[row, HASH], rows[row, BEGIN], rows[row, END] = hash_of_id, begin, begin + end - first
         counts[0], counts[1] = row + 1, begin + end - first
         # The new bucket takes those rows of the one that it splits off whose hashes belong there.
@@ -208,8 +209,10 @@ def forget(row: Int, ids: IdRows) -> None:
         while rows[before, NEXT] != row:
             before = rows[before, NEXT]
         rows[before, NEXT] = rows[row, NEXT]
-    text[rows[row, BEGIN] : rows[row, END]] = 0
-    rows[row] = NO_ROW
+    for byte in range(rows[row, BEGIN], rows[row, END]):
+        text[byte] = 0
+    for field in range(rows.shape[1]):
+        rows[row, field] = NO_ROW
 
 
 @called_for(Use.ANSWERS)

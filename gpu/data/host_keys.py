@@ -100,12 +100,14 @@ def keys_of(column: IdColumn) -> NDArray[np.uint64]:
     state, block = np.empty_like(IV), np.empty(WORDS, dtype=np.uint64)
     for n in range(len(codes)):
         first, end = np.int64(offsets[codes[n]]), np.int64(offsets[codes[n] + 1])
-        state[:] = IV
+        for word in range(len(IV)):  # an assignment to a slice takes seconds to compile
+            state[word] = IV[word]
         state[0] ^= PARAMETERS
         start = first
         while True:
             stop = min(start + BLOCK_BYTES, end)
-            block[:] = np.uint64(0)
+            for word in range(WORDS):
+                block[word] = 0
             for at in range(start, stop):
                 place = at - start
                 block[place >> 3] |= np.uint64(text[at]) << np.uint64(WORD_BYTES * (place & 7))

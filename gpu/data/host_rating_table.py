@@ -119,7 +119,12 @@ def missing_items(
             missing[n_missing] = items[n]
             n_missing += 1
         n += 1
-    return np.unique(missing[:n_missing]), n
+    missing, n_distinct = np.sort(missing[:n_missing]), 0
+    for at in range(n_missing):  # `np.unique` takes seconds to compile
+        if at == 0 or missing[at] != missing[n_distinct - 1]:
+            missing[n_distinct] = missing[at]
+            n_distinct += 1
+    return missing[:n_distinct], n
 
 
 @njit(cache=True, nogil=True)

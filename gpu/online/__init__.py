@@ -176,6 +176,9 @@ def rehearse(model: Model, backend: Backend) -> None:
     backend = weighing(model.params, backend)
     if _learns_on_device(model.params, backend):
         importlib.import_module("gpu.online.device.ready_model").rehearse_once(model, backend)
+    elif backend.name != HOST.name:
+        small = Model.zeros(model.params, model.mean, model.scale, 2, 2, model.projections.shape[1], model.calibration)
+        solver_of(small, backend)
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:

@@ -29,6 +29,7 @@ from service.base.threads import helper
 from service.settings.environment import without_secrets
 
 MAX_PROCESSES = 4  # processes; more would compile the same kernels, because most kernels depend on shared ones
+CORES_OF_READING = 4  # cores for each process that compiles what reads the log, beside those of `MAX_PROCESSES`
 SECONDS_PER_KERNEL = 2.0  # seconds of one core, with the kernels that it calls; measured: 32 kernels in 59 s
 NICENESS = 10  # of the processes that compile: requests go first
 POLL_S = 0.2
@@ -46,8 +47,21 @@ def needed(algorithm: str, backend: Backend = HOST) -> list[str]:
 
 
 def compile_reading() -> None:
-    """Compile the kernels that read ratings and events, or load them from the cache."""
-    _compile(compilation.called_for({Use.READING}))
+    """Compile the kernels that read ratings and events, or load them from the cache.
+
+    A service reads its log only when it has them. So this process compiles at once, and others share its work if there
+    are cores left by those of `prepare`.
+    """
+    kernels = compilation.called_for({Use.READING})
+    n_processes = max(min(_n_cores() // CORES_OF_READING, MAX_PROCESSES), 1)
+    if not (compilation.can_save() and compilation.uncached(set(kernels))):
+        n_processes = 1
+    own, *others = _orders(kernels, n_processes)
+    started = [_start(order, lambda _: None) for order in others]
+    _compile(own)
+    for process in started:
+        process.terminate()
+        process.wait()
 
 
 def compile_model(algorithm: str, backend: Backend) -> None:
@@ -104,7 +118,7 @@ def prepare(
     missing = compilation.uncached(set(kernels))
     progress = _Progress(algorithms, missing, on_progress)
     if missing:
-        n_processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES)
+        n_processes = min(_n_cores(), MAX_PROCESSES)
         progress.announce(n_processes if compilation.can_save() else 1)
     if missing and compilation.can_save():
         _in_processes(kernels, n_processes, progress.note, is_stopping)
@@ -155,11 +169,7 @@ def _in_processes(
 ) -> None:
     """Fill the cache folder. Each process begins at another kernel, and loads those that the others have stored."""
     compiled: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    started = []
-    for turn in range(n_processes):
-        first = turn // 2 * 2 * len(kernels) // n_processes  # two processes start there, in opposite directions
-        ordered = [*kernels[first:], *kernels[:first]]
-        started.append(_start(ordered[:: 1 if turn % 2 == 0 else -1], compiled))
+    started = [_start(order, compiled.put) for order in _orders(kernels, n_processes)]
     n_running = n_processes
     while n_running and not is_stopping():
         with contextlib.suppress(queue.Empty):
@@ -173,7 +183,22 @@ def _in_processes(
         process.wait()
 
 
-def _start(kernels: Sequence[str], compiled: queue.SimpleQueue[str | None]) -> subprocess.Popen[str]:
+def _orders(kernels: Sequence[str], n: int) -> list[Sequence[str]]:
+    """The kernels in the order in which each of `n` processes compiles them."""
+    orders: list[Sequence[str]] = []
+    for turn in range(n):
+        first = turn // 2 * 2 * len(kernels) // n  # two processes start there, in opposite directions
+        ordered = [*kernels[first:], *kernels[:first]]
+        orders.append(ordered[:: 1 if turn % 2 == 0 else -1])
+    return orders
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _start(kernels: Sequence[str], on_kernel: Callable[[str | None], None]) -> subprocess.Popen[str]:
+    """Start to compile; `on_kernel` gets each kernel that is compiled, and None at the end, on another thread."""
     command = [sys.executable, "-m", "service.cli.warm", *kernels]
     process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
         command,
@@ -190,8 +215,8 @@ def _start(kernels: Sequence[str], compiled: queue.SimpleQueue[str | None]) -> s
         assert process.stdout is not None  # noqa: S101 (tells the type checker)
         with process.stdout as lines:
             for line in lines:
-                compiled.put(line.strip())
-        compiled.put(None)
+                on_kernel(line.strip())
+        on_kernel(None)
 
     helper("compilation", read)
     return process

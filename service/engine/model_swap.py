@@ -13,6 +13,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
@@ -68,7 +69,9 @@ class HotSwap:
         self._file_state: object = ()  # of `live.json` at that time
         self._listed: frozenset[str] = frozenset()  # names in `live.json` at the last `step`
         self._compiled: set[tuple[str, Backend]] = set()  # algorithms and backends whose kernels are loaded
-        self._verified: dict[str, Manifest] = {}  # by version; of the start only
+        # Of the start only, by version: the manifests of those that are verified, and the first one in memory.
+        self._verified: dict[str, Manifest] = {}
+        self._read_ahead: dict[str, Snapshot] = {}
         self._poked, self._stopping = threading.Event(), threading.Event()
         self._thread = PartThread("hotswap", self._run, engine.fail)
 
@@ -143,6 +146,7 @@ class HotSwap:
                     continue
                 self.step()
                 self._verified.clear()
+                self._read_ahead.clear()
                 self._engine.stages.report(MODELS)
                 self._engine.live.expected = frozenset()
                 self._poked.wait(POLL_S)
@@ -153,34 +157,42 @@ class HotSwap:
     def compile(self) -> None:
         """Compile the kernels of the live models and verify their files, while the log is being read.
 
-        No failure counts here: to load the model will fail the same way, and name it.
+        The first model then waits in memory: its arrays take no more than mapping it will take later. No failure counts
+        here: to load the model will fail the same way, and name it.
         """
         compilation.check_cache()
         engine, stages, live = self._engine, self._engine.stages, self._read()
         versions = {} if live is None else live.versions
         engine.live.expected = frozenset(versions.keys() - engine.live.shadows)
-        # Half of the stage; the other half is reading snapshots and refitting users.
-        try:
-            places = {model_info.place_of(self._folder, *one, engine.backend) for one in versions.items()}
-            self._compile_kernels(places, lambda share, note: stages.report(MODELS, share / 2, note))
-        except Exception as error:
-            _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
-        stages.report(MODELS, 0.5, f"loading the models {', '.join(versions)}")
-        for version in versions.values():
-            if self._stopping.is_set() or stages.is_done("stream"):
-                return
+
+        def compile_kernels() -> None:  # half of the stage; the other half is reading snapshots and refitting users
             try:
-                # The files are then in memory when they are loaded.
-                manifest = self._verified[version] = snapshot.verify(self._folder, version)
-                # The kernels of a device depend on the size of a model, and take up to 15 seconds.
-                with self.failures.attempt(version):
-                    model = snapshot.load(self._folder, version, manifest).model
-                    item_index.prepare(model.params.width, weighing(model.params, engine.backend))
-                    rehearse(model, engine.backend)
-            except ServiceError:
-                continue
+                places = {model_info.place_of(self._folder, *one, engine.backend) for one in versions.items()}
+                self._compile_kernels(places, lambda share, note: stages.report(MODELS, share / 2, note))
             except Exception as error:
                 _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
+            stages.report(MODELS, 0.5, f"loading the models {', '.join(versions)}")
+
+        with ThreadPoolExecutor(1, "kernels") as pool:
+            compiling = pool.submit(compile_kernels)
+            for version in versions.values():
+                if self._stopping.is_set() or stages.is_done("stream"):
+                    break
+                try:
+                    with self.failures.attempt(version):
+                        loaded = snapshot.load(self._folder, version)
+                        model, self._verified[version] = loaded.model, loaded.manifest
+                        self._read_ahead = self._read_ahead or {version: loaded}
+                        del loaded
+                        # The kernels of a device depend on the size of a model, and take up to 15 seconds.
+                        item_index.prepare(model.params.width, weighing(model.params, engine.backend))
+                    compiling.result()  # a rehearsal calls kernels of the host
+                    with self.failures.attempt(version):
+                        rehearse(model, engine.backend)
+                except ServiceError:
+                    continue
+                except Exception as error:
+                    _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
 
     def step(self) -> None:
         """Remove the models that `live.json` has no longer; load every version in it that does not answer yet.
@@ -228,10 +240,14 @@ class HotSwap:
         backend = weighing(params, self._engine.backend)
         table = self._engine.history.table_of(has_strengths=params.is_implicit)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
-        for place, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
+        loaded = self._read_ahead.pop(version, None)
+        needed = room.needed_bytes(params, *sizes, table.n_ratings, backend)
+        if loaded is not None:
+            needed[HOST.name] -= loaded.model.n_bytes
+        for place, n_bytes in needed.items():
             what = f"{version} in addition to the models that answer ({place})"
             check_room(what, n_bytes, HOST if place == HOST.name else backend)
-        loaded = snapshot.load(self._folder, version, self._verified.get(version))
+        loaded = loaded or snapshot.load(self._folder, version, self._verified.get(version))
         if name in ALGORITHMS and loaded.manifest.algorithm != name:
             raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
         return loaded

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numba import config
 from numpy.typing import NDArray
 
 from gpu.base.host import njit, prange
@@ -20,6 +21,7 @@ from gpu.data.model import Model
 from gpu.data.refit_rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
 from gpu.online.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
 
+SUMMING_THREADS = min(vars(config)["NUMBA_NUM_THREADS"], 8)  # that sum up the rows of a model
 ADDS_PER_SLICE = 2**23  # multiply-adds of a slice; one or two milliseconds
 MOST_ITEMS = 32  # items of a slice, at most: listing the raters of an item takes time too
 SWEEPS = 100  # sweeps; a typical row of NMF

@@ -157,13 +157,7 @@ def verify(folder: Path, version: str) -> Manifest:
         CorruptSnapshot: a file is missing, truncated or altered, or has values that no model has; the message says
             which.
     """
-    manifest = read_manifest(folder, version)
-    path = path_of(folder, version)
-    for name, expected in manifest.files.items():
-        with _corrupt(version, f"{name} cannot be read"):
-            actual = files.sha256_of(path / name)
-        if actual != expected:
-            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
+    manifest, path = _with_digests(folder, version), path_of(folder, version)
     if manifest.algorithm in ALGORITHMS:
         with _corrupt(version):  # what `load` would notice, without the memory for the arrays
             params = params_for(manifest.algorithm, manifest.parameters)
@@ -188,13 +182,27 @@ def verify_latest(folder: Path, version: str) -> str:
             return last
 
 
+def _with_digests(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, after checking the digest of every file. Raises what `verify` raises."""
+    manifest = read_manifest(folder, version)
+    path = path_of(folder, version)
+    for name, expected in manifest.files.items():
+        with _corrupt(version, f"{name} cannot be read"):
+            actual = files.sha256_of(path / name)
+        if actual != expected:
+            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
+    return manifest
+
+
 def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapshot:
-    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also for an unknown algorithm.
+    """Load `version`, and verify it while it is read.
+
+    Raises what `verify` raises; CorruptSnapshot also for an unknown algorithm.
 
     Args:
-        verified: what `verify` has returned for it in this process. Default: verify it now.
+        verified: its manifest, if this process has verified its digests before. Default: verify them now.
     """
-    manifest = verified or verify(folder, version)
+    manifest = verified or _with_digests(folder, version)
     with _corrupt(version):
         path, params = path_of(folder, version), params_for(manifest.algorithm, manifest.parameters)
         arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, values_of(params, manifest), format_=manifest.format)

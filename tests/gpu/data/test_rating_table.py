@@ -72,9 +72,9 @@ def test_raters_that_were_put_off_are_listed_by_packing(
             for dropped, expected in zip(late.drop_user(gone), plain.drop_user(gone), strict=True):
                 np.testing.assert_array_equal(dropped, expected)
     late.pack()
-    for batch in ([], [(gone, item, 1.0) for item in range(N_ITEMS)], [(gone, 0, None)]):  # now they are kept again
+    for value in (1.0, None):  # now they are kept again
         for table in (late, plain):
-            apply(table, batch, position)
+            apply(table, [(gone, item, value) for item in range(N_ITEMS)], position)
         assert held(late) == held(plain)
         assert late.item_counts.tolist() == plain.item_counts.tolist()
         assert [late.raters(item).tolist() for item in range(N_ITEMS)] == [

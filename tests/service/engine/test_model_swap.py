@@ -21,6 +21,7 @@ from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.engine.state.history import History
 from service.jobs.training import Training
+from service.storage import files
 from service.storage.errors import CorruptLiveFile, CorruptSnapshot, UnknownVersion
 from service.storage.events import RatingEvent, StreamId
 from service.storage.snapshots import live_versions, snapshot, version_names
@@ -201,28 +202,43 @@ def test_a_second_model_of_an_algorithm_compiles_nothing(whole: Whole, monkeypat
     assert prepared == [["als"], ["sgd"]]
 
 
-def test_a_start_verifies_a_model_once_while_the_log_is_read(
+def test_a_start_verifies_models_once_and_reads_the_first_one_while_the_log_is_read(
     redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Whole(redis_url, tmp_path) as whole:
         whole.send(events())
-        whole.train("als", n_factors=4, n_epochs=2)
-    load, verify, begun, verified = History.load, snapshot.verify, threading.Event(), list[bool]()
+        for algorithm in ("als", "sgd"):
+            whole.train(algorithm, n_factors=4, n_epochs=2)
+    read_log, load, digest = History.load, snapshot.load, files.sha256_of
+    both_loaded, is_read = threading.Event(), threading.Event()
+    loaded, digested = list[tuple[str, bool]](), list[Path]()
 
-    def waits(history: History, *arguments: Any, **options: Any) -> None:
-        assert begun.wait(60)
-        load(history, *arguments, **options)
+    def read_late(history: History, *arguments: Any, **options: Any) -> None:
+        assert both_loaded.wait(60)
+        read_log(history, *arguments, **options)
+        is_read.set()
 
-    def spy(*arguments: Any) -> Any:
-        verified.append(begun.is_set())
-        begun.set()
-        return verify(*arguments)
+    def spy_on_load(folder: Path, version: str, *arguments: Any) -> Any:
+        loaded.append((version_names.name_of(version), is_read.is_set()))
+        try:
+            return load(folder, version, *arguments)
+        finally:
+            if len(loaded) > 1:
+                both_loaded.set()
 
-    monkeypatch.setattr(History, "load", waits)
-    monkeypatch.setattr(snapshot, "verify", spy)
+    def spy_on_digest(path: Path) -> str:
+        digested.append(path)
+        return digest(path)
+
+    monkeypatch.setattr(History, "load", read_late)
+    monkeypatch.setattr(snapshot, "load", spy_on_load)
+    monkeypatch.setattr(files, "sha256_of", spy_on_digest)
     with Whole(redis_url, tmp_path) as whole:
-        assert list(whole.hotswap.served()) == ["als"]
-    assert verified == [False]
+        assert sorted(whole.hotswap.served()) == ["als", "sgd"]
+        assert whole.recommend("u1").items
+    (first, _), (second, _) = loaded[:2]
+    assert loaded == [(first, False), (second, False), (second, True)]
+    assert len(digested) == len(set(digested)) == 6
 
 
 def test_two_models_by_name(whole: Whole) -> None:

@@ -118,7 +118,7 @@ def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
     go_on = threading.Event()
 
     def busy() -> Generator[None]:
-        go_on.wait(60)
+        go_on.wait(200)
         yield
 
     working = whole.engine.run_slices(busy())
@@ -129,7 +129,7 @@ def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
             )
         eventually(lambda: len(whole.engine._pending_events) == MAX_WAITING)
         stopping = threads.helper("stopping", whole.learner.stop)
-        stopping.join(10)
+        stopping.join(60)
         assert not stopping.is_alive()
     finally:
         go_on.set()

@@ -28,12 +28,12 @@ def test_release_wakes_waiters_whose_entry_has_arrived() -> None:
     waiters = Waiters(lambda: clock.as_of, 9)
 
     async def scene() -> None:
-        early = asyncio.create_task(waiters.wait_for(StreamId(11, 0), 5))
-        late = asyncio.create_task(waiters.wait_for(StreamId(12, 0), 5))
+        early = asyncio.create_task(waiters.wait_for(StreamId(11, 0), 60))
+        late = asyncio.create_task(waiters.wait_for(StreamId(12, 0), 60))
         await asyncio.sleep(0)
         clock.as_of = StreamId(11, 3)
         waiters.release()
-        await asyncio.wait_for(early, 1)
+        await asyncio.wait_for(early, 60)
         assert not late.done()
         late.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -302,7 +302,7 @@ def test_a_front_that_hangs_delays_the_metrics_of_the_others_by_little(local: Lo
     for _ in range(2):
         assert local.get("/popular").status_code == 200
     took_s, body = local._run(page())
-    assert endpoints.COUNT_TIMEOUT_S <= took_s < 10
+    assert endpoints.COUNT_TIMEOUT_S <= took_s < 60
     (line,) = (one for one in body.decode().splitlines() if "requests_total{" in one and 'route="/popular"' in one)
     assert float(line.split()[-1]) >= 2
     eventually(lambda: local.endpoint.n_connected == 2, 60)  # the front and the archiver's process

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from service.processes import frames
 from service.processes.frames import LENGTH_BYTES, Frames, LocalFrames
+from tests.loadtest import virtual_time
 from tests.service.waiting import soon
 
 decode = msgspec.msgpack.Decoder().decode
@@ -75,7 +76,7 @@ def test_messages_soon_after_a_frame_are_gathered() -> None:
         one.frames.close()
         await soon(lambda: other.is_lost and one.is_lost)
 
-    asyncio.run(check())
+    virtual_time.run(check())
 
 
 @settings(deadline=None, max_examples=60)

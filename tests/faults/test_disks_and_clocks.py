@@ -15,6 +15,8 @@ import pytest
 import redis
 
 from service.base.errors import ServiceError
+from service.storage.events import StreamId
+from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import snapshot
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
@@ -51,6 +53,10 @@ def is_restarted(service: Service, first: int) -> bool:
     """Whether another Redis than `first` runs, or has just been started."""
     children = psutil.Process(service.pid("engine")).children()
     return any(child.pid != first and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+def is_archived(data: Path, position: str) -> bool:
+    return RatingLog(data / "ratings").last_id() >= StreamId.parse(position)
 
 
 def ask_to_commit(data: Path) -> None:
@@ -137,7 +143,7 @@ def test_one_write_that_fails_is_made_again(tmp_path: Path, point: str) -> None:
         for number in range(4):
             last = eventually(partial(taken, number), 60)
             ask_to_commit(service.data)
-            time.sleep(0.4)
+            eventually(partial(is_archived, service.data, last))
         eventually(lambda: service.get("/health/ready").status_code == 200, 60)
         assert items_of(service, last) == {f"i{number}" for number in range(4)}
         assert "NEARFIELD_FAULT_AT" in service.errors.read_text()

@@ -9,10 +9,9 @@ from pathlib import Path
 import psutil
 import redis
 
-from service.storage.events import StreamId
-from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
+from tests.faults.test_disks_and_clocks import is_archived
 from tests.service.keys import COMMIT
 from tests.service.process import Service
 from tests.service.waiting import eventually
@@ -50,10 +49,6 @@ def test_idle_services_write_nothing_and_rest(tmp_path: Path) -> None:
     finally:
         for service in services.values():
             service.kill()
-
-
-def is_archived(data: Path, position: str) -> bool:
-    return RatingLog(data / "ratings").last_id() >= StreamId.parse(position)
 
 
 def is_measured(percents: dict[str, list[float]]) -> bool:

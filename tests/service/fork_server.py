@@ -26,6 +26,7 @@ from typing import IO, Any, NoReturn
 MODULES = "service.__main__", "service.processes.process"
 MOST_BYTES = 1 << 17  # of a message
 OURS = "NEARFIELD_", "PYTEST_"  # variables that may differ
+AT_IMPORT = "NEARFIELD_FAULT_AT"  # but this one, which a module reads when it is imported
 POLL_S = 0.02
 
 
@@ -99,7 +100,7 @@ def server() -> ForkServer:
 
 def surroundings(environment: Any) -> tuple[object, ...]:
     """All that a process inherits, but its settings."""
-    variables = {name: value for name, value in environment.items() if not name.startswith(OURS)}
+    variables = {name: environment[name] for name in environment if name == AT_IMPORT or not name.startswith(OURS)}
     limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
     return variables, Path.cwd(), os.sched_getaffinity(0), limits
 
@@ -111,6 +112,7 @@ def serve(requests: socket.socket) -> None:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the services too, which end in order
     with selectors.DefaultSelector() as selector:
         selector.register(requests, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
@@ -147,6 +149,7 @@ def live(message: list[Any], files: list[int]) -> NoReturn:
     arguments, environment = message
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for to, one in zip((1, 2), files, strict=True):
         os.dup2(one, to)
         os.close(one)

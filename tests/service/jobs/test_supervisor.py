@@ -213,16 +213,21 @@ def test_a_trainer_that_is_killed_fails_its_job(
 
 
 def test_a_training_that_takes_too_long_fails_and_lets_the_next_one_start(
-    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rate()
-    limited = settings.model_copy(update={"max_job_hours": 8 / 3600})
-    supervise(limited)
+    supervise(settings.model_copy(update={"max_job_hours": 1.5}))
     job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
     pid = trainer_of(job).pid
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 1.5 * 3600)
     job = ended(jobs, job)
     assert job.state == "failed"
-    assert str(job.error).startswith("the job ran for longer than 0.00222222 hours: train fewer epochs, or set NEARFI")
+    assert str(job.error).startswith("the job ran for longer than 1.5 hours: train fewer epochs, or set NEARFI")
     assert not psutil.pid_exists(pid)
     assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
 

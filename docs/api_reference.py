@@ -145,7 +145,7 @@ def _type(schema: Schema) -> str:  # noqa: PLR0911 - a sentence for each kind of
     alternatives = schema.get("anyOf", schema.get("oneOf"))
     if alternatives is not None:
         return " or ".join(dict.fromkeys(_type(one) for one in alternatives))
-    kind = schema.get("type", "any value")
+    kind: str = schema.get("type", "any value")
     if kind == "array":
         kinds = schema.get("prefixItems", [schema.get("items", {})])
         most = f" (at most {schema['maxItems']:,})" if "maxItems" in schema and "prefixItems" not in schema else ""

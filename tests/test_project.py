@@ -233,6 +233,13 @@ def test_the_reference_of_the_api_has_every_route_and_every_schema():
     assert sorted(headings) == sorted([*routes, *described["components"]["schemas"]])
 
 
+def test_the_reference_of_the_api_names_no_parts_of_the_program():
+    """Docstrings of answers are read by clients, who know the names of schemas alone."""
+    names = re.findall(r"`([A-Z]\w*[a-z]\w*|(?:service|gpu)\.[\w.]+)`", REFERENCE.read_text("utf-8"))
+    headers = {"Accept"}
+    assert set(names) - headers <= set(document()["components"]["schemas"])
+
+
 def test_the_guide_to_the_api_is_short():
     assert len((ROOT / "docs" / "api.md").read_text("utf-8").splitlines()) <= 300
 

@@ -229,7 +229,7 @@ class ScoredItem(Struct, omit_defaults=True):
 
     Attributes:
         score: with the boost; None for a pin, which is not ranked.
-        estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
+        estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
         boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or `rotate`.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
@@ -250,7 +250,7 @@ class ScoredUser(Struct, gc=False):
 
 
 class Recommendation(Struct):
-    """The answer to `Recommend` for one user; `user` is None for an anonymous one.
+    """A list for one user; `user` is None for an anonymous one.
 
     Attributes:
         experiment, arm, recommendation_id: only in an experiment whose arm has answered; events bring the id back.
@@ -346,7 +346,7 @@ class RatingEstimate(Struct):
 
 
 class PopularItems(Struct):
-    """The answer to `Popular`; `eligible` as in `Recommendation`."""
+    """Popular or latest items; `eligible` as in `Recommendation`."""
 
     items: list[ScoredItem]
     as_of: str
@@ -364,7 +364,7 @@ class Rating(Struct, gc=False):
 
 
 class RatingsOfUser(Struct):
-    """The answer to `UserRatings`; `n_ratings` is the number of all ratings of the user."""
+    """A page of the ratings of a user; `n_ratings` is the number of all ratings of the user."""
 
     user: str
     n_ratings: int

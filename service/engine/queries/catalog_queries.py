@@ -63,7 +63,8 @@ class ItemDetails(Struct):
     Attributes:
         tags: values by name.
         numbers: numbers by name.
-        available, published, until: see `service.storage.item_changes.Attributes`.
+        available: whether lists show it.
+        published, until: Unix seconds from which, and before which, lists show it; null: no bound.
         embedding: the numbers as float32, or null.
         hidden: whether an operator has hidden the item.
         n_ratings: its present ratings.

@@ -36,7 +36,7 @@ class RatingOfItem(Struct, gc=False):
 
 
 class RatingsOfItem(Struct):
-    """The answer to `ItemRatings`; `n_ratings` is the number of all ratings of the item."""
+    """A page of the ratings of an item; `n_ratings` is the number of all ratings of the item."""
 
     item: str
     n_ratings: int
@@ -54,7 +54,7 @@ class ListedRating(Struct, gc=False):
 
 
 class RatingPage(Struct):
-    """The answer to `AllRatings`, in no meaningful order; `next` is the cursor of the next page, null after the last.
+    """A page of all ratings, in no meaningful order; `next` is the cursor of the next page, null after the last.
 
     A page may have fewer ratings than wanted, or none, although there are more.
     """

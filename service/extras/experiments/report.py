@@ -47,7 +47,7 @@ class Rate(Struct):
 
 
 class ArmReport(Struct):
-    """One arm; see `ArmCounts`."""
+    """One arm: its share of users, lists that this process answered, users with events, and rates by type of event."""
 
     model: str
     share: float

@@ -34,7 +34,7 @@ _SCALES = ("scale", "event_scale")  # figures that may have no upper bound
 
 
 class StoredCalibration(msgspec.Struct, frozen=True):
-    """The values that a training derived from its data: see `gpu.data.calibration.Calibration`.
+    """The values that a training derived from its data; docs/models.md explains them.
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.

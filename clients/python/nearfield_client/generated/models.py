@@ -505,7 +505,7 @@ class Job(OpenModel):
 
 @dataclass(slots=True)
 class StoredCalibration(OpenModel):
-    """The values that a training derived from its data: see `gpu.data.calibration.Calibration`.
+    """The values that a training derived from its data; docs/models.md explains them.
 
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
@@ -845,7 +845,8 @@ class ItemDetails(OpenModel):
     Attributes:
         tags: values by name.
         numbers: numbers by name.
-        available, published, until: see `service.storage.item_changes.Attributes`.
+        available: whether lists show it.
+        published, until: Unix seconds from which, and before which, lists show it; null: no bound.
         embedding: the numbers as float32, or null.
         hidden: whether an operator has hidden the item.
         n_ratings: its present ratings.
@@ -918,7 +919,7 @@ class ListedKey(OpenModel):
 
 @dataclass(slots=True)
 class RatingsOfItem(OpenModel):
-    """The answer to `ItemRatings`; `n_ratings` is the number of all ratings of the item."""
+    """A page of the ratings of an item; `n_ratings` is the number of all ratings of the item."""
 
     item: str
     n_ratings: int
@@ -1002,8 +1003,7 @@ class ModelStats(OpenModel):
 
 @dataclass(slots=True)
 class RatingPage(OpenModel):
-    """The answer to `AllRatings`, in no meaningful order; `next` is the cursor of the next page, null after the
-    last.
+    """A page of all ratings, in no meaningful order; `next` is the cursor of the next page, null after the last.
 
     A page may have fewer ratings than wanted, or none, although there are more.
     """
@@ -1048,7 +1048,7 @@ class ScoredItem(OpenModel):
 
     Attributes:
         score: with the boost; None for a pin, which is not ranked.
-        estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
+        estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
         boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or
             `rotate`.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
@@ -1147,7 +1147,7 @@ class RatingEstimate(OpenModel):
 
 @dataclass(slots=True)
 class RatingsOfUser(OpenModel):
-    """The answer to `UserRatings`; `n_ratings` is the number of all ratings of the user."""
+    """A page of the ratings of a user; `n_ratings` is the number of all ratings of the user."""
 
     user: str
     n_ratings: int
@@ -1203,7 +1203,7 @@ class PostedEvent(Model):
 
 @dataclass(slots=True)
 class Recommendation(OpenModel):
-    """The answer to `Recommend` for one user; `user` is None for an anonymous one.
+    """A list for one user; `user` is None for an anonymous one.
 
     Attributes:
         experiment, arm, recommendation_id: only in an experiment whose arm has answered; events bring the id
@@ -1231,7 +1231,7 @@ class Recommendation(OpenModel):
 
 @dataclass(slots=True)
 class PopularItems(OpenModel):
-    """The answer to `Popular`; `eligible` as in `Recommendation`."""
+    """Popular or latest items; `eligible` as in `Recommendation`."""
 
     items: list[ScoredItem]
     as_of: str
@@ -1329,7 +1329,7 @@ class ExperimentReport(OpenModel):
 
 @dataclass(slots=True)
 class ArmReport(OpenModel):
-    """One arm; see `ArmCounts`."""
+    """One arm: its share of users, lists that this process answered, users with events, and rates by type of event."""
 
     model: str
     share: float

@@ -400,7 +400,7 @@ export interface Schemas {
     created_ms: number;
   };
   /**
-   * The values that a training derived from its data: see `gpu.calibration.Calibration`.
+   * The values that a training derived from its data; docs/models.md explains them.
    *
    * Attributes:
    *     middle: ratings below it are dislikes; null: no rating is a dislike.
@@ -645,7 +645,8 @@ export interface Schemas {
    * Attributes:
    *     tags: values by name.
    *     numbers: numbers by name.
-   *     available, published, until: see `service.storage.item_changes.Attributes`.
+   *     available: whether lists show it.
+   *     published, until: Unix seconds from which, and before which, lists show it; null: no bound.
    *     embedding: the numbers as float32, or null.
    *     hidden: whether an operator has hidden the item.
    *     n_ratings: its present ratings.
@@ -706,7 +707,7 @@ export interface Schemas {
     expires?: string | null;
     last_used?: string | null;
   };
-  /** The answer to `ItemRatings`; `n_ratings` is the number of all ratings of the item. */
+  /** A page of the ratings of an item; `n_ratings` is the number of all ratings of the item. */
   RatingsOfItem: {
     item: string;
     n_ratings: number;
@@ -767,8 +768,7 @@ export interface Schemas {
     refits_waiting: number;
   };
   /**
-   * The answer to `AllRatings`, in no meaningful order; `next` is the cursor of the next page, null after the
-   * last.
+   * A page of all ratings, in no meaningful order; `next` is the cursor of the next page, null after the last.
    *
    * A page may have fewer ratings than wanted, or none, although there are more.
    */
@@ -806,7 +806,7 @@ export interface Schemas {
    *
    * Attributes:
    *     score: with the boost; None for a pin, which is not ranked.
-   *     estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
+   *     estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
    *     boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or
    *         `rotate`.
    *     source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
@@ -875,7 +875,7 @@ export interface Schemas {
     as_of: string;
     warnings: string[];
   };
-  /** The answer to `UserRatings`; `n_ratings` is the number of all ratings of the user. */
+  /** A page of the ratings of a user; `n_ratings` is the number of all ratings of the user. */
   RatingsOfUser: {
     user: string;
     n_ratings: number;
@@ -912,7 +912,7 @@ export interface Schemas {
     recommendation_id?: string;
   };
   /**
-   * The answer to `Recommend` for one user; `user` is None for an anonymous one.
+   * A list for one user; `user` is None for an anonymous one.
    *
    * Attributes:
    *     experiment, arm, recommendation_id: only in an experiment whose arm has answered; events bring the id
@@ -937,7 +937,7 @@ export interface Schemas {
     took_ms?: number;
     request_id?: string;
   };
-  /** The answer to `Popular`; `eligible` as in `Recommendation`. */
+  /** Popular or latest items; `eligible` as in `Recommendation`. */
   PopularItems: {
     items: Schemas["ScoredItem"][];
     as_of: string;
@@ -999,7 +999,10 @@ export interface Schemas {
     differences: Schemas["Difference"][];
     as_of: string;
   };
-  /** One arm; see `ArmCounts`. */
+  /**
+   * One arm: its share of users, lists that this process answered, users with events, and rates by type of
+   * event.
+   */
   ArmReport: {
     model: string;
     share: number;

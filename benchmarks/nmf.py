@@ -6,6 +6,7 @@ Compared programs start from the same W and H and read the same form of the matr
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -80,7 +81,7 @@ def words_moved(n_rows: int, k: int, tile: int) -> float:
     """Words that a sweep of W (V, K) moves: [002] eq. 9; without tiles what its section 3.2 counts for Alg. 1."""
     if not tile:
         return k * (n_rows * k + k + 6 * n_rows + 1)
-    return n_rows * ((1 / tile + 2 / CACHE_WORDS**0.5) * (k * k - k * tile) + k * tile)
+    return n_rows * ((1 / tile + 2 / math.sqrt(CACHE_WORDS)) * (k * k - k * tile) + k * tile)
 
 
 def w_step(ratings: gpu.Ratings, n_factors: int, backend: gpu.Backend) -> Iterator[Row]:
@@ -92,12 +93,13 @@ def w_step(ratings: gpu.Ratings, n_factors: int, backend: gpu.Backend) -> Iterat
     gram, times = hals.gram(H), dict[str, list[float]]()
     for name, width in ROUNDS * (("sweep by columns", 0), ("sweep in tiles", tile)):
         steps = {
-            "A Hᵀ": lambda: hals.multiply(matrix, True, H, W),
-            "H Hᵀ": lambda: hals.gram(H),
-            name: lambda width=width: hals.sweep(W, gram, tile=width, normalize=True),
+            "A Hᵀ": (hals.multiply, (matrix, True, H, W), {}),
+            "H Hᵀ": (hals.gram, (H,), {}),
+            name: (hals.sweep, (W, gram), {"tile": width, "normalize": True}),
         }
-        for step, work in steps.items():
-            times.setdefault(step, []).append(ms_of(lambda work=work: (work(), hals.finish())))  # type: ignore[misc]
+        for step, (work, given, named) in steps.items():
+            own_ms = ms_of(lambda work=work, given=given, named=named: (work(*given, **named), hals.finish()))  # type: ignore[misc]
+            times.setdefault(step, []).append(own_ms)
     for step, ms in times.items():
         yield {"step": step, "n_factors": n_factors, "step_ms": statistics.median(ms[1:])}
 

@@ -196,7 +196,7 @@ class CulshParams(SgdParams):
         similarity: how neighbors are chosen. All values but `simlsh` exist for comparison.
         n_bits: H, length of the simLSH signature. A longer one ranks neighbors better, and takes more time and memory.
         key_bits: bits of a key of `similarity=keys`, p·G of [004]: neighbors share most of the n_bits / key_bits keys.
-        psi: weight of a rating in the hash. `power` (r², as in the paper) finds items that the same users rate.
+        psi: weight of a rating in the hash. `power` (r², as [004] for stars) finds items that the same users rate.
             `residual` (r − b_ij) finds items that users rate alike. `linear` (r) and `fourth` (r⁴) are the paper's
             others, for comparison. Implicit models ignore it.
         biases: always true, since [004] eq. 1 has them.

@@ -1,6 +1,6 @@
 """Descent on several devices: each learns all items from its own users, and the changes of items are added up.
 
-[004] §4.2 moves parameters between GPUs in D × D sub-steps, so that no two GPUs learn from one item at once
+[004] §4.2 moves parameters between D GPUs in D sub-steps of an epoch, so that no two GPUs learn from one item at once
 (`gpu.descent.host_rotation` does so). A device has far more ratings in flight than a sub-step has items. So here every
 rank runs whole epochs over its own users with a copy of all items ("delayed items"), and after each epoch
 

@@ -1,4 +1,4 @@
-// ESGD ([003] Alg. 2): e = x − p·q, p ← p + γ(e q − λ_p p), q ← q + γ(e p − λ_q q), ratings in no prepared order.
+// ESGD ([003] Alg. 2): e = x − p·q, p ← p + γ(e q − λ_p p), q ← q + γ(e p − λ_q q), in a walk through the ratings.
 //
 // Compiled for PIECES: 16-byte pieces of a row of factors, zeros beyond F; THREADS (th_size); VECTOR 1 where one
 // instruction adds a piece atomically (compute capability 9.0), else four do.

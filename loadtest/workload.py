@@ -22,7 +22,7 @@ WRITES_OF = {
 }  # share of writes in requests
 FEED = "feed"  # the workload in which ratings come in at their own rate, independent of the reads
 FEED_BATCH = 100  # ratings per request: at 10,000 a second one request every 10 ms
-IN_TIME_S = 0.02  # seconds; connections are opened for answers that take this long
+IN_TIME_S = 0.1  # seconds; connections are opened for answers that take this long: more in a step cost it time
 N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from service.api.door import plain_lists
 from service.api.door.connection_guard import ConnectionGuard, current
 from service.api.door.connection_table import ConnectionLimits, ConnectionTable
 from service.api.door.gateway import Gateway
@@ -214,9 +215,8 @@ def test_long_lists_are_not_asked_for_together() -> None:
             guard = server.protocol()
             guard.end_read = lambda response, *, closes: True  # type: ignore[method-assign]
             assert server.lists.begin(guard, PLAIN.replace(b"n=3", b"n=1000"))
-        for _ in range(2):
-            await until(lambda: server.held)
-            server.release()
+        await until(lambda: len(server.held) == 3)
+        server.release()
 
     talk(server, scene)
     assert max(len(users_of(query)) * query.n for query in server.asked) <= MAX_COST
@@ -250,10 +250,12 @@ class Reads:
 
 
 def held(scene: Callable[[Server, Reads], Awaitable[None]], **settings: Any) -> None:
-    """Run `scene` with a server that answers when it is released."""
+    """Run `scene` with a server that answers when it is released, and has two queries of a client at once."""
     server = Server(**settings)
     server.holds = True
-    asyncio.run(asyncio.wait_for(scene(server, Reads(server)), 60))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain_lists, "AT_ONCE", 2)
+        asyncio.run(asyncio.wait_for(scene(server, Reads(server)), 60))
 
 
 def test_what_arrives_while_the_engine_has_two_queries_goes_together() -> None:

@@ -218,7 +218,7 @@ def test_connections_are_open_before_the_first_request():
         return opened, plan.n_connections, await send(client, PEOPLE, plan), len(client._open)
 
     opened, wanted, driven, at_end = with_server(Server(), use)
-    assert (opened, wanted, at_end) == (3, 10, 10)
+    assert (opened, wanted, at_end) == (3, 50, 50)
     assert sum(driven.records["read"].statuses.values()) > 0
 
 

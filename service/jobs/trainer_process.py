@@ -8,7 +8,7 @@ import queue
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -104,9 +104,8 @@ def listing(
         "half-lives": settings.half_lives,
         "backend": settings.backend,
     }
-    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     gpus = gpu_order.serving_last(settings) if serves else ()
-    with _process(["service.jobs.lister", *arguments], lock, gpus) as process:
+    with running(["service.jobs.lister"], options, lock, gpus) as process:
         yield process
 
 
@@ -141,19 +140,23 @@ def training(
         "watermark": job["watermark"],
         "backend": settings.backend,
     }
-    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    arguments += ["--tune"] * (job.get("tune") == "1")
     gpus = gpu_order.serving_last(settings) if serves else ()
+    module = [*trainer(settings, bool(gpus)), *["--tune"] * (job.get("tune") == "1")]
     try:
-        with _process([*trainer(settings, bool(gpus)), *arguments], lock, gpus) as process:
+        with running(module, options, lock, gpus) as process:
             yield process
     finally:  # a trainer that was killed has left the ratings and factors of its team
         shutil.rmtree(settings.data / exclusion.WORK / job["id"], ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _process(module: list[str], lock: FileLock, gpus: tuple[str, ...]) -> Iterator[TrainerProcess]:
-    process = TrainerProcess([sys.executable, "-m", *module], lock, gpu_order.environment(gpus))
+def running(
+    module: list[str], options: Mapping[str, Any], lock: FileLock, gpus: tuple[str, ...]
+) -> Iterator[TrainerProcess]:
+    """Run a module with these options on `gpus`; it has ended when the context ends."""
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    command = [sys.executable, "-m", *module, *arguments]
+    process = TrainerProcess(command, lock, gpu_order.environment(gpus))
     try:
         yield process
     finally:

@@ -30,13 +30,15 @@ def read_ratings(body: Body, now_s: float, scale: Scale = ANY_SCALE, max_ratings
     low, high = scale
     ratings = _typed.decoded(body, max_ratings)
     # The decoder has checked types and lengths in characters.
-    if ratings is not None and all(
-        rating.rating is not None
-        and low <= rating.rating <= high
-        and not rating.timestamp > LATEST_EVENT_S  # which NaN, for none, is not either
-        and ((rating.user.isascii() and rating.item.isascii()) or are_ids(rating.user, rating.item))
-        for rating in ratings
-    ):
+    for rating in ratings or ():
+        value = rating.rating
+        if value is None or not low <= value <= high or rating.timestamp > LATEST_EVENT_S:
+            ratings = None
+            break
+        if not (rating.user.isascii() and rating.item.isascii()) and not are_ids(rating.user, rating.item):
+            ratings = None
+            break
+    if ratings is not None:
         return Intake([dated(rating, now_s) for rating in ratings], [])
     # At least one element is bad or has a timestamp that is text, or the whole body is bad.
     return read_elements(body, lambda element: rating_of(element, now_s, scale), max_ratings, "ratings")

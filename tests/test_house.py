@@ -16,7 +16,7 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 4.8,
         "in_circles": 0,
-        "small": 12,
+        "small": 11,
         "private": 0.2,
         "once": 31,
     },

@@ -217,11 +217,7 @@ def fault_of(line: bytes, form: Format, how: How) -> str | None:
     except csv.Error as error:
         reason = str(error)
         return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
-    # A line of the right length is a header only if its user is the name of a column. It may repeat that of the file.
-    user = fields[form.columns["user"]].strip() if len(fields) == form.n_columns else None
-    names, header = plain_names(fields), form.header
-    repeats = header is not None and user == header[form.columns["user"]].strip() and names == plain_names(header)
-    if repeats or ((user is None or is_alias(user)) and is_header(names)):
+    if is_header_within(fields, form):
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
         return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode(errors='replace')!r}"
@@ -241,6 +237,18 @@ def fault_of(line: bytes, form: Format, how: How) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def is_header_within(fields: list[str], form: Format) -> bool:
+    """Whether a line repeats the header, or names columns as another one."""
+    place = form.columns["user"]
+    if len(fields) == form.n_columns:
+        user, header = fields[place].strip(), form.header
+        if header is not None and user == header[place].strip() and plain_names(fields) == plain_names(header):
+            return True
+        if not is_alias(user):
+            return False
+    return is_header(plain_names(fields))
 
 
 def plain_names(fields: list[str]) -> list[str]:

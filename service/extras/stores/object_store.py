@@ -164,7 +164,7 @@ class ObjectStore:
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files, of which some may have gone already. Raises what `names` raises."""
-        for name in names:
+        for name in names if self._has_store else ():
             with self._explained(name, "remove"), contextlib.suppress(FileNotFoundError):
                 self._library.delete(self._store, name)
 
@@ -179,12 +179,11 @@ class ObjectStore:
             return None
         with self._explained(name, "read"):
             try:
-                result = self._library.get(self._store, name)
+                stream = iter(self._library.get(self._store, name).stream(min_chunk_size=PART_BYTES))
             except FileNotFoundError:
                 return None
 
         def parts() -> Iterator[memoryview]:
-            stream = iter(result.stream(min_chunk_size=PART_BYTES))
             while True:
                 with self._explained(name, "read"):
                     part = next(stream, None)

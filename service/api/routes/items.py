@@ -67,7 +67,7 @@ async def post_items(request: Call, query: NoQuery, serving: TheService) -> byte
     accepted, rejected = await of_large(body, read_elements, judge.put, MAX_ITEMS, "items")
     await count_names(serving, judge)
     stream_id = await append_changes(serving, accepted) if accepted else None
-    return received(serving, Intake(accepted, rejected), stream_id, request.started)
+    return answer_of(serving, Intake(accepted, rejected), stream_id, request.started)
 
 
 @router.patch(
@@ -85,7 +85,7 @@ async def patch_items(request: Call, query: NoQuery, serving: TheService) -> byt
     intake = await of_large(body, read_elements, judge.patch_named, MAX_ITEMS, "items")
     await count_names(serving, judge)
     faults, stream_id = await append_patches(serving, intake.accepted)
-    return received(serving, without(intake, faults, body), stream_id, request.started)
+    return answer_of(serving, without(intake, faults, body), stream_id, request.started)
 
 
 @router.patch(
@@ -181,7 +181,7 @@ async def tag_sizes(
     return sizes
 
 
-def received(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> bytes:
+def answer_of(serving: Serving, intake: Intake[ItemChange], stream_id: str | None, started: float) -> bytes:
     """The answer to several items."""
     serving.metrics.items_rejected.inc(len(intake.rejected))
     took_ms = round((time.perf_counter() - started) * 1000, 3)

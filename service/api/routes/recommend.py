@@ -70,7 +70,7 @@ async def recommend_user(
     """The best items for one user."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        return await serving.answer(checked(serving, query.query(base, user=user)), query.position)
+        return await serving.answer(check_list(serving, query.query(base, user=user)), query.position)
 
     answer = await scenarios.answer(query.scenario, query.position, ask)
     return with_request(answer, request)
@@ -83,7 +83,7 @@ def plain_page(serving: Serving) -> Page:
     def page(text: bytes) -> Recommend | None:
         try:
             query = RecommendQuery.model_validate(dict(parse_qsl(text.decode(), keep_blank_values=True)))
-            asked = checked(serving, query.query())
+            asked = check_list(serving, query.query())
         except (ValidationError, InvalidRequest):
             return None
         return asked if query.model_fields_set <= PLAIN_FIELDS and asked.filter is None else None
@@ -103,7 +103,7 @@ async def recommend_user_filtered(
     """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        return await serving.answer(checked(serving, body.query(base, user=user)), body.position)
+        return await serving.answer(check_list(serving, body.query(base, user=user)), body.position)
 
     answer = await scenarios.answer(body.scenario, body.position, ask)
     return with_request(answer, request)
@@ -120,7 +120,7 @@ async def recommend_several(
     """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
-        query = checked(serving, body.query(base))
+        query = check_list(serving, body.query(base))
         if not isinstance(body, UsersBody):
             return with_request(await serving.answer(query, body.position), request)
         if len(body.users) * query.n > MAX_RESULTS:
@@ -153,7 +153,7 @@ async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheServic
     return await serving.answer(asked, query.position)
 
 
-def checked(serving: Serving, query: Recommend) -> Recommend:
+def check_list(serving: Serving, query: Recommend) -> Recommend:
     """The query, if its rules and its `n` may be asked for; raises `InvalidRequest`."""
     check_n(serving, query.n)
     return check_rules(query)

@@ -109,10 +109,10 @@ def object_of(segment: Sum) -> str:
     return f"{RATINGS}/{segment.sha256}.parquet"
 
 
-def store_of(settings: Settings, *folders: str) -> ObjectStore:
-    """The store of a data set, or a folder in it; raises what `ObjectStore` raises."""
+def store_of(settings: Settings) -> ObjectStore:
+    """The store of a data set; raises what `ObjectStore` raises."""
     within = ["sets", settings.data_set] if settings.data_set else []
-    url = "/".join([(settings.store or "").rstrip("/"), *within, *folders])
+    url = "/".join([(settings.store or "").rstrip("/"), *within])
     return ObjectStore(url, settings.keys("model_key"))
 
 

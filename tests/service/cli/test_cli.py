@@ -71,7 +71,7 @@ def test_no_arguments_ask_for_help(capsys):
     [
         (["fly"], "No such command 'fly'"),
         (["bench"], "No such command 'bench'"),
-        (["train", "--algorithm", "culsh"], "Missing option '--ratings'"),
+        (["train", "--algorithm", "culsh"], "expected --ratings, or --plan with --shape, got neither"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh"], "none.csv"),
         (["train", "--ratings", "none.csv", "--algorithm", "magic"], "Invalid algorithm: expected one of"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "n_factors"], "expected NAME=VALUE"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from numba.core import event
@@ -34,8 +36,9 @@ def load() -> None:
         importlib.import_module("numba.np.ufunc.omppool")
 
 
-def kernels() -> dict[str, Any]:
-    """Every kernel of this package by `room.module.function`, imported and compiled or not.
+@functools.cache
+def kernels() -> Mapping[str, Any]:
+    """Every kernel of this package by `room.module.function`, imported and compiled or not; looked for once.
 
     Kernels that are inlined into their callers are left out: they are never compiled separately.
     """
@@ -46,7 +49,7 @@ def kernels() -> dict[str, Any]:
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Dispatcher) and value.targetoptions.get("inline") != "always":
                 found[_name_of(value)] = value
-    return {name: kernel for name, kernel in found.items() if name}
+    return MappingProxyType({name: kernel for name, kernel in found.items() if name})
 
 
 def called_for(uses: Collection[Use]) -> list[str]:

@@ -29,7 +29,16 @@ from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
 from service.engine.state.id_table import column_of_log
 from service.engine.state.rating_runs import runs_of
-from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.events import (
+    LONG,
+    Entry,
+    Merge,
+    RatingEvent,
+    StreamId,
+    TypedEvent,
+    encode_ratings,
+    parse_entry,
+)
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import FORMAT, Manifest
 from service.telemetry.metrics import Metrics
@@ -37,6 +46,7 @@ from tests.service import stand_in
 
 SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
 N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time
+MANY = LONG // 50  # ratings of an entry that a kernel reads
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
 UNRATED_ITEM = "i3"  # by `USER`, so that a rating of it tests a model
@@ -51,6 +61,7 @@ def rehearse_history() -> None:
     history.apply([Entry(StreamId(3, 0), "merge", merge=Merge(USER, "u1"))])
     history.apply([Entry(StreamId(4, 0), "forget", subject="u1")])
     history.table.pack()
+    history.apply([parse_entry(StreamId(5, 0), encode_ratings([RatingEvent(USER, ITEM, 2.0, 0.0)] * MANY))])
     history.users.rows_or_new_of(column_of_log(pa.array(["new"]).dictionary_encode()))
     Ranking(history, []).recount()
 

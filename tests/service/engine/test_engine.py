@@ -25,7 +25,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, StreamId
 from tests.service.planted import SMALL, events, liking
 from tests.service.waiting import eventually
 from tests.service.whole import LIMITS, Whole
@@ -267,8 +267,7 @@ def test_queries_at_the_stop_of_the_engine_are_answered(redis_url: str, tmp_path
 
 def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path) as whole:
-        bad = RatingEvent(7, "i", 1.0, 0.0)  # type: ignore[arg-type]
-        whole.engine.learn([Entry(StreamId(2**60, 0), "rating", [bad])])
+        whole.engine.learn([Entry(StreamId(2**60, 0), "item", items=[None])])  # type: ignore[list-item]
         deadline = time.monotonic() + 60
         while not whole.failures and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -56,10 +56,10 @@ def add_observations(
             line[c] = line[c] + w1 * x1 + w2 * x2 + w3 * x3 + w4 * x4
             below[c] = below[c] + v1 * x1 + v2 * x2 + v3 * x3 + v4 * x4
     if n & unit:
-        a = n - unit
-        x1, x2, x3, x4 = one[a], two[a], three[a], four[a]
-        total = matrix[a, a] + weights[0] * x1 * x1 + weights[1] * x2 * x2 + weights[2] * x3 * x3
-        matrix[a, a] = total + weights[3] * x4 * x4
+        last = n - unit
+        x1, x2, x3, x4 = one[last], two[last], three[last], four[last]
+        total = matrix[last, last] + weights[0] * x1 * x1 + weights[1] * x2 * x2 + weights[2] * x3 * x3
+        matrix[last, last] = total + weights[3] * x4 * x4
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

@@ -219,10 +219,9 @@ def test_columns_objects_and_any_batches_end_in_the_same_bits(
 
 def read_again(entry: Entry) -> Entry:
     """An entry of ratings or events as a reader of the stream gets it."""
-    if entry.kind not in ("rating", "event"):
-        return entry
-    encode = encode_ratings if entry.kind == "rating" else encode_events
-    return parse_entry(entry.id, encode(entry.ratings or entry.events))  # type: ignore[operator]
+    if entry.kind == "rating":
+        return parse_entry(entry.id, encode_ratings(entry.ratings))
+    return parse_entry(entry.id, encode_events(entry.events)) if entry.kind == "event" else entry
 
 
 def test_positions_separate_ratings_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:

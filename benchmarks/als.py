@@ -24,11 +24,12 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of
+from gpu.algorithms import params_for
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base import device
 from gpu.data.calibration import calibrate, in_units
-from gpu.data.params import AlsImplicitParams, AlsParams, params_for
 from gpu.data.signals import signals_of
 from service.base import tuning
 

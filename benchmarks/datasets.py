@@ -24,8 +24,8 @@ import gpu
 from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts
 from gpu.base.errors import InvalidInput
 from gpu.data.changes import Changes
-from gpu.data.params import NmfParams
 from gpu.data.rating_table import RatingTable
+from gpu.nmf.params import NmfParams
 from gpu.training.evaluate import is_held_out
 
 SEED = 42  # seed of every split

@@ -40,10 +40,11 @@ from benchmarks.options import Data, Fits, Names, Sets, Where
 from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts, Peer, Problem, Settings, child, peers, product, rounded
 from benchmarks.results import NONE, Fit, Store, markdown, put, readable, say
 from benchmarks.timing import NAN, timed
+from gpu.algorithms import params_for
 from gpu.base.errors import EngineError
-from gpu.data.params import NmfParams, params_for
 from gpu.nmf import trainer as nmf
 from gpu.nmf.matrix import matrix_of
+from gpu.nmf.params import NmfParams
 from gpu.training.tune import tune
 from service.base.errors import ServiceError
 from service.cli.console import progress

@@ -18,8 +18,8 @@ from benchmarks import options
 from benchmarks.options import Algorithm, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import median_ms, ms_of
+from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
-from gpu.data.params import params_for
 from gpu.online import prepare_online
 from gpu.online.model import HostModel
 from service.base import tuning

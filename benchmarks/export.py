@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.plant import SAMPLE, planted
 from benchmarks.results import Row, say
 from benchmarks.running import on_cores, serving
-from gpu.data.params import params_for
+from gpu.algorithms import params_for
 from loadtest.client import Client as Connections
 from loadtest.driver import Driven, Record, drive, percentiles_ms
 from loadtest.freshness import Probes

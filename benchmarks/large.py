@@ -33,13 +33,13 @@ from benchmarks import datasets, make_ratings, options
 from benchmarks.options import Algorithm, Factors, Parameters, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, timed
-from gpu.algorithms import trainer_of
+from gpu.algorithms import params_for, trainer_of
 from gpu.als.halves import GATHER, Modes
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.param_kinds import FactorParams
-from gpu.data.params import AlsImplicitParams, AlsParams, params_for
 from gpu.data.signals import Calibration
 from gpu.ranks import ring as host
 from gpu.ranks.choice import exchange_on

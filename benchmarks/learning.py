@@ -22,10 +22,10 @@ from benchmarks.options import Algorithm, Data, Factors, File, Fits, Names, Seed
 from benchmarks.results import Fit, Row, Store, say
 from benchmarks.running import post, retrain, serving
 from benchmarks.timing import median_of, timed
+from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
 from gpu.data.decay import weights_in
-from gpu.data.param_kinds import Params
-from gpu.data.params import params_for, with_changes
+from gpu.data.param_kinds import Params, with_changes
 from gpu.online import prepare_online
 from gpu.ranking.weighted import heard_by_age
 from service.cli import offline

@@ -20,9 +20,12 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
+from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
-from gpu.data.params import CulshParams, Psi, SgdParams, Similarity, params_for, with_changes
+from gpu.data.param_kinds import with_changes
+from gpu.descent.params import CulshParams, SgdParams
 from gpu.hashing import similarity
+from gpu.hashing.params import Psi, Similarity
 
 WAYS = ("random", "gsm", "simlsh", "keys", "rp_cos", "minhash")
 PSI = {"power": "r²", "residual": "r − b", "linear": "r", "fourth": "r⁴"}

@@ -22,9 +22,9 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import ForPictures, Row, say
 from benchmarks.timing import NAN, ms_of
-from gpu.data.params import NmfParams
 from gpu.nmf import trainer as training
 from gpu.nmf.matrix import matrix_of
+from gpu.nmf.params import NmfParams
 from gpu.training import loop
 
 Curve = list[tuple[float, float]]  # (seconds, relative error)

@@ -23,11 +23,11 @@ from benchmarks.options import Algorithm, Factors, Source
 from benchmarks.plant import drawn_model
 from benchmarks.results import Row, say
 from benchmarks.timing import ms_of
+from gpu.algorithms import params_for
 from gpu.base.backend import choose
 from gpu.base.errors import InvalidInput
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams
-from gpu.data.params import params_for
 from gpu.online.model import HostModel
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01

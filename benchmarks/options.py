@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from benchmarks.results import say
+from gpu.algorithms import params_for
 from gpu.base.backend import Backend, choose
-from gpu.data.params import params_for
 
 Data = Annotated[
     Path, typer.Option("--data", help="Folder with one subfolder for each set.", metavar="DIR", exists=True)

@@ -26,11 +26,11 @@ from benchmarks import options
 from benchmarks.options import Algorithm, Parameters, Seed, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import median_ms, ms_of, timed
+from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
 from gpu.data.changes import Changes
 from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import params_for
 from gpu.data.rating_table import RatingTable
 from gpu.online import OnlineModel, prepare_online
 from gpu.ranking import item_index, topn

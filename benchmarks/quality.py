@@ -18,7 +18,7 @@ from benchmarks.defaults import Ours
 from benchmarks.options import Data, Fits, Names, Seed, Where
 from benchmarks.results import Fit, Row, Store, say
 from benchmarks.timing import NAN
-from gpu.data.params import params_for
+from gpu.algorithms import params_for
 from gpu.online import OnlineModel, prepare_online
 from gpu.online.model import HostModel
 from gpu.ranking import topn

@@ -26,10 +26,10 @@ from benchmarks.als import where
 from benchmarks.options import Factors, Names, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, median_ms, timed
-from gpu.algorithms import ALGORITHMS, trainer_of
+from gpu.algorithms import ALGORITHMS, params_for, trainer_of
 from gpu.data.calibration import calibrate, in_units
-from gpu.data.params import EsgdParams, SgdParams, params_for
 from gpu.data.signals import NEUTRAL
+from gpu.descent.params import EsgdParams, SgdParams
 from gpu.training import loop
 from gpu.training.loop import Trainer
 

@@ -22,10 +22,11 @@ from benchmarks import als, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import Row
 from benchmarks.timing import NAN, in_turns, ms_of
+from gpu.als.params import AlsParams
 from gpu.base.backend import Backend
 from gpu.data.model import Model
-from gpu.data.params import AlsParams, CulshParams
 from gpu.data.ratings import Rows
+from gpu.descent.params import CulshParams
 from gpu.ranking import topn as ranking
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex

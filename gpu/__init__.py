@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu.algorithms import ALGORITHMS, Run, run_here
+from gpu.algorithms import ALGORITHMS, Run, params_for, run_here
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend, choose
 from gpu.base.errors import (
     BackendUnavailable,
@@ -30,19 +31,11 @@ from gpu.data.evidence import amounts
 from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.outliers import winsorized
 from gpu.data.param_kinds import Params
-from gpu.data.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EaseParams,
-    EsgdParams,
-    NmfParams,
-    SgdParams,
-    params_for,
-)
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import Calibration, of_signals
+from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
+from gpu.ease.params import EaseParams
+from gpu.nmf.params import NmfParams
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
 from gpu.training.loop import EpochReport, OnEpoch

@@ -1,71 +1,47 @@
-"""`ALGORITHMS`: one record for each algorithm; a new one is added here, with parameters in `gpu.data.params`."""
+"""`ALGORITHMS`: one record for each algorithm. A new one is a folder with `register`, named in `FOLDERS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
 
-from gpu.als.trainer import AlsTrainer
+from gpu import als, descent, ease, nmf
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EaseParams,
-    EsgdParams,
-    NmfParams,
-    SgdParams,
-)
+from gpu.data.param_ranges import check_names, converted
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration
-from gpu.descent import culsh
-from gpu.descent import trainer as sgd
-from gpu.descent.esgd import EsgdTrainer
-from gpu.ease.trainer import EaseTrainer
-from gpu.nmf.trainer import NmfTrainer
 from gpu.ranks.exchange import ALONE, Exchange
+from gpu.training.algorithm import Algorithm
 from gpu.training.loop import OnEpoch, Trainer, train
 
-MakeTrainer = Callable[..., Trainer[Model]]
 # Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
 Run = Callable[[Ratings, Params, Backend, Ratings | None, OnEpoch | None, Calibration], Model]
 
+FOLDERS = (als, descent, ease, nmf)
+_records: list[Algorithm] = []
+for folder in FOLDERS:
+    folder.register(_records.append)
+ALGORITHMS = {record.params.algorithm: record for record in sorted(_records, key=lambda one: one.params.algorithm)}
 
-@dataclass(frozen=True)
-class Algorithm:
-    """One algorithm.
 
-    Attributes:
-        params: class of its hyperparameters; it also states the kind of feedback.
-        trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
-            it has ranks.
-        needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
-        has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
+def params_for(algorithm: str, values: Mapping[str, Any]) -> Params:
+    """The parameters of `algorithm`: `values` by name, and the defaults of all others.
+
+    Values may be text ("32").
+
+    Raises:
+        InvalidParams: unknown algorithm or parameter name, or a value of the wrong type or out of range.
     """
-
-    params: type[Params]
-    trainer: MakeTrainer
-    needs_calibration: bool = True
-    has_ranks: bool = True
-
-
-ALGORITHMS = {
-    one.params.algorithm: one
-    for one in (
-        Algorithm(AlsParams, AlsTrainer),
-        Algorithm(AlsImplicitParams, AlsTrainer),
-        Algorithm(CulshParams, culsh.trainer),
-        Algorithm(CulshImplicitParams, culsh.trainer),
-        Algorithm(EaseParams, EaseTrainer, has_ranks=False),
-        Algorithm(EsgdParams, EsgdTrainer, needs_calibration=False),
-        Algorithm(NmfParams, NmfTrainer, needs_calibration=False),
-        Algorithm(SgdParams, sgd.trainer, needs_calibration=False),
-    )
-}
+    if algorithm not in ALGORITHMS:
+        raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}")
+    kind = ALGORITHMS[algorithm].params
+    check_names(algorithm, {field.name for field in dataclasses.fields(kind)}, values)
+    types = get_type_hints(kind)
+    return kind(**{name: converted(name, value, types[name]) for name, value in values.items()})
 
 
 def trainer_of(

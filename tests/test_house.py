@@ -20,7 +20,7 @@ BOUNDS = {
         "private": 0.2,
         "once": 31,
     },
-    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.292, "once": 91},
+    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.291, "once": 91},
 }
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from gpu.als import planner
 from gpu.als.halves import GATHER, Division, Modes
 from gpu.als.objective import WHOLE
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.planner_costs import Gpu, Shape
 from gpu.base.backend import Backend
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings
 from gpu.ranks.exchange import Exchange
 

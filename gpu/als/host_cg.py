@@ -53,7 +53,7 @@ class System(NamedTuple):
         slope, level: w = slope · |r| + level.
         target_slope, target_level: y = target_slope · r + target_level − offset. If slope · r + level ≤ 0, r is a
             dislike or no rating, and y = 0.
-        n_steps, tolerance: as in `gpu.data.params.AlsParams`.
+        n_steps, tolerance: as in `gpu.als.params.AlsParams`.
     """
 
     z: Annotated[NDArray[np.float32], 2]

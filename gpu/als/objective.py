@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.baselines import mean_of
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings
 from gpu.data.refit_rules import ridges
 from gpu.data.signals import Calibration

@@ -31,11 +31,11 @@ from gpu.als.batches import Batches, batches_of
 from gpu.als.division import division_of
 from gpu.als.halves import Division, Modes, Side, halves_of
 from gpu.als.objective import AlsObjective, problem_of, strong, width
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
 from gpu.data.calibration import calibrate
 from gpu.data.model import Model
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import Calibration, signals_of
 from gpu.ranks.exchange import ALONE, Exchange

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,13 @@ from gpu.base.errors import InvalidRatings
 from gpu.data.baselines import residual_deviation, shrunk_biases
 from gpu.data.evidence import amounts, unpacked
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, EaseParams
 from gpu.data.ratings import Ratings
 from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, counted, of_one_kind, preferences
+
+if TYPE_CHECKING:
+    from gpu.als.params import AlsImplicitParams
+    from gpu.ease.params import EaseParams
+
 
 FEW = 0.001  # share of values; so few may be wrong without deciding the kind of all others
 ENDS = (0.01, 0.99)  # quantiles; the ends of a scale, which a few wrong values do not move
@@ -86,10 +90,10 @@ def _of_paper(ratings: Ratings, params: Params) -> Calibration:
             f"Invalid ratings for {params.algorithm}: expected 0 or more beside calibration=none, got {lowest:g}; "
             "use calibration=data, which takes them as dislikes"
         )
-    if isinstance(params, AlsImplicitParams):  # both are given: `Params.together`
-        return Calibration(
-            alpha=params.alpha or 0.0, regularization=params.regularization or 0.0, density=_density(ratings)
-        )
+    if hasattr(params, "alpha"):  # both are given: `Params.together`
+        given = cast("AlsImplicitParams", params)
+        weights = given.alpha or 0.0, given.regularization or 0.0
+        return Calibration(alpha=weights[0], regularization=weights[1], density=_density(ratings))
     return Calibration(density=_density(ratings))
 
 

@@ -1,12 +1,13 @@
-"""What each hyperparameter means: the sections `Attributes` of the classes in `gpu.data.params`, as text for people."""
+"""What each hyperparameter means: the sections `Attributes` of their classes, as text for people."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
+
+from gpu.data.param_kinds import Params
 
 _SECTION = re.compile(r"^Attributes[^\n]*:\n((?:    .*\n?|\n)+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
@@ -24,7 +25,7 @@ def meanings(kind: type[Any]) -> dict[str, str]:
     for one in inspect.getmro(kind):
         for name, text in _entries(one):
             reference = _AS_IN.fullmatch(text)
-            meaning = text if reference is None else meanings(_class(one, reference[1])).get(name, "")
+            meaning = text if reference is None else meanings(_class(reference[1])).get(name, "")
             found.setdefault(name, meaning)
     return {name: _MODULE.sub("", text).replace("`", "") for name, text in found.items() if text}
 
@@ -37,6 +38,8 @@ def _entries(kind: type[Any]) -> Iterator[tuple[str, str]]:
             yield name, " ".join(text.split())
 
 
-def _class(kind: type[Any], name: str) -> type[Any]:
-    found: type[Any] = vars(sys.modules[kind.__module__])[name]
-    return found
+def _class(name: str) -> type[Params]:
+    waiting = [Params]
+    while (one := waiting.pop()).__name__ != name:
+        waiting += one.__subclasses__()
+    return one

@@ -1,5 +1,11 @@
-"""Base classes of hyperparameters, with the facts about an algorithm that the engine asks for; see
-`gpu.data.params`.
+"""Hyperparameters: a frozen class for each algorithm, on top of these, with every default and facts about it.
+
+A parameter has the same name in all algorithms. The defaults were chosen on held-out parts of the training parts of
+several data sets, never on a test set (docs/algorithms.md). If a default is None, `gpu.data.calibration` computes the
+value from the training data.
+
+Explicit models divide ratings by the spread that shrunk biases leave unexplained (`Calibration.unit`). So step lengths
+and ridges mean the same on every rating scale.
 """
 
 from __future__ import annotations
@@ -27,7 +33,9 @@ class Params:
         has_values: whether it has `values`, the choice between ratings and counts.
         refits: how its rows learn online: from a sample of their ratings, exactly from all of them, or not at all.
         has_item_weights: whether its users are their ratings, which item weights turn into scores
-        (`gpu.ranking.weighted`).
+            (`gpu.ranking.weighted`).
+        has_signatures: whether its items have neighbors and signatures by which new ones find theirs (`gpu.hashing`).
+        is_predictable: whether attributes predict factors of items that nobody has rated (`gpu.training.content`).
     """
 
     algorithm: ClassVar[str]
@@ -36,6 +44,8 @@ class Params:
     is_nonnegative: ClassVar[bool] = False
     has_values: ClassVar[bool] = False
     has_item_weights: ClassVar[bool] = False
+    has_signatures: ClassVar[bool] = False
+    is_predictable: ClassVar[bool] = False
     refits: ClassVar[RefitKind] = "none"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
@@ -150,3 +160,14 @@ def descending(params: Params) -> GradientParams:
     if not isinstance(params, GradientParams):
         raise TypeError(f"expected an algorithm of gradient descent, got {params.algorithm}")
     return params
+
+
+Precision = Literal["float16", "float32"]
+
+Values = Literal["auto", "ratings", "counts"]
+Confidence = Literal["auto", "linear", "log"]
+
+
+def with_changes(params: Params, **changes: Any) -> Params:
+    """A copy of `params` with `changes`, whose names must be parameters of its algorithm."""
+    return dataclasses.replace(params, **changes)

@@ -1,4 +1,4 @@
-"""Ranges of hyperparameters, and their conversion from text; see `gpu.data.params`."""
+"""Ranges of hyperparameters, and their conversion from text; see `gpu.data.param_kinds`."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _shown(value: Any) -> str:
 
 
 def check_ranges(params: Any) -> None:
-    """Check that every field of `params`, an instance of `gpu.data.params.Params`, is within its range.
+    """Check that every field of `params`, an instance of `gpu.data.param_kinds.Params`, is within its range.
 
     Raises:
         InvalidParams: one is not.
@@ -152,7 +152,7 @@ def _written(value: Any) -> str:
 
 
 def range_of(params: Any, name: str) -> tuple[float, float] | None:
-    """The range of a parameter of `params`, a class of `gpu.data.params` or an instance; None if it has choices."""
+    """The range of a parameter of `params`, a class or an instance; None if it has choices."""
     limits: tuple[float, float] | None = params.ranges.get(name) or _RANGES.get(name)
     return limits
 

@@ -10,7 +10,7 @@ by folding in users and items unseen in training (docs/decisions/0011).
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,11 @@ from gpu.data.baselines import PRIOR
 from gpu.data.evidence import amounts
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.signals import entries_of, evidence
+
+if TYPE_CHECKING:
+    from gpu.als.params import AlsImplicitParams, AlsParams
+
 
 PARALLEL_FROM = 64  # refits in one call without a budget; fewer are not worth waking threads
 

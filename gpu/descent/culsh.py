@@ -13,9 +13,9 @@ import numpy as np
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines
 from gpu.data.memory import check_training
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings, are_likes
 from gpu.data.signals import NEUTRAL, Calibration
+from gpu.descent.params import CulshParams
 from gpu.descent.trainer import DescentTrainer, bytes_needed, start_model, start_of_biases
 from gpu.hashing import similarity
 from gpu.ranks.exchange import ALONE, Exchange

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
-from gpu.data.params import SgdParams
 from gpu.data.ratings import Ratings, within_columns
 from gpu.data.views import Rates, Shares, part_of
+from gpu.descent.params import SgdParams
 from gpu.ranks.exchange import Exchange
 from gpu.ranks.user_split import UserSplit
 from gpu.training.loop import State

@@ -21,13 +21,13 @@ from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import DeviceRatings, rows_of
 from gpu.data.model import LEARNED, Model
-from gpu.data.params import SgdParams
 from gpu.data.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.data.views import Rates, Shares, balanced_bounds
 from gpu.descent import device_neighbors as descent_neighbors
 from gpu.descent.device_cells import Cells
 from gpu.descent.device_layout import MOST_THREADS, WARP, DescentParameters, Geometry
 from gpu.descent.device_tiles import Layout, Tiles, Tiling, deal, in_order, lay_out, segments_needed, tiling_of
+from gpu.descent.params import SgdParams
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.loop import State
 

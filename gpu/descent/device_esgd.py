@@ -21,9 +21,9 @@ from gpu.cuda.arrays import finish, to_device
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import rows_of
 from gpu.data.baselines import Baselines
-from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
 from gpu.descent.order import BLOCK, CHUNK, Order
+from gpu.descent.params import EsgdParams
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from gpu.base.errors import InvalidParams
 from gpu.cuda.arrays import to_device
 from gpu.data.model import Model
-from gpu.data.params import SgdParams
 from gpu.data.views import Shares
 from gpu.descent import device_neighbors as descent_neighbors
 from gpu.descent.device_tiles import Tiles
+from gpu.descent.params import SgdParams
 
 WARP = 32
 MOST_THREADS = 1024  # threads of a block, at most

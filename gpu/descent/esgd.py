@@ -36,9 +36,9 @@ from gpu.data.baselines import Baselines, shrunk_biases, user_means_first
 from gpu.data.calibration import FACTOR_PRIOR
 from gpu.data.memory import check_training
 from gpu.data.model import Model
-from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
 from gpu.descent.order import BLOCK, CHUNK, Order
+from gpu.descent.params import EsgdParams
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.user_split import UserSplit
 from gpu.training import evaluate

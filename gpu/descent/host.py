@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from gpu.data import host_terms
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model, bytes_of
-from gpu.data.params import CulshImplicitParams, SgdParams
 from gpu.data.ratings import NO_MIDDLE, Ratings
 from gpu.data.views import NO_WEIGHTS, Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
 from gpu.descent import host_sgd as sgd
 from gpu.descent.host_rotation import Rotation, first_groups
+from gpu.descent.params import CulshImplicitParams, SgdParams
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import evaluate
 from gpu.training.loop import State

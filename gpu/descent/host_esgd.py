@@ -11,9 +11,9 @@ from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
 from gpu.data.baselines import Baselines
 from gpu.data.model import bytes_of
-from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
 from gpu.descent.order import BLOCK, CHUNK, Order
+from gpu.descent.params import EsgdParams
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 

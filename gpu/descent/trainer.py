@@ -16,10 +16,10 @@ from gpu.data.baselines import Baselines, baselines, shrunk_biases
 from gpu.data.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.data.memory import check_training
 from gpu.data.model import Model
-from gpu.data.params import CulshParams, SgdParams
 from gpu.data.ratings import Ratings
 from gpu.data.views import Rates, Shares
 from gpu.descent.delayed_items import DelayedItems, bytes_of_changes
+from gpu.descent.params import CulshParams, SgdParams
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.user_split import UserSplit
 from gpu.training import evaluate

@@ -24,10 +24,10 @@ from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.calibration import calibrate
 from gpu.data.memory import check_room
 from gpu.data.model import MAX_WEIGHTED, Model
-from gpu.data.params import EaseParams
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration, preferences
 from gpu.ease.objective import no_inverse
+from gpu.ease.params import EaseParams
 from gpu.ranking.weighted import rows_by_age
 from gpu.training import evaluate
 from gpu.training.loop import Trainer

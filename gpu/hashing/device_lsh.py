@@ -6,7 +6,7 @@ lsh_phi.cuh and lsh_psi.cu.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -18,10 +18,13 @@ from gpu.cuda.ratings import DeviceRatings, columns_of, keys_of, rows_of
 from gpu.cuda.work import ITEM
 from gpu.data.baselines import PRIOR, Baselines
 from gpu.data.calibration import origin_of
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.hashing import fixed_point
 from gpu.hashing.fixed_point import Scale
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3, "fourth": 4}  # as in kernels/lsh_psi.cu

@@ -6,7 +6,7 @@ Kernels and their ownership of data: kernels/similarity.cu.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
@@ -17,10 +17,13 @@ from gpu.base.device import free_bytes
 from gpu.cuda.kernels import kernel
 from gpu.cuda.ratings import columns_of, keys_of, rows_of
 from gpu.cuda.structures import structure
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.hashing import device_hamming as hamming
 from gpu.hashing import device_lsh as lsh
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 NAME = "similarity"
 THREADS = 256

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.params import CulshParams, Psi
 from gpu.data.ratings import NO_MIDDLE, are_likes
+from gpu.hashing.params import Psi
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 Scale = tuple[float, float]  # smallest and largest rating
 WORD_BITS = 64

@@ -15,7 +15,7 @@ hash, and a device transposes 256 bits of a user instead of 2,432.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -28,9 +28,12 @@ from gpu.base.host.declared import Use, called_for
 from gpu.data.baselines import Baselines, baselines
 from gpu.data.calibration import origin_of
 from gpu.data.host_random import GOLDEN, mix
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.hashing.fixed_point import WORD_BITS, Scale, in_steps, psi
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 __all__ = ["baselines"]  # primitives of every backend; the others are written here
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import get_num_threads
@@ -12,9 +12,12 @@ from scipy import sparse
 from gpu.base.host import njit, prange
 from gpu.data.baselines import baselines
 from gpu.data.host_random import GOLDEN, mix
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings, Rows
 from gpu.hashing.host_lsh import TASKS
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 BLOCK = 512  # items whose shared keys with all others are counted at once
 

@@ -6,19 +6,22 @@ These comparators are for `train` and the benchmarks; online learning does not u
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.data.views import part_of, weighted_bounds
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import Scale, psi_of
 from gpu.ranks.exchange import ALONE, Exchange
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 

@@ -12,17 +12,20 @@ are in the same memory as the arguments. Both give the same integers.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Ratings
 from gpu.hashing.fixed_point import WORD_BITS, Scale
 from gpu.ranks.exchange import ALONE, Exchange
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 ALL_PAIRS_LIMIT = 50_000  # candidates; up to this number all pairs are compared, above it only bucket mates
 BUCKET_SIZE = 32  # items; target mean of a bucket, which decides the width of keys

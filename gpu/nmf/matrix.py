@@ -12,8 +12,8 @@ from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings
 from gpu.data.calibration import in_units
 from gpu.data.memory import check_room
-from gpu.data.params import NmfParams
 from gpu.data.ratings import Ratings
+from gpu.nmf.params import NmfParams
 from gpu.ranks.exchange import Exchange
 from gpu.ranks.row_split import RowSplit, split_rows
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.params import NmfParams
+from gpu.nmf.params import NmfParams
 
 Floats = NDArray[Any]
 Product = Callable[[bool, Floats], Floats]  # (whether A · rows, else Aᵀ · rows) -> product

@@ -27,7 +27,6 @@ import numpy as np
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
 from gpu.data.model import Model
-from gpu.data.params import NmfParams
 from gpu.data.ratings import Ratings
 from gpu.nmf.matrix import (
     Floats,
@@ -40,6 +39,7 @@ from gpu.nmf.matrix import (
     splits_of,
 )
 from gpu.nmf.nndsvd import nndsvd
+from gpu.nmf.params import NmfParams
 from gpu.nmf.steps import STEPS, Problem
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import evaluate

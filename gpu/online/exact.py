@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from gpu.base.backend import Backend
 from gpu.data.decay import half_life_of, weights_in
 from gpu.data.model import Model
-from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.data.rating_table import RatingTable, times_of
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 from gpu.online.drift import AsTrained, Column
@@ -34,7 +33,6 @@ from gpu.online.reading import ANONYMOUS, Reading
 
 NUMBERS_PER_SLICE = 2**20  # numbers read in a slice of about a millisecond
 BOUND_OF_USERS = 2.0**22  # sums over users are exact below it, so users can be subtracted; a user adds about 1 or less
-ExactParams = AlsParams | AlsImplicitParams | NmfParams
 
 
 class ExactRefits:

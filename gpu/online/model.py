@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.data.changes import Changes
 from gpu.data.model import Model
-from gpu.data.params import AlsImplicitParams, CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.online.drift import AsTrained
 from gpu.online.exact_rows import Solver
@@ -42,6 +41,10 @@ from gpu.online.refits import Refits, refits_of
 from gpu.online.signatures import Signatures
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import Users
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 _END = object()
 
@@ -287,7 +290,7 @@ def _signatures(
 
 def _is_fitted(model: Model) -> NDArray[np.bool_]:
     """Users (U,) whose parameters came with the snapshot; implicit ALS has none for users with dislikes alone."""
-    if not isinstance(model.params, AlsImplicitParams):
+    if not (model.params.refits == "exact" and model.params.has_values):
         return model.user_trained
     is_fitted: NDArray[np.bool_] = model.user_trained & model.user_factors.any(axis=1)
     return is_fitted

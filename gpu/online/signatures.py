@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,13 @@ from gpu.base.growing import Growing
 from gpu.data.changes import Changes
 from gpu.data.evidence import merits
 from gpu.data.model import Model
-from gpu.data.params import CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import WORD_BITS, psi
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings, and items, hashed in a slice of some milliseconds
 NOBODY, NOTHING = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)

@@ -22,13 +22,14 @@ LEAST_STEPS = 0.01  # sum of the steps of a mean row; with less, factors stay wh
 
 def check_steps(params: Params, ratings: Ratings) -> None:
     """Raise `InvalidParams` if the steps of a descent on `ratings` are too short to learn anything."""
-    if not isinstance(params, GradientParams):
+    if params.refits != "sampled":
         return
+    steps = descending(params)
     n_rated = min(int(np.count_nonzero(rows.lengths)) for rows in (ratings.by_user, ratings.by_item))
-    if params.learning_rate * params.n_epochs * len(ratings) / n_rated < LEAST_STEPS:
+    if steps.learning_rate * steps.n_epochs * len(ratings) / n_rated < LEAST_STEPS:
         raise InvalidParams(
             f"Invalid learning_rate for {params.algorithm}: expected steps that change factors, "
-            f"got {params.learning_rate:g} in {params.n_epochs} epochs; raise learning_rate or n_epochs"
+            f"got {steps.learning_rate:g} in {steps.n_epochs} epochs; raise learning_rate or n_epochs"
         )
 
 
@@ -123,7 +124,7 @@ def _advice(model: Model) -> str:
     ]
     if too_large:
         return " or ".join(too_large)
-    if params.algorithm == "als-implicit":
+    if hasattr(params, "alpha"):
         return f"lower regularization ({data.regularization:g}), raise alpha ({data.alpha:g}) or {fewer}"
     if not hasattr(params, "regularization"):
         return fewer

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import shrunk_biases
 from gpu.data.model import Model
-from gpu.data.params import AlsImplicitParams, SgdParams
+from gpu.data.param_kinds import FactorParams
 from gpu.data.ratings import Ratings, Rows, are_likes
 from gpu.data.views import Arrays, arrays_of
 from gpu.ranking import topn
@@ -133,6 +136,21 @@ def sampled_ranking(
     return {f"hr@{k}": float(np.mean(ranks < k)), f"ndcg@{k}": float(gains.mean())}
 
 
+@dataclass(frozen=True)
+class Popularity(FactorParams):
+    """What `baseline` says of itself beside implicit models. Nothing trains with it."""
+
+    algorithm: ClassVar[str] = "popularity"
+    is_implicit: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Means(FactorParams):
+    """What `baseline` says of itself beside explicit models. Nothing trains with it."""
+
+    algorithm: ClassVar[str] = "means"
+
+
 def baseline(ratings: Ratings, *, is_implicit: bool) -> Model:
     """A model without factors that trained models must beat.
 
@@ -140,11 +158,11 @@ def baseline(ratings: Ratings, *, is_implicit: bool) -> Model:
     """
     shape = ratings.n_users, ratings.n_items
     if is_implicit:
-        model = Model.zeros(AlsImplicitParams(n_factors=4), 0.0, (0.0, 1.0), *shape)
+        model = Model.zeros(Popularity(n_factors=4), 0.0, (0.0, 1.0), *shape)
         model.item_bias[:] = ratings.by_item.lengths
         return model
     biases = shrunk_biases(ratings)
-    model = Model.zeros(SgdParams(n_factors=1), biases.mean, ratings.scale, *shape)
+    model = Model.zeros(Means(n_factors=1), biases.mean, ratings.scale, *shape)
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     return model
 

@@ -12,8 +12,7 @@ from gpu.base.backend import Backend
 from gpu.data.calibration import calibrate
 from gpu.data.decay import half_life_of
 from gpu.data.evidence import unpacked
-from gpu.data.param_kinds import Params
-from gpu.data.params import with_changes
+from gpu.data.param_kinds import Params, with_changes
 from gpu.data.ratings import Ratings
 from gpu.training.tune import is_clear, tried
 

@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,14 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
 from gpu.data.calibration import calibrate
-from gpu.data.param_kinds import FactorParams, Params, RegularizedParams, descending
-from gpu.data.params import AlsImplicitParams, EaseParams, with_changes
+from gpu.data.param_kinds import FactorParams, Params, RegularizedParams, descending, with_changes
 from gpu.data.ratings import Ratings
 from gpu.training import evaluate
+
+if TYPE_CHECKING:
+    from gpu.als.params import AlsImplicitParams
+    from gpu.ease.params import EaseParams
+
 
 KEPT, LONGER = 1 / 3, 2  # share of the settings that a round keeps, and factor of epochs from round to round
 N_ROUNDS = 3  # rounds; the first trains 1 / LONGER² of all epochs. Algorithms without epochs have one round

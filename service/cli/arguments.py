@@ -51,7 +51,7 @@ def reader(
 
 def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
     """The parameters of an algorithm, from NAME=VALUE pairs."""
-    from gpu.data.params import params_for
+    from gpu.algorithms import params_for
 
     for pair in pairs:
         if "=" not in pair:
@@ -73,8 +73,8 @@ def plan_of_shape(
     algorithm: str, pairs: Sequence[str], text: str, n_gpus: int | None, memory_gb: float | None
 ) -> tuple[dict[str, Any], str]:
     """The plan of a training of the numbers in `text`, such as 480189,17770,99e6,100: see `service.cli.plan.shown`."""
+    from gpu.data.param_kinds import with_changes
     from gpu.data.param_ranges import converted
-    from gpu.data.params import with_changes
     from gpu.data.ratings import MAX_ROWS
     from service.cli.plan import shown
 

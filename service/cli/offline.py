@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.base.errors import InvalidInput, naming
-from gpu.data.params import NmfParams
 from gpu.training import tune as search
 from service.cli import closing_line, pair_counts
 from service.cli.files import ratings_file
@@ -329,7 +328,7 @@ def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:
         InvalidInput: the model is not an NMF model; only those have non-negative factors that can be read as topics.
     """
     model = snapshot.model
-    if not isinstance(model.params, NmfParams):
+    if not model.params.is_nonnegative:
         raise InvalidInput(f"Invalid model: expected one trained by nmf, got {model.params.algorithm}")
     weights = np.linalg.norm(model.item_factors, axis=0)
     sides = {"items": (model.item_factors, snapshot.item_ids), "users": (model.user_factors, snapshot.user_ids)}

@@ -23,7 +23,6 @@ from gpu.base.backend import HOST, Backend
 from gpu.base.host import compilation
 from gpu.base.host.declared import Use
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshParams
 from gpu.online import drift
 from service.base.threads import helper
 from service.settings.environment import without_secrets
@@ -88,7 +87,7 @@ def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     uses |= {Use.SAMPLED} if params.is_implicit else {Use.SAMPLED, Use.GRAMS}
     uses |= {Use.SAMPLED_DRIFT, Use.ITEMS} if learns else set()
     uses |= {Use.USERS, Use.ITEMS} if is_on_host else set()
-    if isinstance(params, CulshParams):
+    if params.has_signatures:
         uses |= {Use.HASHED_DRIFT} if learns else set()
         uses |= {Use.HASHED} if is_on_host else set()
         uses |= {Use.ABSENCES} if is_on_host and params.is_implicit else set()

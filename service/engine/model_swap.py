@@ -18,11 +18,10 @@ from pathlib import Path
 
 import structlog
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.backend import HOST, Backend
 from gpu.data.decay import weighing
 from gpu.data.memory import check_room
-from gpu.data.params import params_for
 from gpu.online import ReadyModel, prepare_online, rehearse, room
 from gpu.ranking import item_index
 from service.base.errors import NotReady, ServiceError

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.data.model import Model
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.training import content
 from service.engine.state.catalog import Catalog
 from service.storage.snapshots.content_map import ContentMap, Features
@@ -27,7 +26,7 @@ def content_map_of(model: Model, catalog: Catalog) -> ContentMap | None:
 
     None if its algorithm has none, or if attributes do not help to predict factors.
     """
-    if not isinstance(model.params, AlsParams | AlsImplicitParams) or not catalog.n_changes:
+    if not model.params.is_predictable or not catalog.n_changes:
         return None
     items = np.flatnonzero(model.item_trained)
     items = items[np.argsort(-model.item_counts[items], kind="stable")][:MOST_ITEMS]

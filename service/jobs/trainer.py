@@ -25,7 +25,7 @@ import gpu
 from gpu.base.backend import Backend, BackendName
 from gpu.base.errors import naming
 from gpu.data.model import Model
-from gpu.data.params import Values, with_changes
+from gpu.data.param_kinds import Values, with_changes
 from gpu.online import room
 from gpu.training import event_weight
 from gpu.training import tune as search

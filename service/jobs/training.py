@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpu.data.params import params_for
+from gpu.algorithms import params_for
 from service.storage.snapshots import version_names
 
 
@@ -47,7 +47,7 @@ class Training(msgspec.Struct, frozen=True):
 
         Args:
             algorithm, activate, force, tune, shadow: see this class.
-            params: values may be text, see `gpu.data.params.params_for`. The defaults of the others are those of the
+            params: values may be text, see `gpu.algorithms.params_for`. The defaults of the others are those of the
                 version that trains.
             name: default: the algorithm.
 

@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Settin
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from gpu.base.backend import BackendName
-from gpu.data.params import Values
+from gpu.data.param_kinds import Values
 from service.base.limits import MAX_RATING
 from service.settings import data_sets, environment, secret_files
 from service.settings.addresses import check_networks, check_origins, check_redis, is_loopback

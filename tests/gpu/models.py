@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
 from gpu.data.param_kinds import FactorParams, GradientParams, Params
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration
+from gpu.descent.params import CulshParams
 
 KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))

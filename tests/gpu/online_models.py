@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from gpu.als.params import AlsImplicitParams
 from gpu.data.changes import Changes
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, CulshImplicitParams, NmfParams
 from gpu.data.rating_table import RatingTable
+from gpu.descent.params import CulshImplicitParams
+from gpu.nmf.params import NmfParams
 from gpu.online.mirror import DeviceModel
 from gpu.online.model import HostModel
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gpu.data.model import Model
-from gpu.data.params import CulshImplicitParams, CulshParams
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.signals import Calibration
+from gpu.descent.params import CulshImplicitParams, CulshParams
 
 
 @st.composite

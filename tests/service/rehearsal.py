@@ -13,10 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.backend import HOST, Backend
 from gpu.data.model import Model
-from gpu.data.params import params_for
 from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from service.base.errors import ServiceError

@@ -7,7 +7,7 @@ host reads only nine counts of the table, the number of outdated lists, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import cupy
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from gpu.data.model import ARRAYS, Model
 from gpu.data.param_kinds import descending
-from gpu.data.params import CulshParams
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import Rules, beside_items, item_rules, user_rules
 from gpu.online.device import packing
@@ -25,6 +24,10 @@ from gpu.online.device.refit_items import ItemRefits
 from gpu.online.device.refit_users import UserRefits
 from gpu.online.device.signatures import Signatures
 from gpu.online.protocols import Part
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 OF_USERS = "user_factors", "user_bias", "user_baseline"  # arrays that refits write
 OF_ITEMS = "item_factors", "item_bias", "neighbors", "explicit_weights", "implicit_weights"

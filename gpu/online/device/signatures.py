@@ -7,7 +7,7 @@ rebuilt, so that every list equals a ranking of all items.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
@@ -17,12 +17,15 @@ from gpu.cuda.growing import Counting, Growing
 from gpu.cuda.launcher import Launcher
 from gpu.cuda.scratch import Scratch, fetched, pinned
 from gpu.cuda.structures import structure
-from gpu.data.params import CulshParams
 from gpu.hashing import device_hamming as hamming
 from gpu.hashing import device_lsh as lsh
 from gpu.hashing.fixed_point import PSI_LIMIT, PSI_STEPS, SQUARINGS, WORD_BITS, psi_of, unit
 from gpu.online.device.parameters import LiveParameters
 from gpu.online.device.rating_table import Changes, RatingTable
+
+if TYPE_CHECKING:
+    from gpu.descent.params import CulshParams
+
 
 HASH_THREADS, FIND_THREADS = 128, 256  # as in kernels/signatures.cu
 LISTING = ("take_lists", 256), ("take_lists_wide", 1024)  # kernel and its threads; the second from `MANY_ITEMS` on

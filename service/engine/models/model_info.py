@@ -7,11 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.decay import weighing
-from gpu.data.params import params_for
 from service.base.errors import ServiceError
 from service.storage.snapshots import snapshot, version_names
 from service.storage.snapshots.manifest import StoredCalibration

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu.data.params import PARAMETERS
+from gpu.algorithms import ALGORITHMS
 from service.api.dependencies import TheService
 from service.api.door.audit import concern
 from service.api.operations import ActivateModel, ModelList, SubmitTraining
@@ -41,7 +41,7 @@ async def get_models(request: Request, serving: TheService, algorithm: str = DEF
     """The page."""
     fields = training_form.fields_of(algorithm)
     rows, jobs = await models_and_trainings(serving)
-    names = sorted(PARAMETERS)
+    names = sorted(ALGORITHMS)
     return page(request, "models.html", rows=rows, jobs=jobs, algorithms=names, algorithm=algorithm, fields=fields)
 
 

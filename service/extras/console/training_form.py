@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from gpu.algorithms import ALGORITHMS
 from gpu.data import param_docs, param_ranges
-from gpu.data.params import PARAMETERS
 from service.api.routes.admin import Retrain
 from service.jobs.training import Training
 from service.storage.snapshots.manifest import StoredCalibration
@@ -44,8 +44,9 @@ class Field(NamedTuple):
 
 def fields_of(algorithm: str) -> list[Field]:
     """The parameters of an algorithm, in the order of its table; none of an unknown one."""
-    if (kind := PARAMETERS.get(algorithm)) is None:
+    if algorithm not in ALGORITHMS:
         return []
+    kind = ALGORITHMS[algorithm].params
     meanings = param_docs.meanings(kind)
     fields = []
     for field in dataclasses.fields(kind):

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.algorithms import params_for
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import params_for
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import Calibration
 from service.extras.ranks import array_folder

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from gpu.data.model import ARRAYS, MAX_WEIGHTED, NO_NEIGHBOR, NO_SLOT
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshParams
 from service.storage.snapshots.array_file import OnPart, StoredArray
 
 # Of any parameter; of factors of both sides; and of those of NMF, which has all of the size of ratings on one side.
@@ -55,7 +54,7 @@ class ArrayValues:
             raise ValueError(f"expected both of {' and '.join(WITHOUT_WEIGHTS)} or none, got {has[0]}")
         axes_of_shapes = (("H", "projections"), ("T", "item_weights"))
         sizes = self._sizes | {axis: stored[name].shape[-1] if name in stored else 0 for axis, name in axes_of_shapes}
-        if sizes["H"] % WORD_BITS or (sizes["H"] and not isinstance(self._params, CulshParams)):
+        if sizes["H"] % WORD_BITS or (sizes["H"] and not self._params.has_signatures):
             raise ValueError(f"expected a multiple of {WORD_BITS} bits in projections, got {sizes['H']}")
         most = min(sizes["I"], MAX_WEIGHTED) if self._params.has_item_weights else 0
         if sizes["T"] > most:

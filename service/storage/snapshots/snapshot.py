@@ -19,11 +19,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import EngineError
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import params_for
 from service.storage import files
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests

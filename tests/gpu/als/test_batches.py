@@ -16,11 +16,11 @@ import gpu
 from gpu.als.batches import Batches, batches_of, cut
 from gpu.als.halves import Division, Modes, own_rows
 from gpu.als.objective import AlsObjective
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import NotEnoughMemory
 from gpu.data.calibration import calibrate
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings, Rows
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import NEUTRAL
 from tests.gpu.als.test_batches import sizes_of

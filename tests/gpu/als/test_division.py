@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.algorithms import params_for
 from gpu.als import division as als_plan
 from gpu.als import planner
 from gpu.als.division import GB, MEMORY_GB, division_of, shape_of, size_of
@@ -17,7 +18,6 @@ from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import NotEnoughMemory
 from gpu.data.calibration import calibrate
-from gpu.data.params import params_for
 from gpu.data.ratings import Ratings
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads

@@ -10,10 +10,10 @@ import pytest
 
 from gpu.als import host_sums as als_sums
 from gpu.als.halves import GATHER, Modes, own_lengths
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
 from gpu.data.calibration import calibrate
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Ratings
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads, threads

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import gpu
 from gpu.als import trainer as training
 from gpu.als.objective import BLOCK, WHOLE, AlsObjective, is_blocked, n_blocks, width
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.base.errors import TrainingDiverged
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
 from tests import reference

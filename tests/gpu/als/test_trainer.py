@@ -14,12 +14,12 @@ import gpu
 from gpu.als import objective
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.data.baselines import shrunk_biases
 from gpu.data.calibration import calibrate, in_units
-from gpu.data.params import AlsImplicitParams, AlsParams
 from gpu.data.ratings import Rows
 from gpu.data.signals import NEUTRAL
 from gpu.descent import trainer as sgd

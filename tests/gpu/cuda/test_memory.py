@@ -12,8 +12,9 @@ import gpu
 from gpu.base.backend import Backend
 from gpu.base.device import memory_of_devices
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshParams, SgdParams, Similarity
+from gpu.descent.params import CulshParams, SgdParams
 from gpu.ease import trainer as ease
+from gpu.hashing.params import Similarity
 from gpu.nmf import matrix as nmf_matrix
 from tests.data import planted
 

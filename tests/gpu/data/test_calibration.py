@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import Backend
 from gpu.data.baselines import residual_deviation, shrunk_biases
 from gpu.data.calibration import calibrate, kind_of
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.data.rating_table import RatingTable
 from gpu.data.ratings import NO_MIDDLE, Ratings
 from gpu.data.signals import Calibration, before_calibration, preferences, signals, signals_of
+from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.online.model import HostModel
 from tests.data import planted, split
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.algorithms import params_for
+from gpu.als.params import AlsImplicitParams
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidInput, InvalidParams, InvalidRatings
 from gpu.data.decay import DAY_S, MOST_WEIGHT, weighing, weights_in, weights_of
-from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, EaseParams, params_for, with_changes
+from gpu.data.param_kinds import Params, with_changes
 from gpu.data.rating_table import POSITIONS_A_MS, RatingTable
 from gpu.data.ratings import Ratings
+from gpu.ease.params import EaseParams
 from gpu.online.model import HostModel
 from gpu.online.reading import Reading
 from gpu.ranking import topn

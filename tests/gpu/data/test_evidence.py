@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import gpu
+from gpu.als.params import AlsImplicitParams
 from gpu.data.calibration import calibrate
 from gpu.data.decay import weights_in
 from gpu.data.evidence import amounts, merits, packed, unpacked
 from gpu.data.host_evidence import merit
-from gpu.data.params import AlsImplicitParams
 from gpu.data.rating_table import RatingTable
 from gpu.data.ratings import are_likes
 from gpu.data.refit_rules import learned_values

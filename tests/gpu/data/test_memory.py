@@ -11,7 +11,8 @@ import pytest
 import gpu
 from gpu.base.backend import Backend
 from gpu.data.param_kinds import FactorParams, Params
-from gpu.data.params import CulshParams, Similarity
+from gpu.descent.params import CulshParams
+from gpu.hashing.params import Similarity
 from tests.data import planted
 
 SMALL = {"n_factors": 4, "n_epochs": 1, "n_neighbors": 2, "n_bits": 64}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.base.errors import InvalidInput
 from gpu.data.model import ARRAYS, NO_NEIGHBOR, Model
-from gpu.data.params import CulshParams, SgdParams
+from gpu.descent.params import CulshParams, SgdParams
 from gpu.training import evaluate
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices, random_model

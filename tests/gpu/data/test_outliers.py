@@ -4,20 +4,14 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.calibration import calibrate, kind_of
 from gpu.data.model import Model
 from gpu.data.outliers import sane_range, winsorized
 from gpu.data.param_kinds import Params
-from gpu.data.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EsgdParams,
-    NmfParams,
-    SgdParams,
-)
 from gpu.data.signals import Calibration, signals
+from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
+from gpu.nmf.params import NmfParams
 from gpu.online import explain
 from gpu.ranking import topn
 from tests import data

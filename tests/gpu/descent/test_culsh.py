@@ -14,9 +14,9 @@ import pytest
 
 import gpu
 from gpu.base.backend import Backend
-from gpu.data.params import CulshImplicitParams, CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.descent.host import ImplicitBlocks
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.online.model import HostModel
 from gpu.ranking import topn
 from gpu.training.loop import EpochReport

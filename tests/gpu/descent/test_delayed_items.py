@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.algorithms import params_for
 from gpu.base.backend import HOST
 from gpu.data.calibration import calibrate
-from gpu.data.params import params_for
 from gpu.data.ratings import Ratings
 from gpu.descent import culsh
 from gpu.descent import trainer as sgd

@@ -14,8 +14,9 @@ import gpu
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import baselines, shrunk_biases
 from gpu.data.model import Model
-from gpu.data.params import CulshImplicitParams, CulshParams, Precision, SgdParams
+from gpu.data.param_kinds import Precision
 from gpu.data.views import Rates
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.descent.trainer import Descent, rates_at, start_model
 from gpu.training.loop import State
 from tests import reference

@@ -16,10 +16,10 @@ import pytest
 import gpu
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines, shrunk_biases
-from gpu.data.params import EsgdParams
 from gpu.data.ratings import Ratings
 from gpu.descent import esgd
 from gpu.descent import host_esgd as host
+from gpu.descent.params import EsgdParams
 from tests.data import ML_1M, needs_ml_1m, planted, split
 from tests.gpu.descent.test_esgd import rmse_by_epoch
 from tests.gpu.models import random_matrix, ratings_of

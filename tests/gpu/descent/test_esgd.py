@@ -15,9 +15,9 @@ import gpu
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import shrunk_biases
 from gpu.data.model import Model
-from gpu.data.params import EsgdParams
 from gpu.descent import esgd
 from gpu.descent.order import CHUNK
+from gpu.descent.params import EsgdParams
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads
 from gpu.training import loop

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gpu.data.baselines import shrunk_biases
-from gpu.data.params import EsgdParams
 from gpu.descent import esgd
 from gpu.descent import host_esgd as host
 from gpu.descent.order import CHUNK
+from gpu.descent.params import EsgdParams
 from tests import reference
 from tests.gpu.models import random_matrix, ratings_of
 

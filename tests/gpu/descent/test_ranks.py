@@ -12,12 +12,12 @@ from gpu.base.backend import HOST
 from gpu.base.errors import TrainingDiverged
 from gpu.data.calibration import calibrate
 from gpu.data.model import Model
-from gpu.data.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.data.views import balanced_bounds
 from gpu.descent import culsh
 from gpu.descent import trainer as sgd
 from gpu.descent.host import N_GROUPS, Descent
 from gpu.descent.host_rotation import first_groups
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.descent.trainer import DescentTrainer
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.threads import run_threads

@@ -13,8 +13,8 @@ from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.baselines import shrunk_biases
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshParams, EsgdParams, SgdParams
 from gpu.descent import trainer as sgd
+from gpu.descent.params import CulshParams, EsgdParams, SgdParams
 from gpu.descent.trainer import rates_at
 from gpu.training.loop import EpochReport, train
 from tests.data import ML_100K, needs_ml_100k, planted, split

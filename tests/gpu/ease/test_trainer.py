@@ -10,10 +10,10 @@ from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.calibration import calibrate
 from gpu.data.model import NO_SLOT, Model
-from gpu.data.params import EaseParams
 from gpu.data.ratings import Ratings
 from gpu.ease import host
 from gpu.ease import trainer as ease
+from gpu.ease.params import EaseParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from tests import reference

@@ -18,11 +18,12 @@ import pytest
 from gpu.base.backend import Backend
 from gpu.cuda import kernels
 from gpu.data.baselines import baselines
-from gpu.data.params import CulshImplicitParams, CulshParams, Psi
 from gpu.data.ratings import NO_MIDDLE, Ratings
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.hashing import host_lsh as host
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import PSI_LIMIT
+from gpu.hashing.params import Psi
 from tests import reference
 
 pytestmark = pytest.mark.gpu

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from gpu.base.backend import HOST, Backend
-from gpu.data.params import CulshImplicitParams, CulshParams, Similarity
 from gpu.data.ratings import Ratings
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.hashing import host_similarity as host
 from gpu.hashing import similarity
+from gpu.hashing.params import Similarity
 from tests import reference
 from tests.gpu.hashing.test_device_lsh import LENGTHS, ratings_of
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.data.baselines import baselines
-from gpu.data.params import CulshParams, Psi, Similarity
 from gpu.data.ratings import Ratings
+from gpu.descent.params import CulshParams
 from gpu.hashing import host_similarity as host
 from gpu.hashing import similarity, simlsh
+from gpu.hashing.params import Psi, Similarity
 from gpu.ranks.threads import run_threads
 from tests import reference
 from tests.gpu.als.test_ranks import ratings_of

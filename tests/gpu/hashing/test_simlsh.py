@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.data.baselines import Baselines, baselines
-from gpu.data.params import CulshImplicitParams, CulshParams
 from gpu.data.ratings import Ratings
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import PSI_LIMIT, PSI_STEPS, psi
 from gpu.ranks.threads import run_threads

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from gpu.base.backend import HOST, Backend
-from gpu.data.params import NmfParams
 from gpu.data.ratings import Ratings
 from gpu.nmf import host
 from gpu.nmf import trainer as nmf
+from gpu.nmf.params import NmfParams
 from tests.gpu.nmf.test_trainer import matrix_of, sparse, tiled
 
 pytestmark = pytest.mark.gpu

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.data.params import NmfParams
 from gpu.nmf import trainer as nmf
 from gpu.nmf.nndsvd import nndsvd, singular
+from gpu.nmf.params import NmfParams
 
 
 def product_with(matrix: np.ndarray):

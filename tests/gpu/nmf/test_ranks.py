@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.base.backend import HOST, Backend
-from gpu.data.params import NmfParams
 from gpu.data.ratings import Ratings
 from gpu.nmf import host as hals
 from gpu.nmf.host_blocks import LANES, N_GRAMS
 from gpu.nmf.matrix import splits_of
+from gpu.nmf.params import NmfParams
 from gpu.nmf.trainer import Factorization, Factors, NmfTrainer
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.ranks.row_split import split_rows

@@ -15,8 +15,8 @@ from scipy import optimize
 import gpu
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, NotEnoughMemory
-from gpu.data.params import NmfParams
 from gpu.nmf import trainer as nmf
+from gpu.nmf.params import NmfParams
 from gpu.online import explain
 from gpu.online.model import HostModel
 from gpu.training.loop import EpochReport

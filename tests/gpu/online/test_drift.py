@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, SgdParams
 from gpu.data.refit_rules import trained_item_rules
+from gpu.descent.params import CulshImplicitParams, SgdParams
 from gpu.online import drift, sampled
 from gpu.online.drift import SHARE, looks
 from gpu.online.host import exact

@@ -10,11 +10,12 @@ import pytest
 
 import gpu
 from gpu.als import objective
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.calibration import in_units
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.data.ratings import Ratings
 from gpu.data.signals import signals, signals_of
+from gpu.nmf.params import NmfParams
 from gpu.online import explain
 from gpu.online.host import exact
 from gpu.online.model import HostModel

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from gpu.als.objective import problem_of
+from gpu.als.params import AlsImplicitParams
 from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.param_kinds import GradientParams, Params
-from gpu.data.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import user_rules
 from gpu.data.signals import Calibration, signals
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
+from gpu.ease.params import EaseParams
 from gpu.online import explain
 from gpu.training import evaluate
 from tests import reference

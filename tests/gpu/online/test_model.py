@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu.data import refit_rules
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams, Params
-from gpu.data.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
+from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.online import sampled
 from gpu.online.host import exact
 from gpu.ranking import topn

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
+from gpu.descent.params import SgdParams
+from gpu.nmf.params import NmfParams
 from gpu.online import exact, prolific
 from gpu.online.prolific import Prolific
 from tests.gpu.models import KINDS

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsParams
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsParams, CulshParams, EsgdParams, SgdParams
 from gpu.data.rating_table import RatingTable
 from gpu.data.ratings import Ratings
+from gpu.descent.params import CulshParams, EsgdParams, SgdParams
 from gpu.online.model import HostModel
 from gpu.training import evaluate
 from tests import data

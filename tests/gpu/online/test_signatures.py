@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshImplicitParams, CulshParams
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import psi
 from gpu.online import signatures

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, SgdParams
 from gpu.data.signals import Calibration
+from gpu.descent.params import CulshImplicitParams, SgdParams
+from gpu.nmf.params import NmfParams
 from gpu.ranking.deduction import Deduction
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, ratings_of, table_of

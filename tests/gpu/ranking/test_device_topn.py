@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsParams
 from gpu.base.backend import HOST, Backend
 from gpu.data.model import NO_NEIGHBOR, Model
-from gpu.data.params import AlsParams, CulshImplicitParams, CulshParams
 from gpu.data.ratings import Rows
 from gpu.data.signals import Calibration
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex

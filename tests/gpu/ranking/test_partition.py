@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.data.params import AlsParams
+from gpu.als.params import AlsParams
 from gpu.data.ratings import Rows
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.als.params import AlsParams
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidInput
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsParams, CulshParams
 from gpu.data.rating_table import RatingTable
 from gpu.data.signals import Calibration
+from gpu.descent.params import CulshParams
 from gpu.ranking import host_topn as host
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible

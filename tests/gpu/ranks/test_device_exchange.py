@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.algorithms import trainer_of
+from gpu.algorithms import params_for, trainer_of
 from gpu.als.division import division_of
 from gpu.als.halves import GATHER, Modes
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import BackendUnavailable
 from gpu.data.baselines import baselines
 from gpu.data.calibration import calibrate
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshParams, params_for
 from gpu.data.ratings import Ratings
+from gpu.descent.params import CulshParams
 from gpu.hashing import similarity, simlsh
 from gpu.ranks import ring as host
 from gpu.ranks.choice import exchange_on

@@ -12,21 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 import gpu
+from gpu.algorithms import params_for
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.errors import InvalidParams, InvalidRatings, TrainingDiverged
 from gpu.data.model import Model
-from gpu.data.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EsgdParams,
-    NmfParams,
-    SgdParams,
-    params_for,
-)
 from gpu.data.views import balanced_bounds
 from gpu.descent import esgd
 from gpu.descent import trainer as sgd
+from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
+from gpu.nmf.params import NmfParams
 from gpu.nmf.trainer import random_start
 from gpu.online.model import HostModel
 from tests.data import ML_100K, needs_ml_100k, planted, split

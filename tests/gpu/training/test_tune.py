@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.calibration import calibrate
 from gpu.data.param_kinds import FactorParams, Params
-from gpu.data.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, SgdParams
+from gpu.descent.params import SgdParams
+from gpu.ease.params import EaseParams
+from gpu.nmf.params import NmfParams
 from gpu.training import tune
 from tests.data import planted, split
 

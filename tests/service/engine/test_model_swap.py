@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.algorithms import params_for
 from gpu.base import free_memory
 from gpu.base.backend import Backend
 from gpu.base.errors import BackendUnavailable
 from gpu.data.model import bytes_of
-from gpu.data.params import params_for
 from service.engine import compilation
 from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 import structlog
 
+from gpu.algorithms import params_for
 from gpu.data.model import Model
-from gpu.data.params import params_for
 from gpu.data.signals import Calibration
 from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining

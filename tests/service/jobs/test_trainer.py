@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als.params import AlsImplicitParams
 from gpu.base import free_memory
 from gpu.data.calibration import calibrate
 from gpu.data.evidence import unpacked
-from gpu.data.params import AlsImplicitParams, Values
+from gpu.data.param_kinds import Values
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.signals import evidence
 from service.cli import synthetic

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpu.algorithms import params_for
 from gpu.base.errors import InvalidParams
-from gpu.data.params import params_for
 from service.api.routes.admin import Retrain
 from service.base.errors import InvalidRequest
 from service.cli import arguments

@@ -9,12 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend
 from gpu.data import refit_rules
 from gpu.data.model import ARRAYS, Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.data.signals import Calibration
+from gpu.nmf.params import NmfParams
 from gpu.online import OnlineModel, device_bytes, prepare_online
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums

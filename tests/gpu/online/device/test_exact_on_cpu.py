@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST
 from gpu.cuda import kernels
 from gpu.data import refit_rules
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, NmfParams
+from gpu.nmf.params import NmfParams
 from gpu.online.exact_rows import RatedRows
 from tests.gpu.cuda.test_kernels import compile_with_nvcc, needs_nvcc
 from tests.gpu.online.device.test_exact import (

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpu.base.backend import HOST, Backend
 from gpu.data.model import ARRAYS, Model
 from gpu.data.param_kinds import Params
-from gpu.data.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.data.rating_table import RatingTable
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.online import OnlineModel, prepare_online
 from gpu.online import mirror as device_model
 from gpu.online.drift import learns

@@ -9,7 +9,7 @@ import pytest
 
 from gpu.data import refit_rules
 from gpu.data.param_kinds import GradientParams, Params
-from gpu.data.params import CulshImplicitParams, CulshParams, SgdParams
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
 from tests import reference
 from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as
 from tests.gpu.online.device.live import World, assert_near, fetched, world

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpu.data import refit_rules
 from gpu.data.param_kinds import GradientParams, Params
-from gpu.data.params import CulshParams, SgdParams
+from gpu.descent.params import CulshParams, SgdParams
 from tests import reference
 from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as, random_matrix, random_model, random_params
 from tests.gpu.online.device.live import ON_DEVICE, World, assert_near, copy_of, fetched, world

@@ -13,8 +13,10 @@ import importlib
 import numpy as np
 import pytest
 
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.param_kinds import Params
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, SgdParams
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
+from gpu.nmf.params import NmfParams
 from tests.gpu.online.device.live import world
 from tests.gpu.online.device.test_exact import DEVICE, model_of, placed, rows_of, whole
 

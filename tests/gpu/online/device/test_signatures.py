@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.data.params import CulshImplicitParams, CulshParams
+from gpu.descent.params import CulshImplicitParams, CulshParams
 from gpu.hashing import host_hamming as hamming
 from gpu.hashing import simlsh
 from tests.gpu.models import params_as

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from gpu.data.model import Model
-from gpu.data.params import CulshImplicitParams
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.refit_rules import item_rules, user_rules
 from gpu.data.signals import Calibration
 from gpu.data.views import NO_WEIGHTS, arrays_of
+from gpu.descent.params import CulshImplicitParams
 from gpu.online.host import refit_items, refit_users
 from tests import reference
 from tests.gpu.models import dense, matrix_of, params_as, random_matrix, random_model, random_params, table_of

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from fastapi.exceptions import RequestValidationError
 
+from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import InvalidParams
-from gpu.data.params import PARAMETERS, params_for
 from service.engine.models.model_info import ModelInfo
 from service.extras.console.items import histogram
 from service.extras.console.models import verb_of
@@ -54,12 +54,14 @@ def test_few_values_have_a_bar_each_and_many_share_ten():
     assert histogram([]) == []
 
 
-@pytest.mark.parametrize("algorithm", PARAMETERS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
     fields = fields_of(algorithm)
     assert all(field.meaning for field in fields)
     assert not any(field.meaning.startswith(("H;", "Cg", "F_s")) for field in fields), "symbols and values stay"
-    assert [field.name for field in fields] == [field.name for field in dataclasses.fields(PARAMETERS[algorithm])]
+    assert [field.name for field in fields] == [
+        field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)
+    ]
     for field in fields:
         assert bool(field.choices) != (field.low is not None), field
     given = {field.name: field.default for field in fields if field.default}

@@ -11,8 +11,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from gpu.algorithms import params_for
 from gpu.data.model import Model
-from gpu.data.params import params_for
 from gpu.data.signals import Calibration, before_calibration
 from gpu.ranking.deduction import Deduction
 from service.storage import files

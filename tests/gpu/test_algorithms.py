@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_for
+from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.errors import InvalidParams
-from gpu.data.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams, params_for
+from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

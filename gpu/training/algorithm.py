@@ -1,0 +1,33 @@
+"""`Algorithm`: what the engine must know of an algorithm, beside the facts of its hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpu.data.model import Model
+from gpu.data.param_kinds import Params
+from gpu.training.loop import Trainer
+
+MakeTrainer = Callable[..., Trainer[Model]]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm.
+
+    Attributes:
+        params: class of its hyperparameters; its class variables say what it learns from, and how it lists and refits.
+        trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
+            it has ranks.
+        needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
+        has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
+    """
+
+    params: type[Params]
+    trainer: MakeTrainer
+    needs_calibration: bool = True
+    has_ranks: bool = True
+
+
+Register = Callable[[Algorithm], None]

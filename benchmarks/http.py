@@ -6,6 +6,7 @@ the machine affects both. Tables show medians of rounds.
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import tempfile
@@ -13,8 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -35,16 +39,26 @@ HEAD = "Host: 127.0.0.1\r\n"
 WARM_UP_S = 1.0
 IDLE_S = 30  # of `console`: seconds without other load
 COUNTS_S, SIZES_S = 3, 10  # seconds between requests of a page, as console.js and overview.html have them
+TWO_FRONTS = {"NEARFIELD_FRONTS": "2"}  # so that each has a process
 READS, EMPTIES_CACHE = 200, True  # of `start`: reads before memory is measured; whether the first start compiles
 
 Seconds = Annotated[float, typer.Option(help="Seconds per round.")]
+Batches = Annotated[str, typer.Option(help="Plain lists that arrive together, such as 1,16; empty measures none.")]
 Rounds = Annotated[int, typer.Option(help="Number of rounds, whose median is shown.")]
 
 
 def http(
-    ratings: File, algorithms: Names = "als-implicit", seconds: Seconds = 4.0, rounds: Rounds = 5
+    ratings: File,
+    algorithms: Names = "als-implicit",
+    seconds: Seconds = 4.0,
+    rounds: Rounds = 5,
+    batches: Batches = "1,4,16,64",
 ) -> Iterator[Row]:
-    """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries."""
+    """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries.
+
+    A second table has microseconds of processor time a plain list, of a front and of both threads of the engine's
+    process, if so many lists are asked for at once.
+    """
     server_core, driver_core = _two_cores()
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
         data, file = Path(folder), read(ratings)
@@ -68,6 +82,53 @@ def http(
                     "n_errors": sum(one.n_errors for of_one in taken.values() for one in of_one),
                 }  # fmt: skip
 
+        with on_cores({driver_core}), serving(data / "service", {server_core}, TWO_FRONTS) as (client, pid):
+            for size in map(int, filter(None, batches.split(","))):
+                yield _cost(client.address, pid, [f"/recommend/{user}?n=10" for user in _users(file)], size, seconds)
+
+
+def _cost(url: str, pid: int, paths: Sequence[str], size: int, seconds: float) -> Row:
+    """Processor time of a list, if one front finds `size` requests at once: it is paused while they are sent."""
+    processes = {one.name(): one for one in psutil.Process(pid).children()}
+    front, other, engine = (processes[f"nf-{name}"] for name in ("front-1", "front-2", "engine"))
+    clients, turns = [HTTPConnection(urlsplit(url).netloc) for _ in range(size)], itertools.cycle(paths)
+    with _paused(other):  # so that `front` gets all connections
+        for client in clients:
+            client.request("GET", paths[0])
+            client.getresponse().read()
+    for lasts_s in (WARM_UP_S, seconds):  # of which the second one counts
+        n, until_s, before = 0, time.perf_counter() + lasts_s, [*_used_s(front), *_used_s(engine)]
+        while time.perf_counter() < until_s:
+            with _paused(front):
+                for client in clients:
+                    client.request("GET", next(turns))
+            for client in clients:
+                answer = client.getresponse()
+                answer.read()
+                n += answer.status == HTTPStatus.OK
+    used_s = zip([*_used_s(front), *_used_s(engine)], before, strict=True)
+    of_front, _, of_loop, of_thread = ((after - once) / n * 1e6 for after, once in used_s)
+    for client in clients:
+        client.close()
+    return {"batch": size, "front_us": of_front, "engine_loop_us": of_loop, "engine_thread_us": of_thread}
+
+
+def _used_s(process: psutil.Process) -> tuple[float, float]:
+    """Seconds of processor time of the first thread of a process, which has its event loop, and of all others."""
+    used_s = {one.id: one.user_time + one.system_time for one in process.threads()}
+    return used_s.pop(process.pid), sum(used_s.values())
+
+
+@contextmanager
+def _paused(process: psutil.Process) -> Iterator[None]:
+    process.suspend()
+    try:
+        while process.status() != psutil.STATUS_STOPPED:
+            time.sleep(0)
+        yield
+    finally:
+        process.resume()
+
 
 def _rounds(url: str, requests: Sequence[bytes], seconds: float) -> Callable[[], Throughput]:
     """A round of `seconds`, after one that is not measured."""
@@ -89,10 +150,15 @@ def _two_cores() -> tuple[int, int]:
     return cores[0], cores[-1]
 
 
+def _users(file: RatingsFile) -> list[str]:
+    """Users of the file, drawn with a fixed seed."""
+    users: list[str] = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS).tolist()
+    return users
+
+
 def _reads(file: RatingsFile) -> list[bytes]:
-    """Plain reads of users of the file, drawn with a fixed seed."""
-    users = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS)
-    return [message("GET", f"/recommend/{user}?n=10", HEAD) for user in users]
+    """Plain reads of `_users`."""
+    return [message("GET", f"/recommend/{user}?n=10", HEAD) for user in _users(file)]
 
 
 def _writes(file: RatingsFile) -> list[bytes]:

@@ -136,6 +136,7 @@ FAMILIES = {  # of primitives: their modules on the host and, if there is one, o
     "rivals": ("gpu.training.host_rivals", ""),
     "sgd": ("gpu.descent.host_sgd", ""),
     "similarity": ("gpu.hashing.host_similarity", "gpu.hashing.device_similarity"),
+    "texts": ("gpu.data.host_texts", ""),
     "topn": ("gpu.ranking.host_topn", "gpu.ranking.device_topn"),
 }
 

@@ -1,5 +1,4 @@
-"""Kernels that map ids to rows by their bytes, without making text of them (see `service.engine.state.id_table`), and
-one that joins texts.
+"""Kernels that map ids to rows by their bytes, without making text of them (see `service.engine.state.id_table`).
 
 A hash table with chains that gets one bucket more with each row (linear hashing, Litwin 1980): no row added moves more
 than one chain, however many there are. The hash is keyed, so that nobody can choose ids that all fall into one bucket.
@@ -213,37 +212,3 @@ def forget(row: Int, ids: IdRows) -> None:
         text[byte] = 0
     for field in range(rows.shape[1]):
         rows[row, field] = NO_ROW
-
-
-@called_for(Use.ANSWERS)
-@njit(cache=True, nogil=True)
-def lines(
-    rows: NDArray[np.int64], lengths: NDArray[np.int64], n_after: int, ends: NDArray[np.int64], text: NDArray[np.uint8]
-) -> NDArray[np.uint8]:
-    """Join texts to lists of lines. Text `n` ends at `ends[n]` of `text`, and begins where the one before ends.
-
-    Args:
-        rows: (L,), of all lists. A line has text 0 if it is the first one of its list, else 1; then text `rows[n] + 4`,
-            then `n_after` texts from 2 on.
-        lengths: (B,), lines of each list.
-        n_after: 1 or 2.
-    """
-    places = np.empty((len(rows), 2 + n_after), dtype=np.int64)
-    at = 0
-    for length in lengths:
-        for n in range(length):
-            places[at, 0], places[at, 1] = min(n, 1), rows[at] + 4
-            for k in range(n_after):
-                places[at, 2 + k] = 2 + k
-            at += 1
-    flat = places.reshape(-1)
-    n_bytes = np.int64(0)
-    for place in flat:
-        n_bytes += ends[place] - (ends[place - 1] if place else np.int64(0))
-    joined = np.empty(n_bytes, dtype=np.uint8)
-    at = 0
-    for place in flat:
-        for byte in range(ends[place - 1] if place else np.int64(0), ends[place]):
-            joined[at] = text[byte]
-            at += 1
-    return joined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -32,14 +31,15 @@ class Part(NamedTuple):
 
     Attributes:
         at: the places of their users.
-        text, numbers: of all items.
-        lengths: int64 (B,), numbers of each list.
-        tail: what follows its items.
+        text: of all items.
+        ends: uint32 (B,).
+        lengths: int64 (B,), items of each list.
+        tail: what follows the items, without the bracket.
     """
 
     at: Sequence[int]
     text: bytes
-    numbers: bytes
+    ends: NDArray[np.uint32]
     lengths: NDArray[np.int64]
     tail: bytes
 
@@ -48,7 +48,7 @@ class Texts:
     """The pieces of a list in JSON, and the names of all items, in one array of bytes."""
 
     def __init__(self, items: IdTable) -> None:
-        self._items, self._lines = items, HOST.primitives("ids").lines
+        self._items, self._lines = items, HOST.primitives("texts").lines
         self._ends, self._text = Growing(np.zeros(0, dtype=np.int64)), Growing(np.zeros(0, dtype=np.uint8))
         self._add([FIRST, NEXT, SCORE, ESTIMATE])
 
@@ -58,11 +58,13 @@ class Texts:
         if n_items < len(self._items):
             self._add(list(map(_encode, self._items.ids(range(n_items, len(self._items))))))
 
-    def of_lists(self, rows: NDArray[np.integer], lengths: NDArray[np.int64], n_numbers: int) -> bytes:
-        """The text of lists that have these items in order, with gaps for so many numbers of each item."""
-        given = rows.astype(np.int64, copy=False), lengths, n_numbers
-        text: NDArray[np.uint8] = self._lines(*given, self._ends.values, self._text.values)
-        return text.tobytes()
+    def of_lists(
+        self, rows: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.float64]
+    ) -> tuple[bytes, NDArray[np.uint32]]:
+        """The items of lists in JSON, and where each list ends. `numbers` has scores, or scores and estimates."""
+        given = rows.astype(np.int64, copy=False), lengths, numbers
+        text, ends = self._lines(*given, self._ends.values, self._text.values)
+        return text.tobytes(), ends
 
     def _add(self, texts: Sequence[bytes]) -> None:
         n, n_bytes, joined = len(self._ends.values), len(self._text.values), b"".join(texts)
@@ -80,32 +82,33 @@ class Pages:
 
     def parts(self, source: Source, lists: Lists, as_of: str) -> Iterator[tuple[int, Part]]:
         """The place of each plan of `source`, whose lists have no rules, and its part."""
-        estimates, scores = source.estimates(lists), lists.scores.astype(np.float64)
-        numbers = scores[:, None] if estimates is None else np.column_stack((scores, estimates))
-        n, runs = numbers.shape[1], source.group.runs
+        estimates, n = source.estimates(lists), len(lists.rows)
+        numbers = np.empty((n, 1 if estimates is None else 2))
+        numbers[:, 0] = lists.scores
+        if estimates is not None:
+            numbers[:, 1] = estimates
         live_model, (before, after) = source.live_model, source.warnings
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         answer = Recommendation(None, [], source.is_personal, name, version, as_of, [*before, *after], source.fallback)
-        tail = after_items(answer)
-        first_list = first = 0
-        for _, of, at in runs:
+        tail, first_list, first = after_items(answer), 0, 0
+        for _, of, at in source.group.runs:
             lengths = lists.lengths[first_list : first_list + len(at)]
             end = first + int(np.add.reduce(lengths))
-            text = self.texts.of_lists(lists.rows[first:end], lengths, n)
-            yield of, Part(at, text, numbers[first:end].tobytes(), n * lengths, tail)
+            text, ends = self.texts.of_lists(lists.rows[first:end], lengths, numbers[first:end])
+            yield of, Part(at, text, ends, lengths, tail)
             first_list, first = first_list + len(at), end
 
     def columns(self, parts: Sequence[Part]) -> ListColumns:
         """The answer that has these parts of one plan."""
-        tails, lengths, of_lists = list(dict.fromkeys(part.tail for part in parts)), list[int](), list[int]()
+        tails, text = list(dict.fromkeys(part.tail for part in parts)), bytearray()
+        ends, places, kinds = array("I"), array("I"), array("I")
         for part in parts:
-            own, kind = part.lengths.tolist(), 2 * tails.index(part.tail)
-            lengths += own
-            of_lists += [kind if length else kind + 1 for length in own]
-        ends = array("I", itertools.accumulate(lengths)).tobytes()
-        places, kinds = array("I", [at for part in parts for at in part.at]).tobytes(), array("I", of_lists).tobytes()
-        text, numbers = b"".join([part.text for part in parts]), b"".join([part.numbers for part in parts])
-        return ListColumns(text, numbers, ends, places, kinds, [end + tail for tail in tails for end in (END, EMPTY)])
+            ends.frombytes((part.ends + np.uint32(len(text))).tobytes())
+            places.extend(part.at)
+            kinds.frombytes((np.uint32(2 * tails.index(part.tail)) + (part.lengths == 0)).tobytes())
+            text += part.text
+        both = [end + tail for tail in tails for end in (END, EMPTY)]
+        return ListColumns(bytes(text), ends.tobytes(), places.tobytes(), kinds.tobytes(), both)
 
     def answers(self, source: Source, lists: Lists, as_of: str) -> list[Recommendation]:
         """The answer to each plan of `source`."""

@@ -1,7 +1,7 @@
 """Plain lists as columns: `Ids`, the users who are asked for together, and `ListColumns`, their lists.
 
-A list is text with a gap for each number. The engine's process gathers the text from an arena without the lock of
-Python. The process that answers the requests writes the numbers, and joins both.
+A kernel writes the items of all lists without the lock of Python. The process that answers the requests adds what is
+before and after them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import operator
 from array import array
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
-GAP = b"\n"  # no other byte of the text has this value: JSON writes a newline within an id as \n
-# The pieces of a list between its head, the names of its items and its tail:
+# JSON of a list: the head, its items, the tail. Before an item, before its score and its estimate:
 HEAD, FIRST, NEXT, SCORE, ESTIMATE = (
-    b'{"user":"%b","items":[', b'{"item":', b'},{"item":', b',"score":' + GAP, b',"estimate":' + GAP,
+    b'{"user":"%b","items":[', b'{"item":', b'},{"item":', b',"score":', b',"estimate":',
 )  # fmt: skip
 END, EMPTY = b"}]", b"]"  # of a list with items, and without
 UINT_BYTES = 4
-_encode = msgspec.json.Encoder().encode
 
 
 class BadColumns(ValueError):
@@ -66,19 +63,17 @@ class Ids(Struct, frozen=True):
 
 
 class ListColumns(Struct, frozen=True):
-    """The lists of B users, with N numbers together.
+    """The lists of B users.
 
     Attributes:
-        text: N pieces of JSON, each of which ends with the `GAP` of a number.
-        numbers: float64 (N,).
-        ends: uint32 (B,), numbers up to the end of each list.
+        text: JSON of the items of all lists.
+        ends: uint32 (B,), where each list ends in `text`.
         places: uint32 (B,), the place of the user of each list among those that were asked for.
         kinds: uint32 (B,), the tail of each list.
-        tails: JSON that follows the last number of a list.
+        tails: JSON that follows the items of a list.
     """
 
     text: bytes
-    numbers: bytes
     ends: bytes
     places: bytes
     kinds: bytes
@@ -90,21 +85,15 @@ class ListColumns(Struct, frozen=True):
         Raises:
             BadColumns: the columns contradict each other, or are not those of so many users.
         """
+        text, tails, bodies = self.text, self.tails, users.parts()
         ends, places, kinds = (array("I", column) for column in (self.ends, self.places, self.kinds))
-        values = memoryview(self.numbers).cast("d").tolist()
-        pieces, numbers = self.text.split(GAP), _encode(values)[1:-1].split(b",") if values else []
-        if pieces.pop() or not len(pieces) == len(numbers) == max(ends, default=0):
-            raise BadColumns(f"Invalid text of lists: expected a gap for each of {len(numbers)} numbers, in one list")
-        if len(ends) != len(users) or not all(map(operator.le, (0, *ends), ends)):
-            raise BadColumns(f"Invalid ends of lists: expected {len(users)} that ascend")
-        if sorted(places) != list(range(len(users))):
-            raise BadColumns(f"Invalid places of lists: expected each of {len(users)} users once")
-        if len(kinds) != len(users) or max(kinds) >= len(self.tails):
-            raise BadColumns(f"Invalid kinds of lists: expected {len(users)} numbers below {len(self.tails)}")
-        parts, heads = [b""] * (2 * len(numbers)), users.parts()
-        parts[::2], parts[1::2] = pieces, numbers
-        bodies, first = heads.copy(), 0
-        for end, place, kind in zip(ends, places, kinds, strict=True):
-            bodies[place] = b"".join([HEAD % heads[place], *parts[first : 2 * end], self.tails[kind]])
-            first = 2 * end
+        firsts = array("I", (0, *ends[:-1]))
+        if len(ends) != len(bodies) or ends[-1] != len(text) or not all(map(operator.le, firsts, ends)):
+            raise BadColumns(f"Invalid ends of lists: expected {len(bodies)} ascending numbers up to {len(text)}")
+        if sorted(places) != list(range(len(bodies))):
+            raise BadColumns(f"Invalid places of lists: expected each of {len(bodies)} users once")
+        if len(kinds) != len(bodies) or max(kinds) >= len(tails):
+            raise BadColumns(f"Invalid kinds of lists: expected {len(bodies)} numbers below {len(tails)}")
+        for first, end, place, kind in zip(firsts, ends, places, kinds, strict=True):
+            bodies[place] = b"".join((HEAD % bodies[place], text[first:end], tails[kind]))
         return bodies

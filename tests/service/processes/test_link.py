@@ -186,33 +186,32 @@ def uints(*numbers: int) -> bytes:
     return array("I", numbers).tobytes()
 
 
-# Two lists of one item and of none; JSON of the items has a gap for each number.
+# Two lists, of one item and of none:
 HONEST: dict[str, Any] = {
-    "text": b'{"item":"x","score":\n',
-    "numbers": array("d", [0.1]).tobytes(),
-    "ends": uints(1, 1),
+    "text": b'{"item":"x","score":0.1',
+    "ends": uints(23, 23),
     "places": uints(1, 0),
     "kinds": uints(0, 1),
     "tails": [b"}]}", b"]}"],
 }
 LIES: dict[str, dict[str, Any]] = {
-    "fewer gaps than numbers": {"text": b"{"},
-    "more gaps than numbers": {"text": b"a\nb\n"},
-    "text after the last gap": {"text": b"a\nb"},
-    "half a number": {"numbers": bytes(12)},
-    "a number in no list": {"ends": uints(0, 0)},
-    "descending ends": {"ends": uints(1, 0)},
-    "ends beyond the numbers": {"ends": uints(1, 2)},
-    "one list": {"ends": uints(1)},
-    "three lists": {"ends": uints(0, 1, 1)},
-    "half an end": {"ends": b"\1\0\0\0\1\0"},
+    "text in no list": {"ends": uints(20, 22)},
+    "descending ends": {"ends": uints(23, 20)},
+    "ends beyond the text": {"ends": uints(23, 24)},
+    "one end beyond the text": {"ends": uints(24, 23)},
+    "one list": {"ends": uints(23)},
+    "no list": {"ends": b"", "text": b""},
+    "three lists": {"ends": uints(0, 23, 23)},
+    "half an end": {"ends": b"\x17\0\0\0\x17\0"},
     "a user twice": {"places": uints(1, 1)},
     "a user beyond": {"places": uints(1, 2)},
     "one place": {"places": uints(1)},
+    "half a place": {"places": b"\1\0\0\0\0\0"},
     "no tail": {"tails": []},
     "a tail beyond": {"kinds": uints(0, 2)},
     "one kind": {"kinds": uints(0)},
     "three kinds": {"kinds": uints(0, 1, 1)},
+    "half a kind": {"kinds": b"\0\0\0\0\1\0"},
 }
 
 

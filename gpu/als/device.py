@@ -30,9 +30,12 @@ from gpu.als.objective import WHOLE, AlsObjective, block_problem, is_blocked
 from gpu.base.backend import WORKSPACE
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
+from gpu.cuda.arrays import finish
 from gpu.data.ratings import Rows
 from gpu.ranks.device_exchange import shared_copy
 from gpu.ranks.exchange import Exchange
+
+__all__ = ["finish"]  # a primitive of every family; the others are written here
 
 
 def is_fused(problem: AlsObjective) -> bool:

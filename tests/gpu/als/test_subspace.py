@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu
-from gpu.als import trainer as training
+from gpu.als import objective
 from gpu.als.objective import BLOCK, WHOLE, AlsObjective, is_blocked, n_blocks, width
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
@@ -105,7 +105,7 @@ def test_rows_that_are_good_enough_are_left_alone(backend: Backend) -> None:
 def test_the_objective_never_rises(
     params: AlsParams | AlsImplicitParams, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "STRONG", 1.0)
+    monkeypatch.setattr(objective, "STRONG", 1.0)
     reports: list[EpochReport] = []
     gpu.fit(planted(), replaced(params, n_epochs=6), backend=backend, on_epoch=reports.append)
     losses = [report.metrics["train_loss"] for report in reports]

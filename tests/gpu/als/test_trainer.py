@@ -297,7 +297,7 @@ def replaced(params: AlsParams | AlsImplicitParams, **changes: object) -> AlsPar
 def test_the_objective_never_rises(
     params: AlsParams | AlsImplicitParams, solver: str, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "STRONG", 1.0)
+    monkeypatch.setattr(objective, "STRONG", 1.0)
     params = replaced(params, n_epochs=12, solver=solver, n_cg_steps=30)
     reports: list[EpochReport] = []
     gpu.fit(planted(), params, backend=backend, on_epoch=reports.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import sys
@@ -11,10 +12,11 @@ import pytest
 
 import gpu
 from gpu.base import backend, device
-from gpu.base.backend import HOST, Backend
+from gpu.base.backend import FAMILIES, HOST, Backend
 from gpu.base.errors import BackendUnavailable
 from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import Alone
+from tests.house import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -235,3 +237,35 @@ def test_a_device_gives_back_what_its_pool_does_not_use(monkeypatch):
     assert calls == []
     Backend("device", "").release()
     assert calls == ["given back"]
+
+
+# Functions and classes of host modules that only the host has: parts of its own primitives.
+OF_THE_HOST_ALONE = {
+    "als": {"gram_of", "solve_against", "system_of", "system_to_solve"},
+    "descent": {"Blocks", "ImplicitBlocks"},
+    "ease": {"invert", "scaled"},
+    "item_changes": {"share_of"},
+    "item_index": {"Tables"},
+    "online.exact": {"Fixed", "per_slice"},
+    "similarity": {"CenteredRows", "by_keys"},
+    "topn": {"ScoreInputs"},
+}
+
+
+@pytest.mark.parametrize("family", [family for family, (_, device) in FAMILIES.items() if device])
+def test_a_device_has_the_primitives_of_the_host(family: str) -> None:
+    """Seen without a device: the module of a device is read, not imported."""
+    host, device = (tree_of(name) for name in FAMILIES[family])
+    functions = [node for node in host if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    wanted = {node.name for node in functions if not any("njit" in ast.unparse(one) for one in node.decorator_list)}
+    there = {node.name for node in device if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    there |= {alias.asname or alias.name for node in device if isinstance(node, ast.ImportFrom) for alias in node.names}
+    there |= {ast.unparse(node.targets[0]) for node in device if isinstance(node, ast.Assign)}
+    missing = {name for name in wanted - there if not name.startswith("_")}
+    assert missing == OF_THE_HOST_ALONE.get(family, set())
+
+
+def tree_of(module: str) -> list[ast.stmt]:
+    path = ROOT / module.replace(".", "/")
+    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    return ast.parse(source.read_text()).body

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.base.backend import Backend
+from gpu.data import host_terms
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.views import NO_WEIGHTS, Rates, Samples, arrays_of, balanced_bounds, part_of
 from tests import reference
@@ -51,7 +52,7 @@ def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
     weights = np.where(np.isnan(matrix), 0, generator.random(matrix.shape, dtype=np.float32) if weighs else 1)
     given_weights = weights[users, items].astype(np.float32) if weighs else NO_WEIGHTS
     samples = Samples(ratings.by_user.items, targets.astype(np.float32), cuts, given_weights)
-    lines = sgd.lines(n_groups, ratings.n_items)
+    lines = host_terms.lines(n_groups, ratings.n_items)
     visited, arrays = order.astype(np.int32), arrays_of(model)
     for shift in shifts:
         sgd.learn_sub_step(ratings.by_user, samples, visited, user_bounds, shift, lines, arrays, RATES)
@@ -67,7 +68,7 @@ def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
     for name, array in model.arrays.items():
         if array.dtype == np.float32:
             np.testing.assert_allclose(array, expected[name], rtol=1e-3, atol=1e-4, err_msg=name)
-    np.testing.assert_array_equal(lines, sgd.lines(n_groups, ratings.n_items))
+    np.testing.assert_array_equal(lines, host_terms.lines(n_groups, ratings.n_items))
 
 
 def even_bounds(n: int, n_groups: int) -> np.ndarray:

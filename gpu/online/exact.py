@@ -12,6 +12,7 @@ spread over several slices.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -230,26 +231,35 @@ def _bounds_where(n_entries: NDArray[np.integer | np.bool_], bounds: NDArray[np.
     return np.asarray(np.append(0, np.cumsum(n_entries))[bounds])
 
 
+@functools.cache
+def threads() -> ThreadPoolExecutor:
+    """Threads for work without the GIL, of all models. They end with the process.
+
+    No generator may have threads of its own: the collector closes one that was dropped at a pause, perhaps within the
+    start of another thread. To end its threads there would wait for that start, for ever.
+    """
+    return ThreadPoolExecutor(on_host.SUMMING_THREADS, "online")
+
+
 def add_side(
     gram: NDArray[np.float64], factors: NDArray[np.float32], is_trained: NDArray[np.bool_], bound: float
-) -> Iterator[None]:
+) -> Generator[None, None, None]:
     """Add Σ v vᵀ over the trained rows of `factors` (R, F) to the upper triangle of `gram`, in slices.
 
     Each thread sums up its part of a slice: the sums are exact, so their order does not matter.
     """
-    n_rows, n_threads = on_host.per_slice(len(gram)), on_host.SUMMING_THREADS
+    n_rows, n_threads, pool = on_host.per_slice(len(gram)), on_host.SUMMING_THREADS, threads()
 
     def summed(first: int) -> NDArray[np.float64]:
         part, own = slice(first, first + n_rows), np.zeros_like(gram)
         on_host.add_gram(own, factors[part][is_trained[part]], 1.0, bound)
         return own
 
-    with ThreadPoolExecutor(n_threads, "sums") as pool:
-        for begin in range(0, len(factors), n_threads * n_rows):
-            end = min(begin + n_threads * n_rows, len(factors))
-            for own in pool.map(summed, range(begin, end, n_rows)):
-                gram += own
-            yield
+    for begin in range(0, len(factors), n_threads * n_rows):
+        end = min(begin + n_threads * n_rows, len(factors))
+        for own in pool.map(summed, range(begin, end, n_rows)):
+            gram += own
+        yield
 
 
 def usual_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, NDArray[np.float64]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -242,11 +241,10 @@ def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None
     keys = keys[rows]
     if len(rows) < SORTED_AT_ONCE:
         return rows[np.argsort(keys, kind="stable")]
-    with ThreadPoolExecutor(1) as pool:
-        order = pool.submit(np.argsort, keys, kind="stable")
-        while not order.done():
-            time.sleep(POLL_S)
-            yield
+    order = exact.threads().submit(np.argsort, keys, kind="stable")
+    while not order.done():
+        time.sleep(POLL_S)
+        yield
     by_key: NDArray[np.int64] = rows[order.result()]
     return by_key
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,7 @@ from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams, Params
 from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.online import sampled
+from gpu.online.exact import add_side
 from gpu.online.host import exact
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -281,3 +283,13 @@ def test_items_that_come_before_the_first_refit(kind: type[Params]) -> None:
     online_model.settle_in_slices()
     are_learned = online_model.online.model.item_factors[N_ITEMS : N_ITEMS + 3].any(axis=1)
     assert are_learned.tolist() == [not kind.has_item_weights] * 3
+
+
+def test_a_dropped_generator_has_no_threads_to_end() -> None:
+    """The collector may close it within the start of a thread, which the end of its own threads would wait for."""
+    generator = add_side(np.zeros((3, 3)), np.ones((100_000, 3), dtype=np.float32), np.ones(100_000, bool), 1.0)
+    next(generator)
+    before = set(threading.enumerate())
+    generator.close()
+    assert set(threading.enumerate()) == before
+    assert {thread.name[:6] for thread in before} >= {"online"}

@@ -148,6 +148,7 @@ def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:
     for n in range(60):
         whole.rate((f"w{n}", f"i{n % 40}", 5.0), (f"w{n}", f"i{(n + 2) % 40}", 4.0))
     job = whole.ended(job)
+    eventually(lambda: len(versions) == 2 or not asking.is_alive())  # it asks once more
     stop.set()
     asking.join()
     assert job.state == "succeeded"

@@ -57,7 +57,7 @@ def http(
     """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries.
 
     A second table has microseconds of processor time a plain list, of a front and of both threads of the engine's
-    process, if so many lists are asked for at once.
+    process, for each number of lists of `--batches` that are asked for at once.
     """
     server_core, driver_core = _two_cores()
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
@@ -96,7 +96,7 @@ def _cost(url: str, pid: int, paths: Sequence[str], size: int, seconds: float) -
         for client in clients:
             client.request("GET", paths[0])
             client.getresponse().read()
-    for lasts_s in (WARM_UP_S, seconds):  # of which the second one counts
+    for lasts_s in (WARM_UP_S, seconds):  # the second one counts
         n, until_s, before = 0, time.perf_counter() + lasts_s, [*_used_s(front), *_used_s(engine)]
         while time.perf_counter() < until_s:
             with _paused(front):

@@ -21,7 +21,7 @@ MOST_FIXED, LEAST_FIXED = 16, -5  # places of the decimal point between which a 
 FIRST_POWER, END_POWER = -292, 325  # of ten
 N_BITS, BIAS = 52, 1075  # of the significand of a float64; and of its exponent, for a significand that is an integer
 ZERO, NINE, POINT, MINUS, E = (ord(character) for character in "09.-e")
-NULL = np.frombuffer(b"null", dtype=np.uint8)  # of what is not finite
+NULL = np.frombuffer(b"null", dtype=np.uint8)  # for infinities and NaN
 U0, U1, U2, U4, U10, U32, U40 = (np.uint64(number) for number in (0, 1, 2, 4, 10, 32, 40))
 LOW = np.uint64(2**32 - 1)
 
@@ -95,7 +95,7 @@ def decimal(bits: np.uint64) -> tuple[np.uint64, Int]:
 
 @njit(cache=True, nogil=True)
 def write_integer(digits: np.uint64, n_digits: Int, text: NDArray[np.uint8], at: Int) -> Int:
-    """Write so many digits from `at` on, with zeros before them; returns where they end."""
+    """Write `n_digits` digits from `at` on, with zeros before them; returns where they end."""
     for n in range(n_digits):
         text[at + n_digits - 1 - n] = ZERO + np.int64(digits % U10)
         digits //= U10

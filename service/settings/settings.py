@@ -206,8 +206,9 @@ class Settings(BaseSettings):
     max_batch: PositiveInt = Field(256, description="Most requests that are scored in one batch.")
     max_waiting: PositiveInt = Field(
         1024,
-        description="Most requests that wait for each of the engine, Redis and `wait_for`; more get 503. A client with"
-        " fewer than a quarter of this number waiting for the engine may go on, up to twice this number in all.",
+        description="Most requests that wait for each of the engine, Redis and `wait_for`; more get 503. Each front has"
+        " an equal share. A client with fewer than a quarter of this number waiting for the engine may go on, up to"
+        " twice this number in all.",
     )
     max_connections: PositiveInt = Field(
         4096,

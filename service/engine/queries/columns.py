@@ -83,7 +83,7 @@ class ListColumns(Struct, frozen=True):
         """The JSON of the list of each of `users`, for whom the lists were asked.
 
         Raises:
-            BadColumns: the columns contradict each other, or are not those of so many users.
+            BadColumns: the columns contradict each other, or have another number of users.
         """
         text, tails, bodies = self.text, self.tails, users.parts()
         ends, places, kinds = (array("I", column) for column in (self.ends, self.places, self.kinds))

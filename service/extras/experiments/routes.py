@@ -78,7 +78,7 @@ class ExperimentList(Struct):
 
 @router.put("/{experiment}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: NoQuery, serving: TheService) -> bytes:
-    """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew."""
+    """Divide the users among models that answer. It replaces an earlier experiment, and counts begin at 0."""
     listed = (await experiments_of(serving)).documents
     if len(listed) >= MAX_EXPERIMENTS and experiment not in {each.name for each in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")

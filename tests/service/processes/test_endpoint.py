@@ -144,7 +144,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 def lying(lie: dict[str, Any]) -> bytes:
-    """A frame with `PLAIN`, of which the columns are others."""
+    """A frame with `PLAIN` and other columns."""
     (message,) = msgspec.msgpack.decode(msgspec.msgpack.encode([PLAIN]))
     columns = {"ends": (1, 2, 6), **lie}
     if isinstance(columns["ends"], tuple):

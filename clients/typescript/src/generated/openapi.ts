@@ -1786,7 +1786,7 @@ export interface paths {
     };
   };
   "/admin/experiments/{experiment}": {
-    /** Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew. */
+    /** Divide the users among models that answer. It replaces an earlier experiment, and counts begin at 0. */
     put: {
       parameters: {
         path: {

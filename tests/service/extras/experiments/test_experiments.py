@@ -91,7 +91,7 @@ def test_each_user_has_one_arm_whose_model_answers(shop: Shop) -> None:
 
 
 def test_events_are_attributed_and_survive_a_restart(shop: Shop) -> None:
-    shop.app.get("/popular", wait_for=shop.put("home", {"arms": ARMS, "salt": "s2"}))  # counts begin anew
+    shop.app.get("/popular", wait_for=shop.put("home", {"arms": ARMS, "salt": "s2"}))  # counts begin at 0
     ids = {user: (shop.shown(user)["arm"], shop.shown(user)["recommendation_id"]) for user in USERS}
     sent: list[tuple[str, str, str | None, str | None]] = []
     expected: dict[str, dict[str, set[str]]] = {"home-a": {}, "home-b": {}}

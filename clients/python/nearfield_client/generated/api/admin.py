@@ -288,7 +288,7 @@ def list_audit(*, client: Nearfield, n: int | Unset = UNSET, cursor: str | Unset
 
 @operation("PUT", "/admin/experiments/{experiment}")
 def put_experiment(experiment: str, *, client: Nearfield, body: ExperimentBody) -> Written:
-    """Divide the users among models that answer. It replaces an earlier experiment, and counts begin anew.
+    """Divide the users among models that answer. It replaces an earlier experiment, and counts begin at 0.
 
     Args:
         experiment: Percent-encoded, so any character may occur in it.

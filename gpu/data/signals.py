@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.data.evidence import amounts, have_events, unpacked
-from gpu.data.ratings import NO_MIDDLE, Ratings, Rows, are_likes
+from gpu.data.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
@@ -198,22 +198,6 @@ def _in_pieces(
         piece = slice(first, first + PIECE)
         likes[piece], dislikes[piece] = evidence(values[piece], calibration)
     return likes, dislikes
-
-
-def of_sides(ratings: Ratings, calibration: Calibration) -> Ratings:
-    """`ratings` for trainings that know likes and dislikes alone: without events, as they are.
-
-    With events a like has a value above the middle, and a dislike one below it.
-    """
-    if not have_events(ratings.by_user.values):
-        return ratings
-    middle = np.float32(calibration.middle)
-
-    def sided(rows: Rows) -> NDArray[np.float32]:
-        likes = are_likes(rows.values, calibration.middle, calibration.lift)
-        return middle + np.where(likes, np.float32(1), np.float32(-1))
-
-    return ratings.with_values(sided(ratings.by_user), sided(ratings.by_item))
 
 
 def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:

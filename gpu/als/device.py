@@ -89,9 +89,9 @@ def work_bytes(problem: AlsObjective) -> int:
 def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
-        ranges, cut = cut_of(lengths, n_columns, problem)
-        n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
-        n_items, held = n_slots + n_rated - n_split, n_slots
+        parts = plan.parts_of(lengths, cut_of(n_columns, problem))
+        n_slots, n_split = int(parts.sum()), int(np.count_nonzero(parts))
+        n_items, held = n_slots + n_rated - n_split, min(n_slots, max(max_slots(problem), int(parts.max(initial=0))))
     else:
         n_split, n_items = n_rated, int(plan.n_parts_of(lengths).sum())
         held = min(n_items, tiling(inner).max_slots)
@@ -99,24 +99,16 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjectiv
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (24 + 8) * len(lengths) + sums
 
 
-def prepare(
-    rows: Rows,
-    n_columns: int,
-    problem: AlsObjective,
-    n_rated: int | None = None,
-    lengths: NDArray[np.int64] | None = None,
-) -> Side:
+def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
     """Copy the ratings of one side to the device, with the plan of its half-iterations.
 
     Args:
         rows: ratings of the rows to solve.
         n_columns: rows of the fixed side.
         n_rated: number of these that have ratings. Default: all.
-        lengths: numbers of ratings of all rows of the side, if `rows` are only some of them: they decide how rows are
-            cut into parts, so that every rank cuts a row as a single rank would. Default: of `rows`.
     """
     n_rated = n_columns if n_rated is None else n_rated
-    work = planned(rows, n_columns, problem, rows.lengths if lengths is None else lengths)
+    work = planned(rows, n_columns, problem)
     return arrays.side_of(rows, *work[:2], problem.ridges(rows.lengths, n_rated), n_rated, work.slots_bytes)
 
 
@@ -128,35 +120,31 @@ class Work(NamedTuple):
     slots_bytes: int
 
 
-def planned(rows: Rows, n_columns: int, problem: AlsObjective, lengths: NDArray[np.int64]) -> Work:
+def planned(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
     """How `rows` are solved; arguments as in `prepare`."""
     inner, path = _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
-        weights = plan.weights(rows, problem)
-        short = plan.short_of(arrays.n_half_columns(inner))
-        work = plan.fused(rows, weights, n_columns, *cut_of(lengths, n_columns, problem), short)
-        n_formed = len(work.items) - (0 if problem.is_implicit else work.n_short)
-        formed = plan.balanced(work.items[:n_formed], path.n_resident(problem))
-        work = work._replace(items=np.concatenate([formed, work.items[n_formed:]]))
-        return Work(work, [], work.n_slots * path.slot_bytes(inner))
-    work = plan.two_phase(rows)
-    batches = plan.batches(work.splits, tiling(inner).max_slots)
+        # Implicit problems have no short rows: each step would have to apply VᵀV.
+        short = 0 if problem.is_implicit else plan.short_of(arrays.n_half_columns(inner))
+        cut, weights = cut_of(n_columns, problem), plan.weights(rows, problem)
+        work, batches = plan.fused(rows, weights, n_columns, cut, max_slots(problem), short)
+        n_blocks = path.n_resident(problem)
+        for batch in batches:
+            formed = slice(batch.first_slot, batch.first_slot + batch.n_items)
+            work.items[formed] = plan.balanced(work.items[formed], n_blocks)
+    else:
+        work = plan.two_phase(rows)
+        batches = plan.batches(work.splits, tiling(inner).max_slots)
     n_slots = max((batch.n_slots for batch in batches), default=0)
-    return Work(work, batches, n_slots * plain.slot_bytes(inner))
+    return Work(work, batches, n_slots * path.slot_bytes(inner))
 
 
-def cut_of(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> tuple[int, plan.Cut]:
-    """(ranges of the fixed side, how rows of a side with these `lengths` are cut), on tensor cores."""
-    ranges = _n_ranges(n_columns, problem)
-    return ranges, plan.cut_of(lengths, ranges, max_slots(problem))
-
-
-def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
-    """Ranges of the fixed side; one if moving the sums of a part takes as long as gathering its ratings."""
-    if path_of(problem) is wide:
-        return 1
+def cut_of(n_columns: int, problem: AlsObjective) -> plan.Cut:
+    """How rows are cut on tensor cores, if the fixed side has `n_columns` rows."""
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
-    return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
+    cut = plan.cut_of(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
+    # Moving the sums of a wide part takes as long as gathering its ratings from memory instead of the cache.
+    return cut._replace(fine=cut.coarse) if path_of(problem) is wide else cut
 
 
 def max_slots(problem: AlsObjective) -> int:

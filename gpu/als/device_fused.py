@@ -7,7 +7,7 @@ split rows are summed in FP32, and a second kernel solves these rows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import cupy
@@ -99,10 +99,17 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
 
 
 def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
-    n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # implicit: each step would have to apply VᵀV
-    form(side.items, len(side.plan.items) - n_short, side.plan.n_slots, half, constants, macros)
-    solve_short_rows(side, half, constants, macros, n_short)
-    solve_split_rows(side.splits, len(side.plan.splits), half, constants, macros)
+    for items, splits, batch in launches(side):
+        form(items, batch.n_items, batch.n_slots, half, constants, macros)
+        solve_split_rows(splits, batch.n_splits, half, constants, macros)
+    solve_short_rows(side, half, constants, macros)
+
+
+def launches(side: Side) -> Iterator[tuple[Any, Any, plan.Batch]]:
+    """(items, splits, sizes) of each batch."""
+    for batch in side.batches:
+        items = side.items[work.ITEM.itemsize * batch.first_slot :]
+        yield items, side.splits[work.SPLIT.itemsize * batch.first_split :], batch
 
 
 def form(
@@ -123,10 +130,9 @@ def solve_split_rows(
         solver((n_splits,), (geometry.threads,), (splits, half, constants), shared_mem=geometry.shared_bytes)
 
 
-def solve_short_rows(
-    side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros, n_short: int
-) -> None:
-    """Solve the last `n_short` items, which are short rows: see `plan.short_of`."""
+def solve_short_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
+    """Solve the last items, which are short rows: see `plan.short_of`."""
+    n_short = side.plan.n_short
     if n_short:
         geometry = _geometry(macros)
         items = side.items[work.ITEM.itemsize * (len(side.plan.items) - n_short) :]

@@ -7,7 +7,11 @@ adds the sums A and b of the parts of a row. Three rules decide the parts:
 * Length: a row of more than `LONG` ratings would keep one block busy for too long.
 * Cache: if the fixed table is larger than half of the L2 cache, its rows are divided into ranges. Rows with many
   ratings in each range are cut at the ranges. Parts of the same range run together, so that their reads hit the cache.
-* Memory: parts become longer until their sums fit.
+* Reach: reads at random from more than `REACH` bytes wait for the translation of addresses. Rows with too few ratings
+  for the ranges of the cache are cut at larger ranges, each within reach.
+
+If the sums of all parts do not fit into memory, rows in parts are solved in batches that follow each other. How a row
+is cut follows from its own length and from the size of the fixed table: neither batches nor ranks change its bits.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from gpu.als.objective import AlsObjective
 from gpu.cuda.work import ITEM, SPLIT, WHOLE
 from gpu.data.ratings import Rows
 
-LONG = 8192  # ratings of a part, at most, if memory allows
-SLOTS_SHARE = 16  # sums of parts of rows may take 1 / SLOTS_SHARE of the device's memory, on each side
+LONG = 8192  # ratings of a part, at most
+REACH = 650_000_000  # bytes of a table: an H100 reads rows of so many at random as fast as its memory can
+SLOTS_SHARE = 16  # sums of a batch of rows in parts may take 1 / SLOTS_SHARE of the device's memory, on each side
 NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
 SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
 CUT = 2048  # ratings of a row that is cut at ranges, at least
@@ -37,10 +42,10 @@ SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "prior"
 
 class Plan(NamedTuple):
     """Attributes:
-    items: `ITEM` (n,): parts of rows in order of their ranges, then by length, longest first; then whole rows by
-        length, longest first. Rows without ratings are left out.
+    items: `ITEM` (n,): parts of rows batch by batch, in order of their ranges, then by length, longest first; then
+        whole rows by length, longest first. Rows without ratings are left out.
     splits: `SPLIT` (n,): the rows that come in parts; the slots of one row are consecutive numbers.
-    n_slots: parts in all.
+    n_slots: parts in all. In the plan `fused` an item has the number of its slot from the first one of its batch.
     n_short: items at the end that are short rows, see `short_of`.
     """
 
@@ -51,19 +56,26 @@ class Plan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive splits whose sums are in memory together, and their parts, which are consecutive items."""
+    """Consecutive splits whose sums are in memory together, and their parts, which are consecutive items.
+
+    Attributes:
+        first_slot: the first of these items.
+        n_slots: their number.
+        n_items: the same, and the whole rows after them that are formed in the same launch.
+    """
 
     first_split: int
     n_splits: int
     first_slot: int
     n_slots: int
+    n_items: int
 
 
 class Cut(NamedTuple):
-    """How rows are cut: rows of more than `ranged` ratings at ranges, and all rows into parts of at most `part`."""
+    """Ranges of the fixed side's rows: `fine` ones fit into the cache, `coarse` ones are within reach."""
 
-    ranged: int
-    part: int
+    fine: int
+    coarse: int
 
 
 def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
@@ -74,9 +86,9 @@ def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
     return np.array(constants, dtype=SOLVER)
 
 
-def n_ranges(table_bytes: int, cache_bytes: int) -> int:
-    """Number of ranges of the fixed side's rows so that each takes at most half of the cache."""
-    return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
+def cut_of(table_bytes: int, cache_bytes: int) -> Cut:
+    """The ranges of a fixed table: each fine one takes at most half of the cache, each coarse one at most `REACH`."""
+    return Cut(*(max(1, -(-table_bytes // max(1, most))) for most in (cache_bytes // 2, REACH)))
 
 
 def short_of(n_columns: int) -> int:
@@ -84,22 +96,23 @@ def short_of(n_columns: int) -> int:
     return SHORT if n_columns <= NARROW else SHORT_OF_WIDE
 
 
-def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
-    """The finest cut with at most `max_slots` parts."""
-    cut = Cut(LONG if ranges == 1 else max(CUT, PER_RANGE * ranges), LONG)
-    while slots_of(lengths, ranges, cut) > max_slots:
-        cut = Cut(2 * cut.ranged, 2 * cut.part)
-    return cut
+def ranges_of(lengths: NDArray[np.int64], cut: Cut) -> NDArray[np.int64]:
+    """Number of ranges at which each row is cut: the finer ones if it has ratings enough for them, or else 1."""
+    found = np.ones_like(lengths)
+    for ranges in (cut.coarse, cut.fine):
+        found = np.where(lengths > least_ratings(ranges), ranges, found)
+    return found
 
 
-def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
-    """Number of parts of rows of these lengths: exact for one range, else an upper bound."""
-    return int(parts_of(lengths, ranges, cut).sum())
+def least_ratings(ranges: int) -> int:
+    """Rows with more ratings are cut at so many ranges; with one range, by their length."""
+    return LONG if ranges == 1 else max(CUT, PER_RANGE * ranges)
 
 
-def parts_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> NDArray[np.int64]:
-    """Number of parts of each row, 0 for one that is solved whole; see `slots_of`."""
-    return np.where(lengths > min(cut), -(-lengths // cut.part) + (ranges - 1) * (lengths > cut.ranged), 0)
+def parts_of(lengths: NDArray[np.int64], cut: Cut) -> NDArray[np.int64]:
+    """Number of parts of each row, 0 for one that is solved whole: exact for one range, else an upper bound."""
+    ranges = ranges_of(lengths, cut)
+    return np.where((lengths > LONG) | (ranges > 1), -(-lengths // LONG) + ranges - 1, 0)
 
 
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
@@ -122,35 +135,49 @@ def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
 
 
 def fused(
-    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, cut: Cut, short: int = SHORT
-) -> Plan:
-    """The plan of the kernels that form and solve A in one launch.
+    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, cut: Cut, max_slots: int, short: int = SHORT
+) -> tuple[Plan, list[Batch]]:
+    """The plan of the kernels that form and solve A in one launch a batch; there is at least one batch.
 
     Args:
         rows: ratings of the side to solve.
         row_weights: float32 (rows,), see `weights`.
         n_columns: rows of the fixed side.
-        ranges: see `n_ranges`.
         cut: see `cut_of`.
+        max_slots: parts of a batch, at most; a single row may need more.
         short: see `short_of`.
     """
-    long = np.flatnonzero(rows.lengths > min(cut))
-    whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
+    n_ranges = ranges_of(rows.lengths, cut)
+    is_cut = (n_ranges > 1) | (rows.lengths > LONG)
+    whole = np.flatnonzero((rows.lengths > 0) & ~is_cut)
     whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
-    bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
-    bounds[rows.lengths[long] <= cut.ranged, 1:-1] = bounds[rows.lengths[long] <= cut.ranged, -1:]
-    parts = _parts(bounds, long, np.maximum(-(-np.diff(bounds) // cut.part), 0))
-    in_range = np.repeat(np.arange(len(long) * ranges) % ranges, parts.n_parts.ravel())
-    order = np.lexsort((-parts.lengths, in_range))
-    n_slots = len(order)
-    items = np.zeros(n_slots + len(whole), dtype=ITEM)
-    items["begin"] = np.concatenate([parts.begins[order], rows.starts[whole]])
-    items["row"] = np.concatenate([parts.rows[order], whole])
-    items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
-    items["slot"] = np.concatenate([order, np.full(len(whole), WHOLE)])
+    levels = sorted({*cut, 1}, reverse=True)
+    long, parts, places = list[NDArray[np.int64]](), list[_Parts](), list[NDArray[np.float64]]()
+    for level, ranges in enumerate(levels):  # rows that are cut alike read the fixed side in step
+        alike = np.flatnonzero(is_cut & (n_ranges == ranges))
+        bounds = _range_bounds(rows, alike, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+        some = _parts(bounds, alike, -(-np.diff(bounds) // LONG))
+        in_range = np.repeat(np.arange(len(alike) * ranges) % ranges, some.n_parts.ravel())
+        long.append(alike)
+        parts.append(some)
+        places.append(level + in_range / ranges)
+    n_parts = np.concatenate([some.n_parts.sum(axis=1) for some in parts])
+    splits = _splits(np.concatenate(long), n_parts, rows, row_weights)
+    found = batches(splits, max_slots) or [Batch(0, 0, 0, 0, 0)]
+    sizes = np.array([batch.n_slots for batch in found])
+    first_slots = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    begins, lengths, owners = (np.concatenate(arrays) for arrays in zip(*(some[:3] for some in parts), strict=True))
+    order = np.lexsort((-lengths, np.concatenate(places), first_slots))
+    items = np.zeros(len(order) + len(whole), dtype=ITEM)
+    items["begin"] = np.concatenate([begins[order], rows.starts[whole]])
+    items["row"] = np.concatenate([owners[order], whole])
+    items["length"] = np.concatenate([lengths[order], rows.lengths[whole]])
+    items["slot"] = np.concatenate([order - first_slots, np.full(len(whole), WHOLE)])
     _describe(items, rows, row_weights)
+    splits["first_slot"] -= np.repeat(np.cumsum(sizes) - sizes, [batch.n_splits for batch in found])
     n_short = int(np.count_nonzero(rows.lengths[whole] <= short))
-    return Plan(items, _splits(long, parts.n_parts.sum(axis=1), rows, row_weights), n_slots, n_short)
+    found[-1] = found[-1]._replace(n_items=found[-1].n_items + len(whole) - n_short)
+    return Plan(items, splits, len(order), n_short), found
 
 
 def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
@@ -203,7 +230,8 @@ def batches(splits: NDArray[np.void], max_slots: int) -> list[Batch]:
     first, slot = 0, 0
     while first < len(splits):
         last = max(first + 1, int(np.searchsorted(ends, slot + max_slots, side="right")))
-        runs.append(Batch(first, last - first, slot, int(ends[last - 1]) - slot))
+        n_slots = int(ends[last - 1]) - slot
+        runs.append(Batch(first, last - first, slot, n_slots, n_slots))
         first, slot = last, int(ends[last - 1])
     return runs
 

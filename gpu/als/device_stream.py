@@ -88,7 +88,7 @@ def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective)
     (8), and on tensor cores sums of parts of rows.
     """
     if als.is_fused(problem):
-        parts = plan.parts_of(lengths, *als.cut_of(lengths, n_columns, problem))
+        parts = plan.parts_of(lengths, als.cut_of(n_columns, problem))
         split, sums = parts > 0, parts * als.path_of(problem).slot_bytes(problem)
     else:
         parts, sums = plan.n_parts_of(lengths), np.zeros_like(lengths)
@@ -103,7 +103,6 @@ def prepare(
     n_columns: int,
     problem: AlsObjective,
     n_rated: int,
-    lengths: NDArray[np.int64],
     bounds: NDArray[np.int64],
     feed: Feed,
 ) -> Stream:
@@ -112,7 +111,7 @@ def prepare(
     Args:
         bounds: int64 (q + 1,).
         feed: of the training.
-        rows, n_columns, problem, n_rated, lengths: as in `gpu.als.device.prepare`.
+        rows, n_columns, problem, n_rated: as in `gpu.als.device.prepare`.
 
     Raises:
         InvalidParams: rows are solved in blocks of factors.
@@ -122,7 +121,7 @@ def prepare(
     spans, batches = [slice(first, last) for first, last in pairwise(bounds.tolist())], []
     for span in spans:
         part, _ = part_of(rows, span)
-        work = als.planned(part, n_columns, problem, lengths)
+        work = als.planned(part, n_columns, problem)
         tables = work.plan.items.view(np.uint8), work.plan.splits.view(np.uint8), np.flatnonzero(part.lengths == 0)
         own_sums = work.slots_bytes if als.is_fused(problem) else 0
         batches.append(Batch(feed.add(Parcel((part.items, part.values, *tables), own_sums)), span, work))

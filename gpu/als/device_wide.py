@@ -67,10 +67,11 @@ def n_resident(problem: AlsObjective) -> int:
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
     half, constants = fused.half_of(side, solved, fixed, None, None), plan.solver_of(problem, side.n_rated)
-    n_short, macros = side.plan.n_short, defines(problem)
-    form(side.items, len(side.plan.items) - n_short, side.plan.n_slots, half, constants, macros)
-    fused.solve_short_rows(side, half, constants, fused.defines(problem), n_short)
-    solve_split_rows(side.splits, len(side.plan.splits), half, constants, macros)
+    macros = defines(problem)
+    for items, splits, batch in fused.launches(side):
+        form(items, batch.n_items, batch.n_slots, half, constants, macros)
+        solve_split_rows(splits, batch.n_splits, half, constants, macros)
+    fused.solve_short_rows(side, half, constants, fused.defines(problem))
 
 
 def form(

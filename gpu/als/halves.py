@@ -156,7 +156,7 @@ class GatherHalf:
         self._als = backend.primitives("als")
         self.bounds, self.own = bounds, _own(bounds, exchange)
         rows, _ = part_of(side.rows, self.own)
-        given = rows, n_columns, problem, side.n_rated, side.rows.lengths
+        given = rows, n_columns, problem, side.n_rated
         if side.batches is None:
             self._solver, self.side = self._als, self._als.prepare(*given)
         else:

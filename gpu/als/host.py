@@ -60,22 +60,14 @@ def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
     return 4 * n_longer * padded + grams + matrices
 
 
-def prepare(
-    rows: Rows,
-    n_columns: int,
-    problem: AlsObjective,
-    n_rated: int | None = None,
-    lengths: NDArray[np.int64] | None = None,
-) -> Side:
+def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
     """The side with these `rows`, and their assignment to threads.
 
     Args:
         rows: ratings of the rows to solve.
         n_columns: rows of the fixed side.
         n_rated: number of these that have ratings. Default: all.
-        lengths: not used: see the twin.
     """
-    del lengths
     # VᵀV p costs F/2 times as much as a rating
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)

@@ -63,7 +63,6 @@ def prepare(
     n_columns: int,
     problem: AlsObjective,
     n_rated: int,
-    lengths: NDArray[np.int64],
     bounds: NDArray[np.int64],
     feed: Feed,
 ) -> list[Batch]:
@@ -72,11 +71,11 @@ def prepare(
     Args:
         bounds: int64 (q + 1,).
         feed: of the training.
-        rows, n_columns, problem, n_rated, lengths: as in `gpu.als.host.prepare`.
+        rows, n_columns, problem, n_rated: as in `gpu.als.host.prepare`.
     """
     del feed
     spans = [slice(first, last) for first, last in pairwise(bounds.tolist())]
-    return [Batch(span, als.prepare(part_of(rows, span)[0], n_columns, problem, n_rated, lengths)) for span in spans]
+    return [Batch(span, als.prepare(part_of(rows, span)[0], n_columns, problem, n_rated)) for span in spans]
 
 
 def solve(batches: list[Batch], solved: Table, fixed: Table, problem: AlsObjective) -> None:

@@ -60,7 +60,7 @@ def streamed_half(
 ) -> tuple[np.ndarray, Any, Any, Any]:  # fmt: skip
     """(the solved table, the batches, both tables on the backend) after `n_turns` half-iterations from `start`."""
     als, stream = backend.primitives("als"), backend.primitives("als_stream")
-    side = stream.prepare(rows, len(fixed), problem, len(fixed), rows.lengths, bounds, stream.Feed())
+    side = stream.prepare(rows, len(fixed), problem, len(fixed), bounds, stream.Feed())
     still = als.load(fixed, problem)
     for _ in range(n_turns):
         solved = als.load(start.copy(), problem)

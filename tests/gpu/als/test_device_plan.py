@@ -17,6 +17,7 @@ from gpu.data.ratings import Rows
 EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
 IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
 NO_BOUND = 10**9
+ONE_RANGE = plan.Cut(1, 1)
 
 
 def lengths_only(lengths: list[int], first: int = 0) -> Rows:
@@ -34,9 +35,15 @@ def with_columns(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
     return Rows(rows.starts, rows.lengths, np.concatenate(columns).astype(np.int32), values)
 
 
-def fused(rows: Rows, n_columns: int = 1, ranges: int = 1, max_slots: int = NO_BOUND) -> plan.Plan:
-    cut = plan.cut_of(rows.lengths, ranges, max_slots)
-    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, cut)
+def fused(
+    rows: Rows, n_columns: int = 1, cut: plan.Cut = ONE_RANGE, max_slots: int = NO_BOUND
+) -> tuple[plan.Plan, list[plan.Batch]]:
+    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, cut, max_slots)
+
+
+def uncut(found: plan.Plan) -> np.ndarray:
+    """The rows that are solved whole."""
+    return found.items["row"][found.items["slot"] == work.WHOLE]
 
 
 def assert_covers_once(found: plan.Plan, rows: Rows) -> None:
@@ -53,14 +60,26 @@ def assert_covers_once(found: plan.Plan, rows: Rows) -> None:
     assert set(items["row"]) == set(np.flatnonzero(rows.lengths))
 
 
-def assert_slots_belong(found: plan.Plan) -> None:
-    """Slots are numbered from 0 without gaps, consecutive in a row, and `splits` says whose they are."""
-    parts = found.items[found.items["slot"] >= 0]
-    assert sorted(parts["slot"]) == list(range(found.n_slots))
-    owner = np.zeros(found.n_slots, dtype=np.int64)
-    owner[parts["slot"]] = parts["row"]
-    assert np.array_equal(owner, np.repeat(found.splits["row"], found.splits["n_slots"]))
-    assert np.array_equal(found.splits["first_slot"], np.cumsum(found.splits["n_slots"]) - found.splits["n_slots"])
+def assert_slots_belong(found: plan.Plan, batches: list[plan.Batch]) -> None:
+    """In each batch slots are numbered from 0 without gaps, consecutive in a row, and `splits` says whose they are."""
+    assert sum(batch.n_slots for batch in batches) == found.n_slots
+    assert sum(batch.n_splits for batch in batches) == len(found.splits)
+    for batch in batches:
+        parts = found.items[batch.first_slot : batch.first_slot + batch.n_slots]
+        splits = found.splits[batch.first_split : batch.first_split + batch.n_splits]
+        assert sorted(parts["slot"]) == list(range(batch.n_slots))
+        owner = np.zeros(batch.n_slots, dtype=np.int64)
+        owner[parts["slot"]] = parts["row"]
+        assert np.array_equal(owner, np.repeat(splits["row"], splits["n_slots"]))
+        assert np.array_equal(splits["first_slot"], np.cumsum(splits["n_slots"]) - splits["n_slots"])
+
+
+def assert_one_launch_forms_each_item(found: plan.Plan, batches: list[plan.Batch]) -> None:
+    """Launches follow each other without gaps, and leave the short rows at the end to another kernel."""
+    ends = [batch.first_slot + batch.n_items for batch in batches]
+    assert [0, *ends[:-1]] == [batch.first_slot for batch in batches]
+    assert ends[-1] == len(found.items) - found.n_short
+    assert all(batch.n_items == batch.n_slots for batch in batches[:-1])
 
 
 def test_records_are_as_long_as_the_kernels_think():
@@ -73,37 +92,47 @@ def test_records_are_as_long_as_the_kernels_think():
 
 
 @settings(max_examples=60)
-@given(lengths=st.lists(st.integers(0, 40_000), min_size=1, max_size=12))
-def test_every_rating_is_in_one_item(lengths):
+@given(lengths=st.lists(st.integers(0, 40_000), min_size=1, max_size=12), bound=st.integers(0, 30))
+def test_every_rating_is_in_one_item(lengths, bound):
     rows = lengths_only(lengths)
-    for found in (fused(rows), plan.two_phase(rows)):
-        assert_covers_once(found, rows)
-        assert_slots_belong(found)
+    found, batches = fused(rows, max_slots=bound)
+    assert_covers_once(found, rows)
+    assert_slots_belong(found, batches)
+    assert_one_launch_forms_each_item(found, batches)
+    two = plan.two_phase(rows)
+    assert_covers_once(two, rows)
+    assert_slots_belong(two, plan.batches(two.splits, NO_BOUND) or [plan.Batch(0, 0, 0, 0, 0)])
 
 
 @settings(max_examples=30)
 @given(
     lengths=st.lists(st.integers(0, 6000), min_size=1, max_size=8),
-    ranges=st.integers(2, 5),
+    cut=st.builds(plan.Cut, st.integers(2, 9), st.integers(1, 3)),
+    bound=st.sampled_from([1, 5, NO_BOUND]),
     seed=st.integers(0, 100),
 )
-def test_every_rating_is_in_one_item_of_its_range(lengths, ranges, seed):
+def test_every_rating_is_in_one_item_of_its_range(lengths, cut, bound, seed):
     n_columns = 6000
     rows = with_columns(lengths, n_columns, seed)
-    found = fused(rows, n_columns, ranges)
+    found, batches = fused(rows, n_columns, cut, bound)
     assert_covers_once(found, rows)
-    assert_slots_belong(found)
-    edges = np.arange(ranges + 1) * n_columns // ranges
-    parts = found.items[: found.n_slots]
-    first = np.array([np.searchsorted(edges, rows.items[begin], "right") for begin in parts["begin"]])
-    last = np.array([np.searchsorted(edges, rows.items[end - 1], "right") for end in parts["begin"] + parts["length"]])
-    assert np.array_equal(first, last), "no part spans two ranges"
-    order = list(zip(first, -parts["length"], strict=True))
-    assert order == sorted(order), "by range, then longest first"
+    assert_slots_belong(found, batches)
+    assert_one_launch_forms_each_item(found, batches)
+    for batch in batches:
+        parts = found.items[batch.first_slot : batch.first_slot + batch.n_slots]
+        n_ranges = plan.ranges_of(rows.lengths, cut)[parts["row"]]
+        order = []
+        for part, ranges in zip(parts, n_ranges, strict=True):
+            edges = np.arange(ranges + 1) * n_columns // ranges
+            ends = rows.items[[part["begin"], part["begin"] + part["length"] - 1]]
+            first, last = np.searchsorted(edges, ends, "right")
+            assert first == last, "no part spans two ranges"
+            order.append((-ranges, first, -part["length"]))
+        assert order == sorted(order), "rows that are cut alike together, by range, then longest first"
 
 
 def test_rows_up_to_the_limit_stay_whole():
-    found = fused(lengths_only([0, 8192, 8193, 1, 32, 33, 16_385]))
+    found, batches = fused(lengths_only([0, 8192, 8193, 1, 32, 33, 16_385]))
     parts, whole = found.items[: found.n_slots], found.items[found.n_slots :]
     assert sorted(zip(parts["row"], parts["length"], strict=True)) == [
         (2, 4096), (2, 4097), (6, 5461), (6, 5462), (6, 5462)
@@ -112,49 +141,60 @@ def test_rows_up_to_the_limit_stay_whole():
     assert (whole["slot"] == work.WHOLE).all()
     assert found.n_short == 2
     assert found.splits["total"].tolist() == [8193, 16_385]
+    assert batches == [plan.Batch(0, 2, 0, 5, 7)]
 
 
 def test_only_long_rows_are_cut_at_ranges():
-    found = fused(with_columns([2048, 2049], 4000), 4000, ranges=2)
+    found, _ = fused(with_columns([2048, 2049], 4000), 4000, plan.Cut(2, 1))
     assert found.splits["row"].tolist() == [1]
     assert found.n_slots == 2
 
 
 def test_rows_that_many_ranges_would_shred_stay_whole():
-    assert fused(with_columns([4096, 5000], 8000), 8000, ranges=8).splits["row"].tolist() == [1]
+    assert uncut(fused(with_columns([4096, 5000], 8000), 8000, plan.Cut(8, 1))[0]).tolist() == [0]
 
 
 def test_long_rows_that_ranges_would_shred_are_cut_by_length():
-    found = fused(with_columns([9000], 10_000), 10_000, ranges=100)
+    found, _ = fused(with_columns([9000], 10_000), 10_000, plan.Cut(100, 1))
     assert found.items["length"].tolist() == [4500, 4500]
+
+
+def test_rows_too_short_for_the_ranges_of_the_cache_are_cut_within_reach():
+    """512 ratings in each of 20 ranges are 10,240; in each of 5, 2,560."""
+    found, _ = fused(with_columns([10_241, 2561, 2560, 9000], 40_000), 40_000, plan.Cut(20, 5))
+    assert found.splits["row"].tolist() == [0, 1, 3]
+    assert found.splits["n_slots"].tolist() == [20, 5, 5]
+    assert uncut(found).tolist() == [2]
 
 
 def test_offsets_beyond_32_bits():
     first = 2**31 + 5
     rows = lengths_only([10, 20_000, 2**31 - 1], first)
-    for found in (fused(rows), plan.two_phase(rows)):
+    for found in (fused(rows)[0], plan.two_phase(rows)):
         assert_covers_once(found, rows)
         assert found.items["begin"].max() > 2**32 - 2**22
 
 
-def test_parts_grow_until_their_sums_fit():
-    lengths = [100_000] * 10
-    for bound in (0, 1, 20, 50, 200):
-        rows = lengths_only(lengths)
-        found = fused(rows, max_slots=bound)
-        assert found.n_slots <= bound
-        assert_covers_once(found, rows)
-    assert fused(lengths_only(lengths), max_slots=200).items["length"].max() <= plan.LONG
+@pytest.mark.parametrize("bound", [0, 1, 20, 50, 200])
+def test_rows_are_cut_alike_in_any_batches(bound):
+    """Sums of 130 parts; a row has 13."""
+    rows = lengths_only([100_000] * 10)
+    found, batches = fused(rows, max_slots=bound)
+    assert [batch.n_slots for batch in batches] == {20: [13] * 10, 50: [39, 39, 39, 13], 200: [130]}.get(
+        bound, [13] * 10
+    )
+    whole, _ = fused(rows)
+    for name in ("begin", "length"):
+        assert sorted(found.items[name]) == sorted(whole.items[name])
 
 
 def test_slots_are_foreseen():
     lengths = [0, 5, 8192, 8193, 100_000, 3000]
     rows = with_columns(lengths, 120_000)
-    for ranges in (1, 3):
-        cut = plan.cut_of(rows.lengths, ranges, NO_BOUND)
-        n_slots = fused(rows, 120_000, ranges).n_slots
-        foreseen = plan.slots_of(rows.lengths, ranges, cut)
-        assert n_slots == foreseen if ranges == 1 else n_slots <= foreseen <= n_slots + 2 * ranges
+    for cut in (ONE_RANGE, plan.Cut(3, 1), plan.Cut(9, 2)):
+        found, _ = fused(rows, 120_000, cut)
+        foreseen = int(plan.parts_of(rows.lengths, cut).sum())
+        assert found.n_slots == foreseen if cut == ONE_RANGE else found.n_slots <= foreseen <= found.n_slots + 12
 
 
 def test_two_phases_keep_the_parts_of_a_row_together():
@@ -211,10 +251,11 @@ def test_weights_of_rows_that_lie_out_of_order():
 
 def test_nothing_to_plan():
     rows = lengths_only([0, 0])
-    for found in (fused(rows, 5, 3), plan.two_phase(rows), fused(lengths_only([]))):
+    for found in (fused(rows, 5, plan.Cut(3, 2))[0], plan.two_phase(rows), fused(lengths_only([]))[0]):
         assert not len(found.items)
         assert not len(found.splits)
         assert plan.batches(found.splits, 10) == []
+    assert fused(rows)[1] == [plan.Batch(0, 0, 0, 0, 0)]
 
 
 def test_half_a_million_rows_are_planned_at_once():
@@ -226,9 +267,12 @@ def test_half_a_million_rows_are_planned_at_once():
     assert time.process_time() - began < 4  # of the processor: a moment that the machine stands still costs none
 
 
-@pytest.mark.parametrize(("table", "cache", "expected"), [(0, 50, 1), (25, 50, 1), (26, 50, 2), (100, 50, 4)])
-def test_ranges_take_half_of_the_cache(table, cache, expected):
-    assert plan.n_ranges(table, cache) == expected
+@pytest.mark.parametrize(
+    ("table", "cache", "expected"),
+    [(0, 50, (1, 1)), (25, 50, (1, 1)), (26, 50, (2, 1)), (100, 50, (4, 1)), (plan.REACH + 1, 10**9, (2, 2))],
+)
+def test_ranges_take_half_of_the_cache_or_are_within_reach(table, cache, expected):
+    assert plan.cut_of(table, cache) == expected
 
 
 def loads(items: np.ndarray, n_blocks: int) -> np.ndarray:

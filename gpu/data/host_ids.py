@@ -45,6 +45,13 @@ class IdColumn(NamedTuple):
         return cls(np.arange(len(parts), dtype=np.int32), offsets, text)
 
     @classmethod
+    def split(cls, text: bytes, ends: NDArray[np.integer]) -> IdColumn:
+        """A column of the ids that follow each other in `text`, of which each ends at one of `ends` (B,)."""
+        offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+        offsets[1:] = ends
+        return cls(np.arange(len(ends), dtype=np.int32), offsets, np.frombuffer(text, dtype=np.uint8))
+
+    @classmethod
     def joined(cls, parts: Sequence[IdColumn]) -> IdColumn:
         """The ids of all parts in order; expects at least one part."""
         if len(parts) == 1:
@@ -130,18 +137,26 @@ def row_from(row: Int, hash_of_id: Int, column: IdColumn, code: Int, ids: IdRows
 def find(column: IdColumn, ids: IdRows, found: NDArray[np.int32]) -> int:
     """Write the row of each text that the column names, or `NO_ROW`, into `found`, which has `UNSEEN` for all texts.
 
-    First the hashes of all texts, then their rows, so that loads from memory overlap.
+    First the hashes of all texts, then their rows, then the bytes of these, so that loads from memory overlap.
 
     Returns:
         How many have none; those with equal bytes count apart.
     """
-    codes, hashes = np.empty(len(found), dtype=np.int32), np.empty(len(found), dtype=np.int64)
+    codes, hashes = np.empty(len(found), dtype=np.int32), np.empty(len(found) + 1, dtype=np.int64)
+    begins = np.empty(len(found), dtype=np.int64)
     n, n_new, n_rows = 0, 0, min(ids.counts[0], len(ids.heads) - 1)
     for code in column.codes:
         if found[code] == UNSEEN:
             codes[n], hashes[n] = code, hashed(column, code, ids.key[0])
             found[code] = ids.heads[bucket_of(hashes[n], n_rows)]
             n += 1
+    for x in range(n):
+        row = found[codes[x]]
+        begins[x] = ids.rows[row, BEGIN] if 0 <= row < len(ids.rows) else 0
+    touched: Int = np.int64(0)
+    for x in range(n):
+        touched += ids.text[begins[x]] if begins[x] < len(ids.text) else 0
+    hashes[n] = touched  # so that no compiler leaves the loads out
     for x in range(n):
         found[codes[x]] = row_from(found[codes[x]], hashes[x], column, codes[x], ids)
         n_new += found[codes[x]] == NO_ROW

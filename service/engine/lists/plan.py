@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.host_ids import IdColumn
 from gpu.data.ratings import Rows
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
@@ -29,13 +30,13 @@ class Plan(NamedTuple):
 
     Attributes:
         query: has the items, the rules and the page of the lists.
-        users: ids; None: an anonymous user.
+        users: ids, as the query has them; None: an anonymous user.
         live_model: the one that is asked; None: none is live.
         eligible: the items that pass the filter and that lists may show; None without a filter.
     """
 
     query: Recommend
-    users: Sequence[str | None]
+    users: Ids | Sequence[str | None]
     live_model: LiveModel | None
     eligible: Eligible | None
 
@@ -127,10 +128,7 @@ class Planner:
             InvalidRequest: it uses an unknown name, or what this service has not.
             UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
         """
-        if isinstance(query.users, Ids):
-            users: Sequence[str | None] = [user.decode() for user in query.users.parts()]
-        else:
-            users = [query.user] if query.users is None else query.users
+        users: Ids | Sequence[str | None] = [query.user] if query.users is None else query.users
         runs = [(query, users)]
         if query.experiment is not None:
             if self.arms is None:
@@ -160,8 +158,7 @@ class Planner:
             alike.setdefault(key, []).append(one)
         for key, own in alike.items():
             runs = [Run(plans[of], of, range(len(plans[of].users))) for of in own]
-            found = self._history.users.rows([user for run in runs for user in run.plan.users])
-            rows = np.array([NO_ROW if row is None else row for row in found], dtype=np.int64)
+            rows = self._rows_of([run.plan.users for run in runs])
             are_personal = np.zeros(len(rows), dtype=np.bool_)
             if key is not None:
                 live_model, are_personal = key[0], rows != NO_ROW
@@ -184,6 +181,17 @@ class Planner:
                     groups.append(Group([Run(plan, of, some)], of_users, plan.live_model, None))
                 first += len(every)
         return groups
+
+    def _rows_of(self, of_plans: Sequence[Ids | Sequence[str | None]]) -> NDArray[np.int64]:
+        """The rows of the users of plans, one after the other, int64 (B,); `NO_ROW` for one who has none."""
+        table, columns = self._history.users, [users for users in of_plans if isinstance(users, Ids)]
+        if len(columns) < len(of_plans):
+            found = table.rows([user for users in of_plans for user in users])
+            return np.array([NO_ROW if row is None else row for row in found], dtype=np.int64)
+        text, ends = b"".join(ids.text for ids in columns), [np.frombuffer(ids.ends, np.uint32) for ids in columns]
+        firsts = np.cumsum([0, *(len(ids.text) for ids in columns[:-1])])
+        all_ends = np.concatenate(ends) + np.repeat(firsts, list(map(len, ends)))
+        return table.rows_of(IdColumn.split(text, all_ends)).astype(np.int64)
 
 
 def _part(runs: Sequence[Run], chosen: NDArray[np.bool_]) -> list[Run]:

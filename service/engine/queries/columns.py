@@ -56,6 +56,11 @@ class Ids(Struct, frozen=True):
         """Number of ids."""
         return len(self.ends) // UINT_BYTES
 
+    def __getitem__(self, at: int) -> str:
+        """One id."""
+        ends = array("I", self.ends)
+        return self.text[ends[at - 1] if at else 0 : ends[at]].decode()
+
     def parts(self) -> list[bytes]:
         """Each id."""
         ends = array("I", self.ends)

@@ -1,7 +1,8 @@
 """`Prequential`: tests live models on ratings and events before they learn them ("test, then train").
 
-A sample of each batch is tested, see `Pairs`. Models of ratings estimate a rating; the others rank the item among 99
-that were drawn. Only pairs that the model has not learned are tests. What is counted is lost with the process.
+A sample of each batch is tested, see `Pairs`: of a busy stream `TESTED_PER_S` pairs a second, so that tests take little
+of the time of those who wait for lists. Models of ratings estimate a rating; the others rank the item among 99 that
+were drawn. Only pairs that the model has not learned are tests. What is counted is lost with the process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpu.data.ratings import are_likes
 from gpu.ranking import topn
 from service.engine.models.live_model import LiveModel
 from service.engine.models.model_quality import ModelQuality
-from service.engine.models.prequential_pairs import Faced, Pairs, ranks_of, rivals_of
+from service.engine.models.prequential_pairs import N_TESTED, Faced, Pairs, ranks_of, rivals_of
 from service.engine.queries.batches import AnswerTo
 from service.engine.queries.quality_queries import BASELINES, REASONS, GetQuality, QualityReport, Span
 from service.engine.state.history import History
@@ -24,6 +25,7 @@ from service.engine.state.rating_runs import RatingRun
 from service.telemetry.metrics import Metrics
 
 HIT = 10  # places; an item among the first ones is a hit
+TESTED_PER_S, MOST_SAVED = 320, 3200  # pairs a second of the stream, and how many a slower one may save
 SHRINKAGE = 10  # ratings of the model's mean that are added to those of a user, in the mean of the user
 
 
@@ -38,13 +40,18 @@ class Prequential:
         """`named`: the live model or shadow of a name; raises `UnknownModel`."""
         self._history, self._named, self._metrics = history, named, metrics
         self._qualities: dict[str, ModelQuality] = {}
+        self._may_test, self._last_ms = float(MOST_SAVED), history.position.ms
         self.answer_to: dict[type, AnswerTo] = {GetQuality: self.report}
 
     def test(self, live_models: Sequence[LiveModel], runs: Sequence[RatingRun]) -> None:
         """Test `live_models` on a sample of `runs`, which neither they nor the history have applied."""
-        if not live_models or (pairs := Pairs.of(runs, self._history)) is None:
+        as_of = max(run.entries[-1].id for run in runs)
+        saved = self._may_test + max(as_of.ms - self._last_ms, 0) * TESTED_PER_S / 1000
+        self._may_test, self._last_ms = min(saved, MOST_SAVED), as_of.ms
+        n = min(N_TESTED, int(self._may_test))
+        if not live_models or not n or (pairs := Pairs.of(runs, self._history, n)) is None:
             return
-        as_of = str(max(run.entries[-1].id for run in runs))
+        self._may_test -= len(pairs.users)
         tables = {id(model.table): model.table for model in live_models}
         faced = {key: Faced.of(pairs, table) for key, table in tables.items()}
         for live_model in live_models:
@@ -54,7 +61,7 @@ class Prequential:
                 results = _results(live_model, tests)
                 for measure, value in _gauges_of(quality).items() if not quality.n else ():
                     self._metrics.model_quality.labels(live_model.name, measure).set_function(value)
-                quality.add(results, live_model.shown_version, as_of)
+                quality.add(results, live_model.shown_version, str(as_of))
 
     def drop(self, name: str) -> None:
         """Forget the results of a model that is live no longer."""

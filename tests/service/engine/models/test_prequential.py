@@ -11,7 +11,7 @@ import pytest
 from service.engine.models import prequential_pairs
 from service.engine.models.live_model import LiveModel
 from service.engine.models.model_quality import HALF_LIFE, N_POINTS, PER_POINT, WINDOW, ModelQuality
-from service.engine.models.prequential import HIT, SHRINKAGE, Prequential
+from service.engine.models.prequential import HIT, MOST_SAVED, SHRINKAGE, TESTED_PER_S, Prequential
 from service.engine.models.prequential_pairs import N_DRAWN, N_RIVALS, N_TESTED
 from service.engine.queries.quality_queries import REASONS, GetQuality
 from service.engine.state.history import History
@@ -169,6 +169,21 @@ def test_what_was_applied_before_is_not_tested_again() -> None:
     assert (report.all.n, report.untested, report.since) == (0, dict.fromkeys(REASONS, 0), str(history.position))
 
 
+def test_a_busy_stream_is_tested_in_part() -> None:
+    """What a slow stream has saved is used up at first, then come as many as a second may have."""
+    history = history_of(entries())
+    ranking = ranking_of(history, live(history, trained(history, "als-implicit")))
+    prequential = Prequential(history, ranking.live.tested, Metrics())
+    given, first_ms = [RatingEvent("u1", f"new{n}", 5.0, 9.0) for n in range(N_TESTED)], history.position.ms + 1
+    tested = []
+    for ms in range(first_ms, first_ms + 3000):  # 32,000 a second
+        prequential.test(ranking.models(), runs_of([Entry(StreamId(ms, 0), "rating", given)]))
+        report = prequential.report(GetQuality(model="als-implicit"), "5-0")
+        tested.append(report.all.n + sum(report.untested.values()))
+    assert tested[99] == pytest.approx(MOST_SAVED, abs=N_TESTED)
+    assert tested[-1] - tested[999] == pytest.approx(2 * TESTED_PER_S, abs=N_TESTED)
+
+
 def test_a_model_without_its_taste_is_found_out() -> None:
     """Factors of noise are no better than chance, and the planted ones are far better than popularity."""
     history = history_of(entries())
@@ -219,8 +234,9 @@ def test_the_sums_are_those_of_all_results() -> None:
 def test_the_sample_is_bounded_and_depends_on_positions_alone() -> None:
     history = history_of(entries())
     given = [Entry(StreamId(10_000, 0), "rating", [RatingEvent("u1", f"i{n}", 1.0, 9.0) for n in range(40)] * 25)]
-    first, again = (prequential_pairs.Pairs.of(runs_of(given), history) for _ in range(2))
-    other = prequential_pairs.Pairs.of(runs_of([Entry(StreamId(10_001, 0), "rating", given[0].ratings)]), history)
+    first, again = (prequential_pairs.Pairs.of(runs_of(given), history, N_TESTED) for _ in range(2))
+    later = runs_of([Entry(StreamId(10_001, 0), "rating", given[0].ratings)])
+    other = prequential_pairs.Pairs.of(later, history, N_TESTED)
     assert first is not None
     assert again is not None
     assert other is not None

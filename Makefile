@@ -12,9 +12,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Hashes of wheels for all Python versions and processors, for the Dockerfile; only Windows needs colorama.
+# Hashes of wheels for all Python versions and processors, for the Dockerfile; only Windows needs colorama. The lock of
+# the image for GPUs includes the other one.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-binary :all: --generate-hashes \
-  --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
+  --no-emit-package colorama --no-annotate --constraint constraints.txt --custom-compile-command 'make lock'
+
+# Tests and services start hundreds of processes, which read what the first one has compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo install test lint types kernels coverage format docs clients lock image bench loadtest faults soak clean
@@ -64,7 +68,9 @@ clients: $(VENV)/dev ## rewrite the generated parts of clients/
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv
 	$(LOCK) pyproject.toml --extra traces --extra registry --output-file locks/cpu.txt
-	$(LOCK) pyproject.toml --extra traces --extra registry --extra gpu --output-file locks/gpu.txt
+	$(LOCK) pyproject.toml --extra traces --extra registry --extra gpu --output-file locks/gpu.txt \
+	  $$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' locks/cpu.txt)
+	sed -i 's/^#    make lock$$/&\n-r cpu.txt/' locks/gpu.txt
 	echo hatchling | $(LOCK) - --output-file locks/build.txt
 	printf 'cyclonedx-bom\npip-audit\nsigstore\n' | $(LOCK) - --output-file locks/supply.txt
 	$(BIN)/python -m deploy.licenses

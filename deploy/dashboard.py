@@ -152,7 +152,7 @@ def _panel_of(name: str, family: Metric) -> dict[str, Any]:
 
 def _panel(title: str, text: str, curves: list[Curve], unit: str) -> dict[str, Any]:
     targets = [
-        {"refId": chr(65 + number), "expr": curve.expression, "legendFormat": curve.legend, "datasource": _SOURCE}
+        {"refId": chr(65 + number), "expr": curve.expression, "legendFormat": curve.legend}
         for number, curve in enumerate(curves)
     ]
     return {

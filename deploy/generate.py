@@ -15,8 +15,7 @@ from deploy import chart
 from deploy.alerts import as_rules
 from deploy.dashboard import as_dashboard
 
-FOLDER = Path(__file__).parent
-CHART = FOLDER / "helm" / "nearfield"
+CHART = Path(__file__).parent / "helm" / "nearfield"
 WIDTH = 160  # characters of a line of JSON
 NOTE = "# Made from deploy/alerts.py by `make docs`.\n"
 
@@ -24,12 +23,9 @@ NOTE = "# Made from deploy/alerts.py by `make docs`.\n"
 def contents() -> dict[Path, str]:
     """Each file with its text."""
     rules = yaml.safe_dump(as_rules(), sort_keys=False, width=120, allow_unicode=True)
-    dashboard = in_few_lines(as_dashboard()) + "\n"
     return {
-        FOLDER / "prometheus" / "nearfield.rules.yml": NOTE + rules,
-        FOLDER / "grafana" / "nearfield.json": dashboard,
         CHART / "files" / "nearfield.rules.yml": NOTE + rules,  # a chart can read its own folder alone
-        CHART / "files" / "nearfield.json": dashboard,
+        CHART / "files" / "nearfield.json": in_few_lines(as_dashboard()) + "\n",
         CHART / "values.yaml": chart.values_file(),
         CHART / "values.schema.json": in_few_lines(chart.schema()) + "\n",
     }
@@ -52,5 +48,4 @@ def in_few_lines(value: Any, indent: int = 0) -> str:
 
 if __name__ == "__main__":
     for path, text in contents().items():
-        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

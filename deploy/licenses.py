@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOCKS = {"CPU": ROOT / "locks" / "cpu.txt", "GPU": ROOT / "locks" / "gpu.txt"}
+LOCKS = {"both": ROOT / "locks" / "cpu.txt", "GPU": ROOT / "locks" / "gpu.txt"}
 PAGE = ROOT / "docs" / "licenses.md"
 NVIDIA = "NVIDIA proprietary: free to use and to redistribute under the CUDA Toolkit EULA"
 NOT_INSTALLED = {
@@ -54,10 +54,8 @@ the texts of their licenses, and so has the wheel.
 
 def page() -> str:
     """The text of docs/licenses.md."""
-    names = {kind: names_of(path) for kind, path in LOCKS.items()}
-    every = sorted(set().union(*names.values()))
-    kinds = {name: "both" if name in names["CPU"] else "GPU" for name in every}
-    packages = "".join(f"| {name} | {license_of(name)} | {kinds[name]} |\n" for name in every)
+    images = {name: image for image, path in LOCKS.items() for name in names_of(path)}
+    packages = "".join(f"| {name} | {license_of(name)} | {image} |\n" for name, image in sorted(images.items()))
     files = "".join(f"| `{path}` | {name} {number} | {text} |\n" for path, (name, number, text) in VENDORED.items())
     return TEXT + packages + FILES + files
 

@@ -497,9 +497,3 @@ def ease_weights(likes, ridge):
     weights = -inverse / np.diagonal(inverse)
     np.fill_diagonal(weights, 0)
     return weights
-
-
-def partial_correlation(likes, ridge, i, j):
-    """−P_ij / √(P_ii P_jj)."""
-    inverse = np.linalg.inv(likes.T @ likes + ridge * np.eye(likes.shape[1]))
-    return -inverse[i, j] / np.sqrt(inverse[i, i] * inverse[j, j])

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import redis
-
-from service.storage.streams.redis_server import RedisServer
 from tests.service.api.corpus.answers import expected
 from tests.service.api.corpus.wire import Connection, Request
+from tests.service.process import Service
 from tests.service.waiting import eventually
 
-ROOT = Path(__file__).parents[4]
 KEYS = {name: f"key-of-the-{name}-clients" for name in ("api", "admin", "read", "write")}
 SETTINGS = {
     **{f"{name}_key": key for name, key in KEYS.items()},
@@ -30,48 +20,11 @@ SETTINGS = {
     "cors_origins": "https://shop.example", "log_level": "error", "appendfsync": "everysec",
     "max_wait_ms": "60000",
 }  # fmt: skip
-START_S, LEARNED_S = 180.0, 60.0
+LEARNED_S = 60.0
 OK = 200
 N_USERS, N_ITEMS, FIRST_S = 40, 30, 1_500_000_000
 GENRES = ("western", "noir", "comedy")
 ODD_ITEMS = ("a/b", "büro", "two words", "50%", "x+y")
-_READY = re.compile(r"nearfield is ready on (\S+) ")
-
-
-class Started:
-    """A process of the service of `tree` over a folder."""
-
-    def __init__(self, tree: Path, data: Path, **settings: str) -> None:
-        self._data = data
-        module = "service" if (tree / "service" / "__main__.py").exists() else "service.cli"
-        own = {f"NEARFIELD_{name.upper()}": value for name, value in (SETTINGS | settings).items()}
-        foreign = {name: value for name, value in os.environ.items() if not name.startswith("NEARFIELD_")}
-        self._errors = data.with_suffix(".stderr")
-        with self._errors.open("ab") as errors:
-            self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", module, "serve", "--port", "0", "--data", str(data)],
-                env=foreign | own | {"PYTHONPATH": str(tree)}, cwd=tree, stdout=self._output, stderr=errors,
-            )  # fmt: skip
-        self.url = self._address()
-
-    def _address(self) -> str:
-        deadline = time.monotonic() + START_S
-        while not (found := _READY.search(os.pread(self._output.fileno(), 4096, 0).decode())):
-            assert self._child.poll() is None and time.monotonic() < deadline, self._errors.read_text()[-4000:]
-            time.sleep(0.05)
-        return found[1]
-
-    def stop(self) -> None:
-        self._child.send_signal(signal.SIGTERM)
-        try:
-            self._child.wait(60)
-        finally:
-            self._child.kill()
-            self._child.wait()
-            self._output.close()
-            with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self._data).url) as left:
-                left.shutdown(nosave=True)
 
 
 class Seeding:
@@ -139,28 +92,24 @@ class Seeding:
 
 
 @contextlib.contextmanager
-def seeded(data: Path, tree: Path = ROOT) -> Iterator[str]:
-    """The address of a service of `tree` in the state of `Seeding`, whose trainings stay queued."""
-    process = Started(tree, data)
+def seeded(data: Path) -> Iterator[str]:
+    """The address of a service in the state of `Seeding`, whose trainings stay queued."""
+    service = Service(data, **SETTINGS)
     try:
-        Seeding(process.url).state()
+        Seeding(str(service.client.base_url)).state()
+        service.stop()
+        service.set(worker="false")
+        service.start()
+        yield str(service.client.base_url)
     finally:
-        process.stop()
-    process = Started(tree, data, worker="false")
-    try:
-        yield process.url
-    finally:
-        process.stop()
+        service.kill()
 
 
-def replayed(
-    url: str, requests: Sequence[Request], note: Callable[[str], None] = lambda name: None
-) -> Iterator[tuple[Request, dict[str, Any]]]:
+def replayed(url: str, requests: Sequence[Request]) -> Iterator[tuple[Request, dict[str, Any]]]:
     """Each request with what is kept of its answer. After each write the service has learned it."""
     connection, values = Connection(url), dict[str, str]()
     waiting = Request("wait", "GET", "", (("X-API-Key", KEYS["admin"]),))
     for request in requests:
-        note(request.name)
         sent = request.filled(values)
         answer = connection.send(sent)
         yield request, expected(sent, answer)

@@ -12,12 +12,16 @@ import httpx
 Value = TypeVar("Value")
 
 
+SHORTEST_S, LONGEST_S, GROWTH = 0.01, 0.1, 1.1  # pauses: what takes long is looked at seldom, for looks delay it
+
+
 def eventually(condition: Callable[[], Value | None], timeout_s: float = 200.0) -> Value:
     """The first truthy value of `condition()`; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
+    deadline, pause_s = time.monotonic() + timeout_s, SHORTEST_S
     while not (value := condition()):
         assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(GROWTH * pause_s, LONGEST_S)
     return value
 
 

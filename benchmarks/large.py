@@ -32,6 +32,7 @@ import gpu
 from benchmarks import datasets, make_ratings, options
 from benchmarks.options import Algorithm, Factors, Parameters, Where
 from benchmarks.results import Row, say
+from benchmarks.timeline import SOLVE, Marks, OfRank, Spans, Watched, rows_of, watched
 from benchmarks.timing import NAN, timed
 from gpu.algorithms import params_for, trainer_of
 from gpu.als.halves import GATHER, Modes
@@ -40,7 +41,6 @@ from gpu.als.trainer import AlsTrainer
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.param_kinds import FactorParams
-from gpu.data.signals import Calibration
 from gpu.ranks import ring as host
 from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import ALONE, Exchange
@@ -50,10 +50,11 @@ from service.extras.ranks.rank_process import trusts_links
 
 GB = 1e9  # bytes
 RATING_BYTES = 8
-CALIBRATED = 0.1  # share of the users
 ITEM_BYTES = 32  # of a work item: one for each row, or part of a row
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error
+TOGETHER_S = 2e-3  # seconds from rank 0's message to the moment at which all ranks begin; it takes less
+N_MARKED = 9  # epochs with marks
 N_TIMED, N_GROUPS, LOOPBACK = 10, 2, "127.0.0.1"  # of `reductions`: times that each way is timed; groups of two phases
 Work = Callable[[Exchange, gpu.Backend], Any]  # what each rank does; must be picklable
 Reduce = Callable[[Any], Any]  # adds up sums in place
@@ -99,15 +100,20 @@ def out_of_core(
                 where.release()
 
 
-def _store(folder: Path | None, copies: int, params: AlsParams | AlsImplicitParams, home: Path) -> None:
-    """Write the store of the copied matrix into the work folder `home`; calibrated on the first users alone."""
+def _store(folder: Path | None, copies: int, params: FactorParams, home: Path) -> None:
+    """Write the store of the ratings into the work folder `home`; of copies without test ratings.
+
+    Copies of users do not change the calibration.
+    """
     if folder is None:
         folder = home / "drawn"
         make_ratings.make_ratings("netflix", folder)
-    one = datasets.ratings_of(folder)
-    calibration = calibrate(datasets.first_users(one, CALIBRATED), params)
-    one = one if params.is_implicit else in_units(one, calibration.unit)
-    partition_store.write(home, copied(one, copies), None, params, calibration)
+    train, held_out = datasets.train_and_test(folder)
+    calibration = calibrate(train, params)
+    if not params.is_implicit:
+        train, held_out = in_units(train, calibration.unit), in_units(held_out, calibration.unit)
+    test = None if params.is_implicit or copies > 1 else held_out
+    partition_store.write(home, copied(train, copies) if copies > 1 else train, test, params, calibration)
 
 
 def copied(ratings: gpu.Ratings, copies: int) -> gpu.Ratings:
@@ -170,50 +176,62 @@ def distributed(
     copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 1,
     memory: Annotated[float, typer.Option(help="GB that a rank may take of its device; 0: no bound.", min=0)] = 0.0,
     target: Annotated[float, typer.Option(help="Test RMSE, to tell when it is reached; 0: none.", min=0)] = 0.0,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Tell where the time of each rank goes, too.")] = False,
     set_: Parameters = None,
     backend: Where = "auto",
 ) -> Iterator[Row]:
     """Milliseconds of an epoch on several ranks, one device each, its error, and a checksum of what it has learned.
 
     Each number of ranks is a training of its own, in fresh processes (on the host: with an equal share of the cores).
-    The ranks wait for each other before each epoch that is timed. With `--copies` each user is there several times.
+    All ranks begin each epoch that is timed at the same moment. With `--copies` each user is there several times.
     An epoch is `times` as fast as with the first number of ranks. Equal `digest` mean equal bits. `error` is the test
     RMSE; of copies the training RMSE, of implicit models the training loss, of `nmf` the relative error. `target_ms` is
-    the time of the epochs until the wanted test RMSE is reached. `ready_s` is what comes before the first epoch.
+    the time of the epochs until the wanted test RMSE is reached. A rank starts in `start_s` (Python, modules, CUDA and
+    the communicator), maps and checks the ratings in `map_s`, and is ready for the first epoch `ready_s` later.
+
+    With `--timeline` each rank has a line of its own (`benchmarks.timeline.rows_of`), from further epochs.
     """
     names = modes.split(",")
     if len(names) != 2 or not {*names} <= {"gather", "reduce"}:
         raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {modes!r}")
-    given = {**options.parameters(set_), "n_epochs": epochs}
-    for n_factors in options.whole(factors):
-        params, base_ms = params_for(algorithm, {**given, "n_factors": n_factors}), 0.0
-        assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
-        calibration = calibrate(datasets.ratings_of(ratings), params)
-        for size in options.whole(ranks):
-            say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
-            both = Modes(*names) if size > 1 else GATHER  # type: ignore[arg-type] # checked above
-            work = functools.partial(_trained, ratings, params, calibration, both, copies, memory, target)
-            row: Row = run_ranks(size, backend, work)[0]
-            base_ms = base_ms or row["epoch_ms"]
-            yield row | {"times": base_ms / row["epoch_ms"]}
+    params = params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
+    assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
+    with TemporaryDirectory(prefix="nearfield-") as home:
+        _, seconds = timed(lambda: _store(ratings, copies, params, Path(home)))
+        say(f"stored after {seconds:.0f} s")
+        for n_factors in options.whole(factors):
+            base_ms, solve_ms = 0.0, NAN
+            for size in options.whole(ranks):
+                say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
+                both = Modes(*names) if size > 1 else GATHER  # type: ignore[arg-type] # checked above
+                of_factors = replace(params, n_factors=n_factors)
+                work = functools.partial(_trained, Path(home), of_factors, both, memory, target, timeline)
+                results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work)
+                row, of_ranks = results[0][0], [of_rank for _, of_rank in results]
+                epoch_ms = max(of_rank.epoch_ms for of_rank in of_ranks)
+                base_ms = base_ms or epoch_ms
+                yield row | {"epoch_ms": epoch_ms, "times": base_ms / epoch_ms}
+                if timeline:
+                    if size == 1:
+                        solve_ms = statistics.median(spans.kinds[SOLVE] for spans in of_ranks[0].alone)
+                    line = {"algorithm": params.algorithm, "n_factors": n_factors}
+                    yield from (line | of_rank for of_rank in rows_of(of_ranks, solve_ms))
 
 
 def _trained(
-    folder: Path, params: FactorParams, calibration: Calibration, modes: Modes, copies: int, memory_gb: float,
-    target: float, exchange: Exchange, backend: gpu.Backend,
-) -> Row:  # fmt: skip
-    """Train on one rank; all ranks call it. Copies of users do not change the calibration."""
-    began, (train, held_out) = time.perf_counter(), datasets.train_and_test(folder)
-    if not params.is_implicit:
-        train, held_out = in_units(train, calibration.unit), in_units(held_out, calibration.unit)
-    train = copied(train, copies) if copies > 1 else train
-    test = None if params.is_implicit or copies > 1 else held_out
+    home: Path, params: FactorParams, modes: Modes, memory_gb: float, target: float, has_marks: bool,
+    exchange: Exchange, backend: gpu.Backend,
+) -> tuple[Row, OfRank]:  # fmt: skip
+    """Train on one rank; all ranks call it."""
+    start_s, (data, map_s) = _age_s(), timed(lambda: partition_store.read(home))
+    began, ratings, test, calibration = time.perf_counter(), data.ratings, data.test, data.calibration
     backend = backend.within(int(memory_gb * GB)) if memory_gb else backend
+    backend = watched(backend, exchange) if has_marks else backend
     trainer: loop.Trainer[gpu.Model]
     if isinstance(params, AlsParams | AlsImplicitParams):
-        trainer = AlsTrainer(train, params, backend, test, calibration, exchange, modes)
+        trainer = AlsTrainer(ratings, params, backend, test, calibration, exchange, modes)
     else:
-        trainer = trainer_of(train, params, backend, test, calibration, exchange)
+        trainer = trainer_of(ratings, params, backend, test, calibration, exchange)
     loop.begin(trainer)
     exchange.barrier()
     ready_s, ms, n_to_target = time.perf_counter() - began, list[float](), NAN
@@ -224,18 +242,43 @@ def _trained(
         return float(metrics[name] * (calibration.unit if name.endswith("rmse") else 1.0))
 
     for epoch in range(params.n_epochs):
-        exchange.barrier()
+        begin_together(exchange)
         began = time.perf_counter()
         trainer.learn(epoch)
         ms.append(1e3 * (time.perf_counter() - began))
         if target and error() <= target and math.isnan(n_to_target):
             n_to_target = len(ms)
     epoch_ms = statistics.median(ms[1:])
-    size = {"algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": len(train)}
-    return {
+    size = {"algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": len(ratings)}
+    row = {
         **size, "ranks": exchange.size, "epoch_ms": epoch_ms, "digest": digest_of(trainer.state()), "error": error(),
-        "target_ms": epoch_ms * n_to_target, "ready_s": ready_s,
+        "target_ms": epoch_ms * n_to_target, "start_s": start_s, "map_s": map_s, "ready_s": ready_s,
     }  # fmt: skip
+    if not isinstance(backend, Watched):
+        return row, OfRank(epoch_ms, [], [])
+
+    def spans(marks: Marks) -> Iterator[Spans]:
+        """The spans of further epochs, which change the model."""
+        for epoch in range(N_MARKED):
+            begin_together(exchange)
+            yield marks.epoch(functools.partial(trainer.learn, epoch))
+
+    with_stores = list(spans(backend.marks))
+    backend.marks.are_stored = False
+    return row, OfRank(epoch_ms, with_stores, list(spans(backend.marks)))
+
+
+def _age_s() -> float:
+    """Seconds since the start of this process, to a hundredth; Linux."""
+    ticks = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19]
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def begin_together(exchange: Exchange) -> None:
+    """Return at the same moment on all ranks, which are processes of this machine."""
+    (moment_s,) = exchange.totals(0.0 if exchange.rank else time.monotonic() + TOGETHER_S)
+    while time.monotonic() < moment_s:
+        pass
 
 
 def run_ranks(size: int, backend: str, work: Work) -> list[Any]:

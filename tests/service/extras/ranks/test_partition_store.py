@@ -89,6 +89,27 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None
         partition_store.read(tmp_path)
 
 
+@pytest.mark.parametrize("place", [0, 99, 100, 12_345, -1])
+def test_each_piece_of_a_file_is_checked(tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_folder, "PIECE_BYTES", 100)
+    write(tmp_path)
+    path = tmp_path / "ratings" / "train.by_user.values.bin"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptWorkFile, match="does not have the SHA-256"):
+        partition_store.read(tmp_path)
+
+
+def test_a_large_array_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_folder, "PIECE_BYTES", 1000)
+    array = np.random.default_rng(0).random((1234, 3))
+    array_folder.write(tmp_path / "one", {"a": array, "none": array[:0]}, {})
+    arrays, _ = array_folder.read(tmp_path / "one")
+    np.testing.assert_array_equal(arrays["a"], array)
+    assert arrays["none"].shape == (0, 3)
+
+
 def test_a_full_disk_is_one_clear_error(small_disk: Path) -> None:
     work = small_disk / "work"
     large = Ratings.from_coo(np.arange(500_000), np.zeros(500_000, dtype=np.int32), np.ones(500_000))

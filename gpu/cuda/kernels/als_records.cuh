@@ -25,6 +25,13 @@ __device__ __forceinline__ void put_half(const Half& half, long long at, unsigne
     for (int peer = 0; peer < half.n_peers; ++peer) half.peers[peer][at] = number;
 }
 
+// The same for two neighboring numbers, from an even column on. A warp then writes whole lines: stores of single numbers
+// at every other place would each send a mask of bytes over the link.
+__device__ __forceinline__ void put_halves(const Half& half, long long at, unsigned pair) {
+    *(unsigned*)(half.table + at) = pair;
+    for (int peer = 0; peer < half.n_peers; ++peer) *(unsigned*)(half.peers[peer] + at) = pair;
+}
+
 struct Note {         // note of a stage: number of ratings | LAST | END, and the turn of its item
     int count;
     unsigned turn;

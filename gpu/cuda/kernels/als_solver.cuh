@@ -184,16 +184,25 @@ __device__ __forceinline__ void start_step(Vector& x, Vector& known, float ridge
 // Write x to the solved table in float32 and in float16; STEP: one warp adds it to the present x and stores the step.
 __device__ __forceinline__ void write(const Vector& x, const Half& half, long long row, bool as_floats, bool as_halves) {
 #pragma unroll
-    for (int n = 0; n < VECTOR; ++n) {
-        const int e = entry(n);
-        const float whole = STEP && e < D ? half.solved[row * STRIDE + e] + x[n] : x[n];
-        if (e < D && as_floats) half.solved[row * STRIDE + e] = whole;
-        if (STEP && e < D && as_floats) half.steps[row * F + e] = x[n];
-        if (e < D && as_halves) {
-            const long long at = row * LD + e;
-            const unsigned short high = half_of(whole);
-            put_half(half, at, e < F ? high : half_of(1.0f));
-            if (e >= F) put_half(half, at + 1, high), put_half(half, at + 2, half_of(x[n] - float_of(high)));
+    for (int n = 0; n < VECTOR; n += 2) {
+        const int e = entry(n);  // even; the lane has the next entry, too
+        float whole[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const bool is_there = e + k < D;
+            whole[k] = STEP && is_there ? half.solved[row * STRIDE + e + k] + x[n + k] : x[n + k];
+            if (is_there && as_floats) half.solved[row * STRIDE + e + k] = whole[k];
+            if (STEP && is_there && as_floats) half.steps[row * F + e + k] = x[n + k];
+        }
+        if (!as_halves) continue;
+        if (e + 1 < F) put_halves(half, row * LD + e, pair_of(whole[0], whole[1]));
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            if (e + 1 < F || e + k >= D) continue;
+            const long long at = row * LD + e + k;
+            const unsigned short high = half_of(whole[k]);
+            put_half(half, at, e + k < F ? high : half_of(1.0f));
+            if (e + k >= F) put_half(half, at + 1, high), put_half(half, at + 2, half_of(x[n + k] - float_of(high)));
         }
     }
 }

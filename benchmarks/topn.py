@@ -7,11 +7,13 @@ memory and ends with lists there. The items are uploaded before. Compared progra
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
@@ -20,8 +22,8 @@ import typer
 
 from benchmarks import als, options
 from benchmarks.options import Factors, Where
-from benchmarks.results import Row
-from benchmarks.timing import NAN, in_turns, ms_of
+from benchmarks.results import Row, say
+from benchmarks.timing import NAN, in_turns, ms_of, timed
 from gpu.als.params import AlsParams
 from gpu.base.backend import Backend
 from gpu.data.model import Model
@@ -61,24 +63,31 @@ def topn(
     rated: Annotated[str, typer.Option(help="Comma-separated numbers of rated items per user.")] = "50",
     eligible: Annotated[str, typer.Option(help="Comma-separated shares of items that pass a filter; 1: none.")] = "1",
     backend: Where = "auto",
-    devices: Annotated[str, typer.Option(help="Devices that share the items, beside one; 0,0: two parts on one.")] = "",
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(help="Devices that share the items, beside one; 0,0: two parts on one. May be repeated."),
+    ] = None,
 ) -> Iterator[Row]:
     """Milliseconds of a batch of exact lists from random factors; on the host also of `implicit`.
 
     On devices `floor_ms` is the time to read what a scan reads.
     """
-    shared, where = tuple(options.whole(devices)), options.chosen(backend)
-    if shared and where.name != "device":
+    where = options.chosen(backend)
+    if devices and where.name != "device":
         raise typer.BadParameter("--devices needs the backend device")
     backends: dict[str, Backend] = {where.name: where}
-    if shared:
-        backends["devices " + ",".join(map(str, shared))] = dataclasses.replace(where, ranking_devices=shared)
+    for several in devices or ():
+        shared = tuple(options.whole(several))
+        backends[f"devices {several}"] = dataclasses.replace(where, ranking_devices=shared)
     peer = als.implicit_als() if where.name == "host" else None
     sizes, others = map(options.whole, (items, factors, neighbors)), map(options.whole, (users, n, rated))
     of_lists = list(itertools.product(*others))
     for n_items, f, k in itertools.product(*sizes):
         model = model_of(n_items, f, k)
-        indices = {code: ItemIndex(model, one) for code, one in backends.items()}
+        indices = dict[str, ItemIndex]()
+        for code, one in backends.items():
+            indices[code], seconds = timed(functools.partial(ItemIndex, model, one))
+            say(f"{code}: {n_items:,} items laid out after {seconds:.1f} s")
         for (batch, length, history), share in itertools.product(of_lists, options.numbers(eligible)):
             shape = Shape(n_items, batch, length, f, k, history, share)
             rows = ratings_of(shape)
@@ -91,16 +100,24 @@ def topn(
 
 def model_of(n_items: int, n_factors: int, n_neighbors: int) -> Model:
     """A model with random factors, and random neighbors and weights if it has neighbors."""
-    rng, plain = np.random.default_rng(0), AlsParams(n_factors=n_factors)
+    plain = AlsParams(n_factors=n_factors)
     params = CulshParams(n_factors=n_factors, n_neighbors=n_neighbors) if n_neighbors else plain
     model = Model.zeros(params, 0.0, (0.0, 1.0), N_USERS, n_items)
-    for first in range(0, n_items, CHUNK):
-        for name in ("item_factors", "explicit_weights", "implicit_weights"):
+    drawn = ("item_factors", "explicit_weights", "implicit_weights")
+
+    def draw(first: int) -> None:
+        """Draw the parameters of some items; threads draw others at the same time."""
+        rng = np.random.default_rng((0, first))
+        for name in drawn:
             part = getattr(model, name)[first : first + CHUNK]
-            part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
-        part = model.neighbors[first : first + CHUNK]
-        part[:] = rng.integers(0, n_items, part.shape)
-    model.user_factors[:] = rng.standard_normal(model.user_factors.shape, dtype=np.float32) / 8
+            np.divide(rng.standard_normal(part.shape, dtype=np.float32), 8, out=part)
+        neighbors = model.neighbors[first : first + CHUNK]
+        neighbors[:] = rng.integers(0, n_items, neighbors.shape)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(draw, range(0, n_items, CHUNK)))
+    users = np.random.default_rng(0).standard_normal(model.user_factors.shape, dtype=np.float32)
+    model.user_factors[:] = users / 8
     return model
 
 

@@ -25,6 +25,7 @@ from benchmarks.options import Factors, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of
 from gpu.algorithms import params_for
+from gpu.als import host
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
 from gpu.als.params import AlsImplicitParams, AlsParams
@@ -89,36 +90,35 @@ class Setting:
         size = {"n_factors": params.n_factors, "n_users": train.n_users, "n_ratings": len(train)}
         self.size = {"precision": params.precision, **size}
         self.problem = problem_of(train, params, calibration)
-        self.primitives = backend.primitives("als")
-        self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
-        self.by_item = self.primitives.prepare(train.by_item, train.n_users, self.problem)
-        self.held_out = self.primitives.prepare(test.by_user, train.n_items, self.problem)
+        self.by_user = self.backend.twin(host.prepare)(train.by_user, train.n_items, self.problem)
+        self.by_item = self.backend.twin(host.prepare)(train.by_item, train.n_users, self.problem)
+        self.held_out = self.backend.twin(host.prepare)(test.by_user, train.n_items, self.problem)
 
     def start(self) -> tuple[Any, Any]:
         """(users, items) before the first iteration."""
         users, items = training.start_tables(self.train, self.problem, self.params.seed)
-        return self.primitives.load(users, self.problem), self.primitives.load(items, self.problem)
+        return self.backend.twin(host.load)(users, self.problem), self.backend.twin(host.load)(items, self.problem)
 
     def solve_items(self, users: Any, items: Any) -> None:
         """Solve the items as a training does; all halves have one λ, as those of peers have."""
-        self.primitives.solve(self.by_item, items, users, self.problem)
-        self.primitives.finish()
+        self.backend.twin(host.solve)(self.by_item, items, users, self.problem)
+        self.backend.twin(host.finish)()
 
     def solve_users(self, users: Any, items: Any) -> None:
         """Solve the users likewise."""
-        self.primitives.solve(self.by_user, users, items, self.problem)
-        self.primitives.finish()
+        self.backend.twin(host.solve)(self.by_user, users, items, self.problem)
+        self.backend.twin(host.finish)()
 
     def train_loss(self, users: Any, items: Any) -> float:
         """The objective, with its regularization, divided by the number of ratings."""
-        measure, problem = self.primitives, self.problem
-        _, loss = measure.errors(self.by_user, users, items, problem, self.train.scale)
-        loss += measure.penalty(self.by_user, users, problem) + measure.penalty(self.by_item, items, problem)
+        twin, problem = self.backend.twin, self.problem
+        _, loss = twin(host.errors)(self.by_user, users, items, problem, self.train.scale)
+        loss += twin(host.penalty)(self.by_user, users, problem) + twin(host.penalty)(self.by_item, items, problem)
         return float(loss / len(self.train)) * self.unit**2
 
     def test_rmse(self, users: Any, items: Any) -> float:
         """RMSE of estimates that are clipped to the scale of the training ratings."""
-        squares, _ = self.primitives.errors(self.held_out, users, items, self.problem, self.train.scale)
+        squares, _ = self.backend.twin(host.errors)(self.held_out, users, items, self.problem, self.train.scale)
         return float(np.sqrt(squares / len(self.test))) * self.unit
 
 

@@ -357,7 +357,7 @@ class Ours(Method):
         model, seconds = timed(lambda: gpu.fit(scaled.train, params, backend=self._backend))
         if task == ESTIMATES:
             users, items, _ = scaled.test.coo()
-            estimates = gpu.evaluate.predict(model, scaled.train.by_user, users, items, backend=self._backend)
+            estimates = gpu.evaluate.predict(model, scaled.train.by_user, users, items)
             return metrics_of(task, fold, {"estimates": estimates * unit}), seconds
         return gpu.evaluate.ranking(model, scaled.train.by_user, scaled.test), seconds
 

@@ -35,6 +35,7 @@ from benchmarks.results import Row, say
 from benchmarks.timeline import SOLVE, Marks, OfRank, Spans, Watched, rows_of, watched
 from benchmarks.timing import NAN, timed
 from gpu.algorithms import params_for, trainer_of
+from gpu.als import host as als
 from gpu.als.halves import GATHER, Modes
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
@@ -375,7 +376,7 @@ def _reduced(
                 one.traffic.take()
             began = time.perf_counter()
             reduce(parts)
-            backend.primitives("als").finish()
+            backend.twin(als.finish)()
             ms.append(1e3 * (time.perf_counter() - began))
             sent = sum(sum(one.traffic.take().sent.values()) for one in exchanges)
         results[way] = n_groups, ms[1:], sent

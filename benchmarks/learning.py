@@ -288,7 +288,7 @@ def _step(timeline: Timeline, step: int, params: gpu.Params, backend: gpu.Backen
         known &= model.item_trained[items]
     test = gpu.Ratings.from_coo(users[known], items[known], values[known], (earlier.n_users, earlier.n_items))
     if not model.is_implicit:
-        return took | {"rmse": gpu.evaluate.rmse(model, earlier.by_user, *test.coo(), backend=backend)}
+        return took | {"rmse": gpu.evaluate.rmse(model, earlier.by_user, *test.coo())}
     rows = heard_by_age(model, earlier.by_user, lambda entries: weights_in(model, times.seconds[entries]))
     return took | gpu.evaluate.ranking(model, rows, test, backend=backend)
 

@@ -21,6 +21,7 @@ from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
 from gpu.algorithms import params_for
+from gpu.als import host as als
 from gpu.base.errors import InvalidInput
 from gpu.data.param_kinds import with_changes
 from gpu.descent.params import CulshParams, SgdParams
@@ -157,7 +158,7 @@ def neighbors(
     device has finished.
     """
     data, where = datasets.ratings_of(ratings), options.chosen(backend)
-    finish = where.primitives("als").finish
+    finish = where.twin(als.finish)
     for name in get_args(Similarity):
         for psi in get_args(Psi) if name == "simlsh" else ("",):
             params = CulshParams(n_neighbors=n_neighbors, n_bits=n_bits, similarity=name)

@@ -22,6 +22,7 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Where
 from benchmarks.results import ForPictures, Row, say
 from benchmarks.timing import NAN, ms_of
+from gpu.nmf import host as hals
 from gpu.nmf import trainer as training
 from gpu.nmf.matrix import matrix_of
 from gpu.nmf.params import NmfParams
@@ -86,19 +87,21 @@ def words_moved(n_rows: int, k: int, tile: int) -> float:
 
 def w_step(ratings: gpu.Ratings, n_factors: int, backend: gpu.Backend) -> Iterator[Row]:
     """Milliseconds of both products of a W step and of its sweep, column by column and in tiles, as [002] has them."""
-    hals, params = backend.primitives("hals"), _params(n_factors, 1)
+    twin, params = backend.twin, _params(n_factors, 1)
     tile, start = training.tile_of(params), training.random_start((ratings.n_users, ratings.n_items), 1.0, params)
-    matrix = hals.load(matrix_of(ratings), np.float32)
-    W, H = (hals.load_factors((table / np.linalg.norm(table, axis=0)).astype(np.float32), tile) for table in start)
-    gram, times = hals.gram(H), dict[str, list[float]]()
+    matrix = twin(hals.load)(matrix_of(ratings), np.float32)
+    W, H = (
+        twin(hals.load_factors)((table / np.linalg.norm(table, axis=0)).astype(np.float32), tile) for table in start
+    )
+    gram, times = twin(hals.gram)(H), dict[str, list[float]]()
     for name, width in ROUNDS * (("sweep by columns", 0), ("sweep in tiles", tile)):
         steps = {
-            "A Hᵀ": (hals.multiply, (matrix, True, H, W), {}),
-            "H Hᵀ": (hals.gram, (H,), {}),
-            name: (hals.sweep, (W, gram), {"tile": width, "normalize": True}),
+            "A Hᵀ": (twin(hals.multiply), (matrix, True, H, W), {}),
+            "H Hᵀ": (twin(hals.gram), (H,), {}),
+            name: (twin(hals.sweep), (W, gram), {"tile": width, "normalize": True}),
         }
         for step, (work, given, named) in steps.items():
-            own_ms = ms_of(lambda work=work, given=given, named=named: (work(*given, **named), hals.finish()))  # type: ignore[misc]
+            own_ms = ms_of(lambda work=work, given=given, named=named: (work(*given, **named), twin(hals.finish)()))  # type: ignore[misc]
             times.setdefault(step, []).append(own_ms)
     for step, ms in times.items():
         yield {"step": step, "n_factors": n_factors, "step_ms": statistics.median(ms[1:])}

@@ -1,4 +1,4 @@
-"""Nearfield's engine: arrays in, arrays out. Importing it needs neither CuPy nor a GPU.
+"""Nearfield's engine: arrays in, arrays out. Importing it needs neither CuPy nor a GPU, and loads no kernel.
 
 The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbors, N ratings, H hash bits,
 T items with weights. [000] to [004] are papers: docs/algorithms.md has their references, and states every equation,

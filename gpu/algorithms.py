@@ -1,4 +1,4 @@
-"""`ALGORITHMS`: one record for each algorithm. A new one is a folder with `register`, named in `FOLDERS`."""
+"""`ALGORITHMS`: one record for each algorithm. A new one is a folder that registers it, and is imported here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
-from gpu import als, descent, ease, nmf
+from gpu import als, descent, ease, nmf  # noqa: F401 - each registers what it trains
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.model import Model
@@ -15,17 +15,13 @@ from gpu.data.param_ranges import check_names, converted
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration
 from gpu.ranks.exchange import ALONE, Exchange
-from gpu.training.algorithm import Algorithm
+from gpu.training.algorithm import REGISTERED
 from gpu.training.loop import OnEpoch, Trainer, train
 
 # Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
 Run = Callable[[Ratings, Params, Backend, Ratings | None, OnEpoch | None, Calibration], Model]
 
-FOLDERS = (als, descent, ease, nmf)
-_records: list[Algorithm] = []
-for folder in FOLDERS:
-    folder.register(_records.append)
-ALGORITHMS = {record.params.algorithm: record for record in sorted(_records, key=lambda one: one.params.algorithm)}
+ALGORITHMS = dict(sorted(REGISTERED.items()))
 
 
 def params_for(algorithm: str, values: Mapping[str, Any]) -> Params:

@@ -1,9 +1,9 @@
 """`python -m tests.house`: the shape of `service/` and `gpu/` in numbers, such as rooms, floors, arrows and circles.
 
 A room is a folder or a module directly below the package. An arrow leads from a room to one that it imports from, by
-name too: `importlib.import_module("gpu.base.device")` and `backend.primitives("als")`, which means `gpu.als.host` and
-`gpu.als.device`. What is imported for types alone does not count. The floor of a room is the longest way down from it.
-Extras are one room here; their own arrows are counted apart, because each should know few rooms.
+name too: `importlib.import_module("gpu.base.device")`, and `backend.twin(host.solve)`, which may mean `device.solve`.
+What is imported for types alone does not count. The floor of a room is the longest way down from it. Extras are one
+room here; their own arrows are counted apart, because each should know few rooms.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
-
-from gpu.base.backend import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = 60  # lines of a module that one other imports
@@ -79,6 +77,8 @@ def imports(package: str) -> Mapping[str, set[str]]:
     below: dict[str, set[str]] = {}
     for name, path in names.items():
         asked = {other if other in names else other.rpartition(".")[0] for other in _asked(tree_of(path))}
+        if any(_name_of(node) == "twin" for node in ast.walk(tree_of(path))):
+            asked |= {other.replace("host", "device") for other in asked}
         below[name] = {other for other in asked if other in names} - {name, package}
     return below
 
@@ -96,9 +96,6 @@ def _asked(tree: ast.AST) -> Iterator[str]:
             texts = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             if node.func.attr == "import_module":
                 yield from texts
-            elif node.func.attr == "primitives":
-                of_host = isinstance(node.func.value, ast.Name) and node.func.value.id == "HOST"
-                yield from (home for text in texts for home in FAMILIES[text][: 1 if of_host else 2])
         yield from _asked(node)
 
 

@@ -28,7 +28,6 @@ BOUNDS = {
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package `toy` with three rooms: `top` imports `middle`, which imports `low`, one of them by name."""
     monkeypatch.setattr(house, "ROOT", tmp_path)
-    monkeypatch.setattr(house, "FAMILIES", {"a": ("toy.low.a", "toy.top.a"), "c": ("toy.low.c", "toy.top.c")})
     caches = house.modules, house.imports, house.small
     for cached in caches:
         cached.cache_clear()
@@ -67,10 +66,14 @@ def test_circles_are_seen(package: Path) -> None:
     assert house.circles(house.imports("toy")) == {frozenset(("toy.top.a", "toy.middle.b", "toy.low.c"))}
 
 
-def test_primitives_are_imports_from_every_backend_or_from_the_host(package: Path) -> None:
-    (package / "middle" / "b.py").write_text('HOST.primitives("c")\n')
-    (package / "low" / "c.py").write_text('backend.primitives("a").rank()\n')
-    assert house.arrows("toy") == {"toy.top": {"toy.middle"}, "toy.middle": {"toy.low"}, "toy.low": {"toy.top"}}
+def test_who_asks_for_a_twin_imports_the_modules_of_host_and_device(package: Path) -> None:
+    for name in ("host", "device"):
+        (package / "low" / f"{name}.py").touch()
+    for lines, below in (("host.rank()", {"toy.low.host"}), ("twin(host.rank)()", {"toy.low.host", "toy.low.device"})):
+        (package / "middle" / "b.py").write_text(f"from toy.low import host\n{lines}\n")
+        house.imports.cache_clear()
+        house.tree_of.cache_clear()
+        assert house.imports("toy")["toy.middle.b"] == below
 
 
 def test_each_extra_has_arrows_of_its_own(package: Path) -> None:

@@ -7,12 +7,16 @@ as if all ratings were there, so tables have the bits of a training in memory.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.als import host as als
+from gpu.als import host_stream as stream
+from gpu.als import host_sums as sums
 from gpu.als.halves import GATHER, Division, Modes, own_lengths, own_rows
+from gpu.als.objective import AlsObjective
 from gpu.base.backend import Backend
 from gpu.data.memory import check_training
 from gpu.data.ratings import Ratings
@@ -27,50 +31,51 @@ class Batches(NamedTuple):
 
 
 def batches_of(
-    ratings: Ratings, problem: Any, backend: Backend, exchange: Exchange, division: Division
+    ratings: Ratings, problem: AlsObjective, backend: Backend, exchange: Exchange, division: Division
 ) -> Batches | None:
     """The fewest batches with which a training fits; None if all ratings fit.
 
     On the host, ratings are in memory already: only `Backend.limit_bytes` can make a training load them in batches.
 
     Args:
-        problem: an `AlsObjective`.
         exchange, division: the ranks that train together, and how. Mode "reduce" needs all ratings in memory.
 
     Raises:
         NotEnoughMemory: the training does not fit, even if each row is loaded alone.
     """
-    als, stream = backend.primitives("als"), backend.primitives("als_stream")
-    sides = ratings.by_user, ratings.by_item
+    twin, sides = backend.twin, (ratings.by_user, ratings.by_item)
     modes, shares = division
-    lengths = [own_lengths(rows, exchange, shares) for rows in sides]
-    needed: int = (als.bytes_needed if backend.limit_bytes is None else stream.resident_bytes)(*lengths, problem)
-    needed += _sums_bytes(ratings, problem, backend, modes)
+    lengths = own_lengths(sides[0], exchange, shares), own_lengths(sides[1], exchange, shares)
+    needed = _sums_bytes(ratings, problem, backend, modes)
+    if backend.limit_bytes is None:
+        needed += twin(als.bytes_needed)(*lengths, problem)
+    else:
+        needed += twin(stream.resident_bytes)(*lengths, problem)
     room = backend.free_bytes() - backend.kept_bytes
     if needed <= room:
         return None
-    if modes != GATHER or not stream.can_stream(problem):
+    if modes != GATHER or not twin(stream.can_stream)(problem):
         check_training(needed, problem.n_factors, ratings, backend)
-    base: int = stream.fixed_bytes(*lengths, problem)
+    base = twin(stream.fixed_bytes)(*lengths, problem)
     columns = ratings.n_items, ratings.n_users
     sizes = [
-        stream.row_bytes(rows.lengths, n, problem)[own_rows(rows, exchange, shares)]
+        twin(stream.row_bytes)(rows.lengths, n, problem)[own_rows(rows, exchange, shares)]
         for rows, n in zip(sides, columns, strict=True)
     ]
-    longest = max(int(size.max(initial=0)) for size in sizes)
-    least = base + stream.N_BUFFERS * longest
+    longest, n_buffers = max(int(size.max(initial=0)) for size in sizes), twin(stream.n_buffers)()
+    least = base + n_buffers * longest
     if least > room:
         how = ", with ratings in batches of a row each," if least < needed else ""
         check_training(min(least, needed), problem.n_factors, ratings, backend, how)
-    users, items = (cut(size, (room - base) // stream.N_BUFFERS) for size in sizes)
+    users, items = (cut(size, (room - base) // n_buffers) for size in sizes)
     return Batches(users, items)
 
 
-def _sums_bytes(ratings: Ratings, problem: Any, backend: Backend, modes: Modes) -> int:
+def _sums_bytes(ratings: Ratings, problem: AlsObjective, backend: Backend, modes: Modes) -> int:
     """Bytes of the sums of halves in mode "reduce"."""
     halves = (modes.items, ratings.n_items), (modes.users, ratings.n_users)
-    sums = backend.primitives("als_sums")
-    return sum(sums.bytes_needed(n_rows, problem) for mode, n_rows in halves if mode == "reduce")
+    bytes_needed = backend.twin(sums.bytes_needed)
+    return sum(bytes_needed(n_rows, problem) for mode, n_rows in halves if mode == "reduce")
 
 
 def cut(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from gpu.cuda.feed import ALIGNMENT, N_BUFFERS, Feed, Parcel
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
 
-__all__ = ["N_BUFFERS", "Feed"]  # primitives that another module has
+__all__ = ["Feed"]  # a primitive that another module has
 
 N_ARRAYS = 6  # arrays of a batch, sums of parts included
 
@@ -56,6 +56,11 @@ class Stream(NamedTuple):
     ridges: NDArray[np.float64]
     n_rated: int
     slots: Any
+
+
+def n_buffers() -> int:
+    """Batches in memory at the same time."""
+    return N_BUFFERS
 
 
 def can_stream(problem: AlsObjective) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu.als import host_sums as sums
 from gpu.als import planner
 from gpu.als.halves import GATHER, Division, Modes
 from gpu.als.objective import WHOLE
@@ -55,7 +56,7 @@ def division_of(
     if exchange.size == 1 or obstacle(params) is not None:
         return without_plan
     memory = np.zeros(exchange.size, dtype=np.int64)
-    if backend.primitives("als_sums").is_available():
+    if backend.twin(sums.is_available)():
         most = backend.memory_bytes() or MEMORY_GB * GB
         memory[exchange.rank] = most if backend.limit_bytes is None else min(most, backend.limit_bytes)
     exchange.on_host.gather(memory, np.arange(exchange.size + 1))

@@ -14,12 +14,16 @@ Gathering moves the fixed table, reducing moves D² floats for each solved row: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import partial
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als.objective import ROW_COST
+from gpu.als import host as als
+from gpu.als import host_stream as stream
+from gpu.als import host_sums as sums
+from gpu.als.objective import ROW_COST, AlsObjective
 from gpu.base.backend import Backend
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of, weighted_bounds
@@ -75,13 +79,13 @@ class Half(Protocol):
         own: the rows that this rank solves.
     """
 
-    table: Any
+    table: als.Table
     own: slice
 
     def load(self, table: NDArray[np.float32]) -> None:
         """Replace the parameters of all rows."""
 
-    def solve(self, fixed: Half, problem: Any) -> None:
+    def solve(self, fixed: Half, problem: AlsObjective) -> None:
         """Solve the rows of all ranks against the table of `fixed`.
 
         Args:
@@ -99,10 +103,10 @@ class Half(Protocol):
 
 
 def halves_of(
-    users: Side, items: Side, problem: Any, backend: Backend, exchange: Exchange, division: Division
+    users: Side, items: Side, problem: AlsObjective, backend: Backend, exchange: Exchange, division: Division
 ) -> tuple[Half, Half]:
-    """(users, items), loaded onto the backend; `problem` is an `AlsObjective`."""
-    common, feed = (problem, backend, exchange), backend.primitives("als_stream").Feed()
+    """(users, items), loaded onto the backend."""
+    common, feed = (problem, backend, exchange), backend.twin(stream.Feed)()
     modes, shares = division
     bounds = _bounds(users.rows, shares), _bounds(items.rows, shares)
     found: list[Half] = []
@@ -139,12 +143,11 @@ class GatherHalf:
 
     Attributes:
         bounds: int64 (P + 1,), first row of the block of each rank.
-        side: ratings of this rank's block, on the backend or in batches.
     """
 
     def __init__(
-        self, side: Side, bounds: NDArray[np.int64], n_columns: int, problem: Any, backend: Backend,
-        exchange: Exchange, feed: Any, *, is_shared: bool,
+        self, side: Side, bounds: NDArray[np.int64], n_columns: int, problem: AlsObjective, backend: Backend,
+        exchange: Exchange, feed: stream.Feed, *, is_shared: bool,
     ) -> None:  # fmt: skip
         """Prepare.
 
@@ -153,44 +156,47 @@ class GatherHalf:
             is_shared: whether the other half needs the solved rows of all ranks.
         """
         self._problem, self._exchange, self._is_shared = problem, exchange, is_shared
-        self._als = backend.primitives("als")
+        self._twin = twin = backend.twin
         self.bounds, self.own = bounds, _own(bounds, exchange)
         rows, _ = part_of(side.rows, self.own)
         given = rows, n_columns, problem, side.n_rated
         if side.batches is None:
-            self._solver, self.side = self._als, self._als.prepare(*given)
+            whole = twin(als.prepare)(*given)
+            self._solve, self._errors = partial(twin(als.solve), whole), partial(twin(als.errors), whole)
+            self._penalty = partial(twin(als.penalty), whole)
         else:
-            self._solver = backend.primitives("als_stream")
-            self.side = self._solver.prepare(*given, side.batches, feed)
+            some = twin(stream.prepare)(*given, side.batches, feed)
+            self._solve, self._errors = partial(twin(stream.solve), some), partial(twin(stream.errors), some)
+            self._penalty = partial(twin(stream.penalty), some)
         self.load(side.start)
 
     def load(self, table: NDArray[np.float32]) -> None:
         """See `Half`."""
-        self.table = self._als.load(table, self._problem)
+        self.table = self._twin(als.load)(table, self._problem)
         if self._is_shared:
-            self.table = self._als.share(self._exchange, self.table)
+            self.table = self._twin(als.share)(self._exchange, self.table)
         self._is_complete = True
 
-    def solve(self, fixed: Half, problem: Any) -> None:
+    def solve(self, fixed: Half, problem: AlsObjective) -> None:
         """Solve this rank's rows, and exchange."""
-        self._solver.solve(self.side, self._als.part(self.table, self.own), fixed.table, problem)
-        self._is_complete = self._is_shared and self._als.gather(self._exchange, self.table, self.bounds)
+        self._solve(self._twin(als.part)(self.table, self.own), fixed.table, problem)
+        self._is_complete = self._is_shared and self._twin(als.gather)(self._exchange, self.table, self.bounds)
 
     def complete(self) -> None:
         """See `Half`."""
         if not self._is_complete:
-            self._als.complete(self._exchange, self.table, self.bounds)
+            self._twin(als.complete)(self._exchange, self.table, self.bounds)
             self._is_complete = True
 
     def errors(self, fixed: Half, scale: tuple[float, float]) -> tuple[float, float]:
         """See `Half`."""
-        own = self._als.part(self.table, self.own)
-        squares, loss = self._solver.errors(self.side, own, fixed.table, self._problem, scale)
+        own = self._twin(als.part)(self.table, self.own)
+        squares, loss = self._errors(own, fixed.table, self._problem, scale)
         return float(squares), float(loss)
 
     def penalty(self) -> float:
         """See `Half`."""
-        return float(self._solver.penalty(self.side, self._als.part(self.table, self.own), self._problem))
+        return float(self._penalty(self._twin(als.part)(self.table, self.own), self._problem))
 
 
 class ReduceHalf:
@@ -204,14 +210,14 @@ class ReduceHalf:
     """
 
     def __init__(
-        self, side: Side, bounds: NDArray[np.int64], columns: NDArray[np.int64], problem: Any, backend: Backend,
-        exchange: Exchange, *, is_shared: bool,
+        self, side: Side, bounds: NDArray[np.int64], columns: NDArray[np.int64], problem: AlsObjective,
+        backend: Backend, exchange: Exchange, *, is_shared: bool,
     ) -> None:  # fmt: skip
         """`columns`: int64 (P + 1,), bounds of the rows of the fixed side that each rank owns."""
         self._problem, self._exchange = problem, exchange
-        self._als, self._als_sums = backend.primitives("als"), backend.primitives("als_sums")
+        self._twin = backend.twin
         self._columns, self.own = _own(columns, exchange), _own(bounds, exchange)
-        self.sums = self._als_sums.prepare(side.rows, self._columns, problem, side.n_rated)
+        self.sums = self._twin(sums.prepare)(side.rows, self._columns, problem, side.n_rated)
         batches = self.sums.batches
         self._is_shared = is_shared or len(batches) > 1
         self._bounds = [bounds] if len(batches) == 1 else [_even(batch, exchange.size) for batch in batches]
@@ -219,43 +225,44 @@ class ReduceHalf:
 
     def load(self, table: NDArray[np.float32]) -> None:
         """See `Half`."""
-        self.table = self._als.load(table, self._problem)
+        self.table = self._twin(als.load)(table, self._problem)
         self._is_complete = True
 
-    def solve(self, fixed: Half, problem: Any) -> None:
+    def solve(self, fixed: Half, problem: AlsObjective) -> None:
         """Add up over the fixed rows of this rank, then over ranks; solve, and exchange."""
-        part = self._als.part(fixed.table, self._columns)
-        gram = self._als_sums.gram_to_add(part, self._problem)
+        part = self._twin(als.part)(fixed.table, self._columns)
+        gram = self._twin(sums.gram_to_add)(part, self._problem)
         if gram is not None:
             self._exchange.reduce(gram)
         self._is_complete = self._is_shared
         for batch, bounds in zip(self.sums.batches, self._bounds, strict=True):
-            sums = self._als_sums.add_up(self.sums, batch, part, self._problem)
-            self._exchange.reduce_scatter(sums, bounds - batch[0])
-            self._als_sums.solve(self.sums, batch, _own(bounds, self._exchange), sums, gram, self.table, problem)
+            totals = self._twin(sums.add_up)(self.sums, batch, part, self._problem)
+            self._exchange.reduce_scatter(totals, bounds - batch[0])
+            own = _own(bounds, self._exchange)
+            self._twin(sums.solve)(self.sums, batch, own, totals, gram, self.table, problem)
             if self._is_shared:
-                solved = self._als.part(self.table, slice(*batch))
-                self._is_complete &= self._als.gather(self._exchange, solved, bounds - batch[0])
+                solved = self._twin(als.part)(self.table, slice(*batch))
+                self._is_complete &= self._twin(als.gather)(self._exchange, solved, bounds - batch[0])
 
     def complete(self) -> None:
         """See `Half`."""
         if self._is_complete:
             return
         for batch, bounds in zip(self.sums.batches, self._bounds, strict=True):
-            self._als.complete(self._exchange, self._als.part(self.table, slice(*batch)), bounds - batch[0])
+            self._twin(als.complete)(self._exchange, self._twin(als.part)(self.table, slice(*batch)), bounds - batch[0])
         self._is_complete = True
 
     def errors(self, fixed: Half, scale: tuple[float, float]) -> tuple[float, float]:
         """See `Half`."""
-        part = self._als.part(fixed.table, self._columns)
-        squares, loss = self._als.errors(self.sums.side, self.table, part, self._problem, scale)
+        part = self._twin(als.part)(fixed.table, self._columns)
+        squares, loss = self._twin(als.errors)(self.sums.side, self.table, part, self._problem, scale)
         return float(squares), float(loss)
 
     def penalty(self) -> float:
         """See `Half`; of all rows on rank 0."""
         if self._exchange.rank:
             return 0.0
-        return float(self._als.penalty(self.sums.side, self.table, self._problem))
+        return float(self._twin(als.penalty)(self.sums.side, self.table, self._problem))
 
 
 def _own(bounds: NDArray[np.int64], exchange: Exchange) -> slice:

@@ -18,7 +18,6 @@ from gpu.als.objective import AlsObjective
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
 
-N_BUFFERS = 1  # batches in memory at the same time
 RATING_BYTES = 8  # column and value
 
 
@@ -31,6 +30,11 @@ class Batch(NamedTuple):
 
 class Feed:
     """What all sides of a training share: nothing; see the twin."""
+
+
+def n_buffers() -> int:
+    """Batches in memory at the same time."""
+    return 1
 
 
 def can_stream(problem: AlsObjective) -> bool:
@@ -78,21 +82,21 @@ def prepare(
     return [Batch(span, als.prepare(part_of(rows, span)[0], n_columns, problem, n_rated)) for span in spans]
 
 
-def solve(batches: list[Batch], solved: Table, fixed: Table, problem: AlsObjective) -> None:
+def solve(stream: list[Batch], solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """As `gpu.als.host.solve`, with the same bits."""
     system = als.system_to_solve(fixed, problem)
-    for rows, side in batches:
+    for rows, side in stream:
         als.solve_against(side, solved[rows], system, problem)
 
 
 def errors(
-    batches: list[Batch], table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    stream: list[Batch], table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
 ) -> tuple[float, float]:
     """As `gpu.als.host.errors`, but for the order of summation."""
-    sums = [als.errors(side, table[rows], fixed, problem, scale) for rows, side in batches]
+    sums = [als.errors(side, table[rows], fixed, problem, scale) for rows, side in stream]
     return sum(squares for squares, _ in sums), sum(loss for _, loss in sums)
 
 
-def penalty(batches: list[Batch], table: Table, problem: AlsObjective) -> float:
+def penalty(stream: list[Batch], table: Table, problem: AlsObjective) -> float:
     """As `gpu.als.host.penalty`, but for the order of summation."""
-    return sum(als.penalty(side, table[rows], problem) for rows, side in batches)
+    return sum(als.penalty(side, table[rows], problem) for rows, side in stream)

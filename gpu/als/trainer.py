@@ -27,6 +27,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.als import host as als
 from gpu.als.batches import Batches, batches_of
 from gpu.als.division import division_of
 from gpu.als.halves import Division, Modes, Side, halves_of
@@ -82,7 +83,7 @@ class AlsTrainer(Trainer[Model]):
         self.modes = division.modes
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
         self.batches = batches or batches_of(ratings, self.problem, backend, exchange, division)
-        self.primitives = als = backend.primitives("als")
+        self._twin = backend.twin
         n_users, n_items = (
             int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
         )
@@ -92,7 +93,7 @@ class AlsTrainer(Trainer[Model]):
         self._users, self._items = halves_of(*sides, self.problem, backend, exchange, division)
         self._held_out = None
         if test is not None and exchange.rank == 0:
-            self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
+            self._held_out = self._twin(als.prepare)(test.by_user, ratings.n_items, self.problem)
         self.seconds = 0.0
 
     @property
@@ -121,7 +122,7 @@ class AlsTrainer(Trainer[Model]):
         is_last = epoch == self.n_epochs - 1
         solved.solve(fixed, strong(self.problem) if self.params.is_calibrated and not is_last else self.problem)
         if part == self.n_parts - 1:
-            self.primitives.finish()
+            self._twin(als.finish)()
 
     def state(self) -> State:
         """Both tables."""
@@ -158,16 +159,16 @@ class AlsTrainer(Trainer[Model]):
 
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """(users, items) on the host."""
-        return self.primitives.fetch(self._users.table), self.primitives.fetch(self._items.table)
+        return self._twin(als.fetch)(self._users.table), self._twin(als.fetch)(self._items.table)
 
     def compile(self) -> None:
         """Compile the kernels of a half-iteration, by solving a matrix without rows."""
         starts, lengths, items, values = self.ratings.by_user
         rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
-        nothing = self.primitives.prepare(rows, 1, self.problem)
-        table = self.primitives.load(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
-        self.primitives.solve(nothing, table, table, self.problem)
-        self.primitives.finish()
+        nothing = self._twin(als.prepare)(rows, 1, self.problem)
+        table = self._twin(als.load)(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        self._twin(als.solve)(nothing, table, table, self.problem)
+        self._twin(als.finish)()
 
     def metrics(self) -> Mapping[str, float]:
         """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
@@ -188,7 +189,7 @@ class AlsTrainer(Trainer[Model]):
             ranks = evaluate.ranking(self._model(), self._rated, self.test)
             return {f"test_{name}": value for name, value in ranks.items()}
         tables = self._users.table, self._items.table
-        squares, _ = self.primitives.errors(self._held_out, *tables, self.problem, self._error_scale())
+        squares, _ = self._twin(als.errors)(self._held_out, *tables, self.problem, self._error_scale())
         return {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
     def _error_scale(self) -> tuple[float, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from gpu.base import free_memory
 from gpu.base.errors import BackendUnavailable, InvalidInput
@@ -14,6 +14,7 @@ from gpu.base.errors import BackendUnavailable, InvalidInput
 CUDA_BYTES = 500_000_000  # that CUDA and its libraries take of each device
 WORKSPACE = 64 * 2**20  # bytes; work space of matrix products and reductions in CuPy, at most
 BackendName = Literal["auto", "host", "device"]
+Twin = TypeVar("Twin", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,18 @@ class Backend:
     limit_bytes: int | None = None
     ranking_devices: tuple[int, ...] = ()
 
-    def primitives(self, family: str) -> ModuleType:
-        """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
+    def twin(self, of_host: Twin) -> Twin:
+        """What does on this backend what `of_host` does on the host: a function or class of a module `host…`.
 
-        Families without a twin on the device run on the host.
+        On a device it has the same name and signature in the module `device…`: `gpu.als.device_stream.solve` is the
+        twin of `gpu.als.host_stream.solve`. Its arrays are those of CuPy, so what one twin has loaded, only its own
+        family reads. Modules of devices are imported here alone, because CuPy may be missing.
         """
-        host, device = FAMILIES[family]
-        return importlib.import_module(device if self.name == "device" and device else host)
+        if self.name == "host":
+            return of_host
+        module = importlib.import_module(of_host.__module__.replace("host", "device"))
+        found: Twin = getattr(module, of_host.__name__)
+        return found
 
     def check(self) -> None:
         """Check that the backend still works; call it after an unexpected failure.
@@ -113,32 +119,6 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-FAMILIES = {  # of primitives: their modules on the host and, if there is one, on the device
-    "als": ("gpu.als.host", "gpu.als.device"),
-    "als_stream": ("gpu.als.host_stream", "gpu.als.device_stream"),
-    "als_sums": ("gpu.als.host_sums", "gpu.als.device_sums"),
-    "averages": ("gpu.data.host_averages", ""),
-    "descent": ("gpu.descent.host", "gpu.descent.device"),
-    "ease": ("gpu.ease.host", "gpu.ease.device"),
-    "esgd": ("gpu.descent.host_esgd", "gpu.descent.device_esgd"),
-    "estimate": ("gpu.ranking.host_estimate", ""),
-    "hals": ("gpu.nmf.host", "gpu.nmf.device"),
-    "hamming": ("gpu.hashing.host_hamming", "gpu.hashing.device_hamming"),
-    "ids": ("gpu.data.host_ids", ""),
-    "item_changes": ("gpu.descent.host_item_changes", "gpu.descent.device_item_changes"),
-    "item_index": ("gpu.ranking.host_item_index", "gpu.ranking.device_item_index"),
-    "lists": ("gpu.ranking.host_lists", ""),
-    "lsh": ("gpu.hashing.host_lsh", "gpu.hashing.device_lsh"),
-    "online.exact": ("gpu.online.host.exact", "gpu.online.device.exact"),
-    "online.refit_items": ("gpu.online.host.refit_items", ""),
-    "online.refit_users": ("gpu.online.host.refit_users", ""),
-    "online.weighted": ("gpu.ranking.host_weighted", ""),
-    "rivals": ("gpu.training.host_rivals", ""),
-    "sgd": ("gpu.descent.host_sgd", ""),
-    "similarity": ("gpu.hashing.host_similarity", "gpu.hashing.device_similarity"),
-    "texts": ("gpu.data.host_texts", ""),
-    "topn": ("gpu.ranking.host_topn", "gpu.ranking.device_topn"),
-}
 
 
 def choose(wanted: BackendName = "auto") -> Backend:

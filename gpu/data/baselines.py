@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.data.ratings import NO_MIDDLE, Ratings, Rows
 
 PRIOR = 5.0  # ratings of average value added to each row
@@ -73,15 +72,19 @@ def deviations(rows: Rows, mean: float, others: NDArray[np.float32], prior: floa
 
     `others` are b of the other side's rows.
     """
-    sums = HOST.primitives("averages").residual_sums(rows, mean, others)
+    from gpu.data import host_averages  # noqa: PLC0415 - `import gpu` loads no kernel
+
+    sums = host_averages.residual_sums(rows, mean, others)
     shrunk: NDArray[np.float32] = (sums / np.maximum(rows.lengths + prior, 1)).astype(np.float32)
     return shrunk
 
 
 def residual_deviation(ratings: Ratings, biases: Baselines) -> float:
     """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`; at least one rating."""
+    from gpu.data import host_averages  # noqa: PLC0415 - as above
+
     own = biases.mean, biases.user, biases.item
-    squares = HOST.primitives("averages").residual_squares(ratings.by_user, *own)
+    squares = host_averages.residual_squares(ratings.by_user, *own)
     return float(np.sqrt(squares.sum() / len(ratings)))
 
 

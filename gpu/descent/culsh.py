@@ -17,7 +17,7 @@ from gpu.data.ratings import Ratings, are_likes
 from gpu.data.signals import NEUTRAL, Calibration
 from gpu.descent.params import CulshParams
 from gpu.descent.trainer import DescentTrainer, bytes_needed, start_model, start_of_biases
-from gpu.hashing import similarity
+from gpu.hashing import host_similarity, similarity
 from gpu.ranks.exchange import ALONE, Exchange
 
 
@@ -37,7 +37,7 @@ def trainer(
     Raises:
         NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
     """
-    of_neighbors = backend.primitives("similarity").bytes_needed(ratings, params)
+    of_neighbors = backend.twin(host_similarity.bytes_needed)(ratings, params)
     needed = max(of_neighbors, bytes_needed(ratings, params, backend, exchange))
     check_training(needed, params.n_factors, ratings, backend)
     known, biases = start_of_biases(ratings, params)

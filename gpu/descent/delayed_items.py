@@ -24,6 +24,8 @@ from gpu.base.backend import Backend
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
 from gpu.data.ratings import Ratings, within_columns
 from gpu.data.views import Rates, Shares, part_of
+from gpu.descent.host import Descent
+from gpu.descent.host_item_changes import ItemChanges
 from gpu.descent.params import SgdParams
 from gpu.ranks.exchange import Exchange
 from gpu.ranks.user_split import UserSplit
@@ -33,7 +35,7 @@ LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit mod
 
 
 class DelayedItems:
-    """One training on several ranks; see `gpu.descent.trainer.Descent`.
+    """One training on several ranks; see `gpu.descent.host.Descent`.
 
     The model differs from that of one rank, and between numbers of ranks.
     """
@@ -49,9 +51,9 @@ class DelayedItems:
         part, test_part = part_of_users(ratings, held), None if test is None else part_of_users(test, held)
         n_test = 0 if test_part is None else len(test_part)
         self._n_own, self._n_test = (0, 0) if self._users.is_idle else (len(part), n_test)
-        self._descent = backend.primitives("descent").Descent(_of_users(model, held), params, part, test_part)
+        self._descent = backend.twin(Descent)(_of_users(model, held), params, part, test_part)
         arrays = self._descent.item_arrays()
-        self._changes = backend.primitives("item_changes").ItemChanges(arrays, ratings.by_item.lengths, exchange.size)
+        self._changes = backend.twin(ItemChanges)(arrays, ratings.by_item.lengths, exchange.size)
         self._is_complete = True
 
     def compile(self) -> None:

@@ -37,6 +37,8 @@ from gpu.data.calibration import FACTOR_PRIOR
 from gpu.data.memory import check_training
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings
+from gpu.descent import host_esgd as esgd
+from gpu.descent.host_item_changes import ItemChanges
 from gpu.descent.order import BLOCK, CHUNK, Order
 from gpu.descent.params import EsgdParams
 from gpu.ranks.exchange import ALONE, Exchange
@@ -75,18 +77,18 @@ class EsgdTrainer(Trainer[Model]):
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
-        self._esgd = esgd = backend.primitives("esgd")
+        self._twin = twin = backend.twin
         self._users_of = users = UserSplit.of(ratings, exchange)
         part = users.part(ratings)
         changes_bytes = 8 * params.n_factors * ratings.n_items * (exchange.size > 1)
-        check_training(esgd.bytes_needed(part, params) + changes_bytes, params.n_factors, ratings, backend)
+        check_training(twin(esgd.bytes_needed)(part, params) + changes_bytes, params.n_factors, ratings, backend)
         self._ratings, self._params, self._test, self._exchange = ratings, params, test, exchange
         self._model = start_model(ratings, params)
         biases = Baselines(self._model.mean, self._model.user_bias[users.held], self._model.item_bias)
-        self._samples = esgd.load(part, biases, order_of(len(part), params.seed))
+        self._samples = twin(esgd.load)(part, biases, order_of(len(part), params.seed))
         self._load()
-        lengths, item_changes = ratings.by_item.lengths, backend.primitives("item_changes")
-        self._changes = item_changes.ItemChanges((self._items,), lengths, exchange.size) if exchange.size > 1 else None
+        changes = (self._items,), ratings.by_item.lengths, exchange.size
+        self._changes = twin(ItemChanges)(*changes) if exchange.size > 1 else None
         self.seconds = 0.0
 
     @property
@@ -96,7 +98,7 @@ class EsgdTrainer(Trainer[Model]):
 
     def compile(self) -> None:
         """See `gpu.training.loop.Trainer`."""
-        self._esgd.prepare(self._params.n_factors)
+        self._twin(esgd.prepare)(self._params.n_factors)
 
     def learn(self, epoch: int) -> None:
         """Run one epoch; every epoch has the same step."""
@@ -104,13 +106,13 @@ class EsgdTrainer(Trainer[Model]):
         params, step = self._params, np.float32(self._params.learning_rate)
         ridges = np.float32(params.regularization), np.float32(params.ridge_of_items)
         if not self._users_of.is_idle:
-            self._esgd.learn_epoch(self._samples, self._users, self._items, step, *ridges)
+            self._twin(esgd.learn_epoch)(self._samples, self._users, self._items, step, *ridges)
         self._add_up(step)
         for table in (self._users, self._items) if params.is_calibrated else ():
             table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
         if self._changes is not None:
             self._changes.remember((self._items,))
-        self._esgd.finish()
+        self._twin(esgd.finish)()
 
     def _add_up(self, step: np.float32) -> None:
         """Add up the changes of items of all ranks; see `gpu.descent.delayed_items`."""
@@ -120,7 +122,7 @@ class EsgdTrainer(Trainer[Model]):
 
     def is_finite(self) -> bool:
         """Whether every factor is finite, on all ranks."""
-        return self._exchange.totals(not self._esgd.is_finite(self._users, self._items)) == (0,)
+        return self._exchange.totals(not self._twin(esgd.is_finite)(self._users, self._items)) == (0,)
 
     def state(self) -> State:
         """Both tables of factors."""
@@ -142,9 +144,9 @@ class EsgdTrainer(Trainer[Model]):
         """The present parameters, on the host; with several ranks all must call it."""
         n_factors, users = self._params.n_factors, self._users_of
         if not users.is_idle:
-            self._model.user_factors[users.own] = self._esgd.fetch(self._users)[:, :n_factors]
+            self._model.user_factors[users.own] = self._twin(esgd.fetch)(self._users)[:, :n_factors]
         self._exchange.on_host.gather(self._model.user_factors, users.bounds)
-        self._model.item_factors[:] = self._esgd.fetch(self._items)[:, :n_factors]
+        self._model.item_factors[:] = self._twin(esgd.fetch)(self._items)[:, :n_factors]
         return self._model
 
     def metrics(self) -> Mapping[str, float]:
@@ -157,8 +159,8 @@ class EsgdTrainer(Trainer[Model]):
 
     def _load(self) -> None:
         """Load the factors of the model onto the backend."""
-        self._users = self._esgd.load_factors(self._model.user_factors[self._users_of.held])
-        self._items = self._esgd.load_factors(self._model.item_factors)
+        self._users = self._twin(esgd.load_factors)(self._model.user_factors[self._users_of.held])
+        self._items = self._twin(esgd.load_factors)(self._model.item_factors)
 
 
 def order_of(n_ratings: int, seed: int) -> Order:

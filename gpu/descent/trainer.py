@@ -5,8 +5,7 @@ The backend decides the order of visits in an epoch: `gpu.descent.host`, `gpu.de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gpu.data.memory import check_training
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings
 from gpu.data.views import Rates, Shares
+from gpu.descent import host
 from gpu.descent.delayed_items import DelayedItems, bytes_of_changes
 from gpu.descent.params import CulshParams, SgdParams
 from gpu.ranks.exchange import ALONE, Exchange
@@ -31,46 +31,6 @@ INITIAL_DEVIATION = 0.1
 # Upper end, times √F, of the uniform draws from 0 on that factors start from without biases. Then u·v has to reach the
 # mean of the ratings, so all products start with its sign.
 POSITIVE_END = 1.0
-
-
-class Descent(Protocol):
-    """One training on a backend, constructed from (model, params, ratings, test, exchange)."""
-
-    def compile(self) -> None:
-        """Compile the kernels of all other methods."""
-
-    def prepare(self) -> None:
-        """Lay the ratings out; counts as training time."""
-
-    def learn(self, epoch: int, rates: Rates) -> None:
-        """Start one epoch of eq. 5; may return before it is done."""
-
-    def shrink(self, shares: Shares) -> None:
-        """Pull parameters toward zero by these shares; may return before it is done."""
-
-    def finish(self) -> None:
-        """Wait until all work is done."""
-
-    def complete(self) -> None:
-        """Get what other ranks have learned; all ranks must call it. Until the next epoch the model is complete."""
-
-    def fetch(self) -> Model:
-        """The model with the present parameters, in host memory."""
-
-    def state(self) -> State:
-        """See `gpu.training.loop.Trainer`; the model must be complete."""
-
-    def restore(self, state: State) -> None:
-        """See `gpu.training.loop.Trainer`."""
-
-    def is_finite(self) -> bool:
-        """Whether every learned parameter is finite, on all ranks; all must call it."""
-
-    def train_error(self) -> float:
-        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples. All ranks must call it."""
-
-    def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given. All ranks must call it."""
 
 
 def trainer(
@@ -97,7 +57,7 @@ def trainer(
 
 def bytes_needed(ratings: Ratings, params: SgdParams, backend: Backend, exchange: Exchange) -> int:
     """Peak bytes that the epochs take on this rank; on devices it may load the ratings of its own users alone."""
-    of: Callable[[Ratings, SgdParams], int] = backend.primitives("descent").bytes_needed
+    of = backend.twin(host.bytes_needed)
     if not _adds_up_changes(params, backend, exchange):
         return of(ratings, params)
     return of(UserSplit.of(ratings, exchange).part(ratings), params) + bytes_of_changes(ratings, params)
@@ -156,7 +116,7 @@ class DescentTrainer(Trainer[Model]):
         """
         self.params, self.ratings, self.test, self.exchange = params, ratings, test, exchange
         self.seconds = seconds
-        self._descent: Descent = descent_of(model, params, ratings, test, backend, exchange)
+        self._descent = descent_of(model, params, ratings, test, backend, exchange)
 
     @property
     def n_epochs(self) -> int:
@@ -220,12 +180,11 @@ class DescentTrainer(Trainer[Model]):
 
 def descent_of(
     model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, backend: Backend, exchange: Exchange
-) -> Descent:
+) -> host.Descent | DelayedItems:
     """The descent on a backend: devices add up changes of items, unless `params.deterministic`."""
     if _adds_up_changes(params, backend, exchange):
         return DelayedItems(model, params, ratings, test, exchange, backend)
-    found: Descent = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
-    return found
+    return backend.twin(host.Descent)(model, params, ratings, test, exchange)
 
 
 def _adds_up_changes(params: SgdParams, backend: Backend, exchange: Exchange) -> bool:

@@ -26,6 +26,7 @@ from gpu.data.memory import check_room
 from gpu.data.model import MAX_WEIGHTED, Model
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration, preferences
+from gpu.ease import host as ease
 from gpu.ease.objective import no_inverse
 from gpu.ease.params import EaseParams
 from gpu.ranking.weighted import rows_by_age
@@ -55,7 +56,7 @@ class EaseTrainer(Trainer[Model]):
             InvalidRatings: more than `MAX_WEIGHTED` items would get weights; the message has the bytes they would take.
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
-        self._ratings, self._params, self._test, self._ease = ratings, params, test, backend.primitives("ease")
+        self._ratings, self._params, self._test, self._twin = ratings, params, test, backend.twin
         self._calibration = calibration or calibrate(ratings, params)
         self._liked = _liked(ratings, self._calibration)
         self._items = weighted_items(self._liked)
@@ -67,7 +68,7 @@ class EaseTrainer(Trainer[Model]):
         del epoch
         if len(self._items):
             matrix = _matrix(self._liked, self._items)
-            self._weights = self._ease.item_weights(matrix, self._calibration.regularization)
+            self._weights = self._twin(ease.item_weights)(matrix, self._calibration.regularization)
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """See `no_inverse`."""
@@ -140,7 +141,7 @@ def _like_some(liked: Ratings, items: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) -> None:
-    needed: int = backend.primitives("ease").bytes_needed(n_items, n_likes)
+    needed = backend.twin(ease.bytes_needed)(n_items, n_likes)
     if n_items > MAX_WEIGHTED:
         raise InvalidRatings(
             f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked together with others,"

@@ -67,7 +67,7 @@ def fetch(array: Any) -> NDArray[Any]:
     return found
 
 
-def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scale: Scale | None = None) -> Any:
+def weights(ratings: Ratings, fixed: Baselines | None, params: CulshParams, scale: Scale | None = None) -> Any:
     """Ψ of every rating in the order of `ratings.by_item`: int8, its N filled up to whole words of four.
 
     `scale`: as in the host's twin.
@@ -75,8 +75,8 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams, scal
     scale = scale or _scale_of(ratings)
     kind, origin = fixed_point.psi_of(params), origin_of(scale, params)
     if kind in fixed_point.SQUARINGS:  # the kernel's argument `mean` is the zero point of r
-        known = Baselines(origin, *np.zeros((2, 1), np.float32))
-    return _weights(ratings, known, kind, fixed_point.unit(params, scale, origin))
+        fixed = Baselines(origin, *np.zeros((2, 1), np.float32))
+    return _weights(ratings, fixed, kind, fixed_point.unit(params, scale, origin))
 
 
 def cosine_weights(ratings: Ratings, scale: Scale | None = None) -> Any:

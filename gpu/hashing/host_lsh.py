@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
-from gpu.data.baselines import Baselines, baselines
+from gpu.data import baselines as host_baselines
+from gpu.data.baselines import Baselines
 from gpu.data.calibration import origin_of
 from gpu.data.host_random import GOLDEN, mix
 from gpu.data.ratings import Ratings
@@ -35,11 +36,14 @@ if TYPE_CHECKING:
     from gpu.descent.params import CulshParams
 
 
-__all__ = ["baselines"]  # primitives of every backend; the others are written here
-
 STATE = 8  # drawn half-words
 MOST_HALVES = 512  # half-words of the longest signature, 16,384 bits
 TASKS = 256  # pieces of similar size that threads share
+
+
+def baselines(ratings: Ratings) -> Baselines:
+    """See `gpu.data.baselines.baselines`."""
+    return host_baselines.baselines(ratings)
 
 
 def items_of(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -15,6 +15,8 @@ from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines
 from gpu.data.ratings import Ratings
 from gpu.data.views import part_of, weighted_bounds
+from gpu.hashing import host_lsh as lsh
+from gpu.hashing import host_similarity as comparators
 from gpu.hashing import simlsh
 from gpu.hashing.fixed_point import Scale, psi_of
 from gpu.ranks.exchange import ALONE, Exchange
@@ -64,7 +66,7 @@ def neighbors(
     """The K = `params.n_neighbors` neighbors of every item, by `params.similarity`; see `find`."""
     began = time.perf_counter()
     found = find(ratings, params, backend, known, exchange)
-    fetch = backend.primitives("lsh").fetch
+    fetch = backend.twin(lsh.fetch)
     lists, seconds = fetch(found.neighbors), time.perf_counter() - began
     none = np.zeros((ratings.n_items, 0), dtype=np.int32)
     return Neighbors(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
@@ -93,15 +95,15 @@ def find(
     """
     k = params.n_neighbors
     if k == 0 or params.similarity not in HASHING:
-        comparators = backend.primitives("similarity")
         exact = k > 0 and params.similarity == "gsm"
-        lists = comparators.gsm(ratings, k, GSM_SHRINKAGE) if exact else comparators.no_lists(ratings, k)
+        twin = backend.twin
+        lists = twin(comparators.gsm)(ratings, k, GSM_SHRINKAGE) if exact else twin(comparators.no_lists)(ratings, k)
         return Found(*_completed(ratings, lists, params, backend))
     sums, packed = HASHING[params.similarity](ratings, params, backend, known, exchange)
-    counts, keys = backend.primitives("lsh").items_of(ratings)
+    counts, keys = backend.twin(lsh.items_of)(ratings)
     if params.similarity == "keys":
-        fetch = backend.primitives("lsh").fetch
-        shared = HOST.primitives("similarity").by_keys(fetch(packed), fetch(counts), k, params.n_bits, params.key_bits)
+        fetch = backend.twin(lsh.fetch)
+        shared = comparators.by_keys(fetch(packed), fetch(counts), k, params.n_bits, params.key_bits)
         return Found(*_completed(ratings, np.asarray(shared, like=packed), params, backend))
     if exchange.size == 1 or np.count_nonzero(counts) > simlsh.ALL_PAIRS_LIMIT:  # buckets mix all items
         ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend, exchange=exchange)
@@ -114,7 +116,7 @@ def _simlsh(
     ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
 ) -> tuple[Any, Any]:
     if known is None and psi_of(params) == "residual":
-        known = backend.primitives("lsh").baselines(ratings)
+        known = backend.twin(lsh.baselines)(ratings)
     part = _part(ratings, exchange)
     known = None if known is None else known._replace(item=known.item[part.own])
     sums = _of_all(simlsh.projections(part.ratings, known, params, backend, part.scale), part, exchange)
@@ -162,7 +164,7 @@ def _ranked_by_all(
     packed: Any, counts: Any, k: int, seed: int, keys: Any, backend: Backend, exchange: Exchange
 ) -> simlsh.Ranking:
     """`simlsh.top_k` of all pairs: each rank makes the lists of its items, then all get all."""
-    is_rated = backend.primitives("lsh").fetch(counts) > 0
+    is_rated = backend.twin(lsh.fetch)(counts) > 0
     bounds = weighted_bounds(is_rated.astype(np.int64), exchange.weights)
     own = _own(bounds, exchange)
     queries = np.arange(own.start, own.stop, like=packed)
@@ -185,7 +187,7 @@ def _rp_cos(
 ) -> tuple[None, Any]:
     del known
     part = _part(ratings, exchange)
-    weights = backend.primitives("lsh").cosine_weights(part.ratings, part.scale)
+    weights = backend.twin(lsh.cosine_weights)(part.ratings, part.scale)
     sums = simlsh.weighted_sums(part.ratings, weights, simlsh.n_words(params), params.seed, backend)
     return None, _of_all(simlsh.signatures(sums, backend), part, exchange)
 
@@ -195,7 +197,7 @@ def _minhash(
 ) -> tuple[None, Any]:
     del known
     part = _part(ratings, exchange)
-    packed = backend.primitives("similarity").minhash(part.ratings, simlsh.n_words(params), params.seed)
+    packed = backend.twin(comparators.minhash)(part.ratings, simlsh.n_words(params), params.seed)
     return None, _of_all(packed, part, exchange)
 
 
@@ -203,6 +205,6 @@ HASHING = {"simlsh": _simlsh, "keys": _simlsh, "rp_cos": _rp_cos, "minhash": _mi
 
 
 def _completed(ratings: Ratings, lists: Any, params: CulshParams, backend: Backend) -> simlsh.Ranking:
-    counts, keys = backend.primitives("lsh").items_of(ratings)
+    counts, keys = backend.twin(lsh.items_of)(ratings)
     queries = np.arange(len(lists), like=lists)
     return simlsh.completed(lists, counts, queries, params.seed, keys, backend)

@@ -11,7 +11,6 @@ are in the same memory as the arguments. Both give the same integers.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,8 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import Baselines
 from gpu.data.ratings import Ratings
+from gpu.hashing import host_hamming as hamming
+from gpu.hashing import host_lsh as lsh
 from gpu.hashing.fixed_point import WORD_BITS, Scale
 from gpu.ranks.exchange import ALONE, Exchange
 
@@ -53,7 +54,7 @@ def projections(
         baselines: of these ratings; only Ψ = `residual` needs them.
         scale: smallest and largest rating of the training. Default: of these ratings.
     """
-    weights = backend.primitives("lsh").weights(ratings, baselines, params, scale)
+    weights = backend.twin(lsh.weights)(ratings, baselines, params, scale)
     return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
 
 
@@ -61,8 +62,7 @@ def weighted_sums(
     ratings: Ratings, weights: NDArray[np.int8], words: int, seed: int, backend: Backend = HOST
 ) -> NDArray[np.int32]:
     """Σ weights · Φ of every column, int32 (I, 64·words); `weights` in the order of `ratings.by_item`."""
-    sums: NDArray[np.int32] = backend.primitives("lsh").project(ratings, weights, words, seed)
-    return sums
+    return backend.twin(lsh.project)(ratings, weights, words, seed)
 
 
 def update(
@@ -77,8 +77,8 @@ def update(
 
     A new rating has the weight Ψ(new), a changed one Ψ(new) − Ψ(old), a deleted one −Ψ(old).
     """
-    lsh = _twin("lsh", sums, backend)
-    lsh.update(sums, items.astype(np.int64), user_keys, weights.astype(np.int32), np.uint64(seed))
+    add = _home(sums, backend).twin(lsh.update)
+    add(sums, items.astype(np.int64), user_keys, weights.astype(np.int32), np.uint64(seed))
 
 
 def signatures(sums: NDArray[np.int32], backend: Backend = HOST) -> NDArray[np.uint64]:
@@ -92,7 +92,7 @@ def refresh(
     packed: NDArray[np.uint64], sums: NDArray[np.int32], items: NDArray[np.integer], backend: Backend = HOST
 ) -> None:
     """Recompute the signatures of `items` in place."""
-    _twin("lsh", sums, backend).sign(packed.view(np.uint32), sums, items.astype(np.int64))
+    _home(sums, backend).twin(lsh.sign)(packed.view(np.uint32), sums, items.astype(np.int64))
 
 
 class Ranking(NamedTuple):
@@ -139,7 +139,7 @@ def top_k(
         best = _no_ranks(packed, len(rows), k)
         rated = np.flatnonzero(counts[rows])
         best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
-    neighbors = _twin("hamming", packed, backend).rows_of(best)
+    neighbors = _home(packed, backend).twin(hamming.rows_of)(best)
     return completed(neighbors, counts, rows, seed, item_keys, backend)
 
 
@@ -149,7 +149,7 @@ def rank_all_pairs(
     """Rank keys (B, K), descending, of the candidates that agree best with each query; padded with −1."""
     best = _no_ranks(packed, len(queries), k)
     if k and len(candidates):
-        _twin("hamming", packed, backend).rank_all(best, packed, candidates, queries)
+        _home(packed, backend).twin(hamming.rank_all)(best, packed, candidates, queries)
     return best
 
 
@@ -168,18 +168,18 @@ def rank_in_buckets(
     all ranks get the lists of one.
     """
     best = _no_ranks(packed, len(packed), k)
-    n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
-    hamming = _twin("hamming", packed, backend)
+    n_key_bits = np.int64(max(1, np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
+    twin = _home(packed, backend).twin
     for table in range(exchange.rank, 4 * packed.shape[1] if k else 0, exchange.size):
-        words = hamming.coarse_words(packed, candidates, table)
+        words = twin(hamming.coarse_words)(packed, candidates, table)
         order = np.argsort(words, kind="stable")
-        hamming.rank_buckets(best, packed, candidates[order], words[order], n_key_bits, BUCKET_WINDOW)
+        twin(hamming.rank_buckets)(best, packed, candidates[order], words[order], n_key_bits, np.int64(BUCKET_WINDOW))
     _merge(best, exchange)
     bounds = np.arange(exchange.size + 1) * len(packed) // exchange.size
     first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
     own = candidates[(candidates >= first) & (candidates < last)]
     for _ in range(REFINEMENTS if k else 0):
-        hamming.rank_second_hand(best, packed, own, hamming.rows_of(best))
+        twin(hamming.rank_second_hand)(best, packed, own, twin(hamming.rows_of)(best))
         exchange.gather(best, bounds)
     return best
 
@@ -206,8 +206,8 @@ def completed(
     """Fill the empty slots of lists (B, K) in place with random items that have ratings."""
     rated = np.flatnonzero(counts[queries])
     lists = neighbors[rated]
-    hamming = _twin("hamming", neighbors, backend)
-    n_filled = hamming.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
+    fill = _home(neighbors, backend).twin(hamming.fill_at_random)
+    n_filled = fill(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
     neighbors[rated] = lists
     return Ranking(neighbors, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
 
@@ -233,16 +233,15 @@ def outdated(
     Returns:
         bool (B,). It compares at most B·|changed| pairs.
     """
-    hamming = _twin("hamming", packed, backend)
-    stale: NDArray[np.bool_] = hamming.outdated(
+    stale: NDArray[np.bool_] = _home(packed, backend).twin(hamming.outdated)(
         neighbors, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
     )
     return stale
 
 
-def _twin(family: str, array: Any, backend: Backend) -> ModuleType:
-    """The primitives for the memory of `array`."""
-    return (HOST if isinstance(array, np.ndarray) else backend).primitives(family)
+def _home(array: NDArray[Any], backend: Backend) -> Backend:
+    """The backend whose memory has `array`."""
+    return HOST if isinstance(array, np.ndarray) else backend
 
 
 def _no_ranks(packed: NDArray[np.uint64], n: int, k: int) -> NDArray[np.int64]:

@@ -1,10 +1,20 @@
 """Non-negative factorization by FAST-HALS ([002])."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from gpu.data.model import Model
 from gpu.nmf.params import NmfParams
-from gpu.nmf.trainer import NmfTrainer
-from gpu.training.algorithm import Algorithm, Register
+from gpu.training.algorithm import Algorithm, register
+from gpu.training.loop import Trainer
 
 
-def register(add: Register) -> None:
-    """Add what this folder trains."""
-    add(Algorithm(NmfParams, NmfTrainer, needs_calibration=False))
+def make_trainer(*given: Any) -> Trainer[Model]:
+    """The trainer of NMF."""
+    from gpu.nmf.trainer import NmfTrainer  # noqa: PLC0415 - see `Algorithm.trainer`
+
+    return NmfTrainer(*given)
+
+
+register(Algorithm(NmfParams, make_trainer, needs_calibration=False))

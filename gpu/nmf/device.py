@@ -37,7 +37,6 @@ from gpu.data.views import part_of
 from gpu.nmf import device_gather as hals_gather
 from gpu.nmf.device_parts import slots_bound
 from gpu.nmf.device_sides import (
-    EPSILON,
     Floats,
     Side,
     copy_of,
@@ -64,7 +63,6 @@ from gpu.ranks.row_split import RowSplit, undivided
 
 # Primitives that other modules have; the others are written here.
 __all__ = [
-    "EPSILON",
     "copy_of",
     "extrapolate",
     "fetch",
@@ -78,7 +76,6 @@ __all__ = [
     "sweep_exactly",
 ]
 
-ALIGNMENT = 1  # row; a rank may own any rows
 RUN = 1024  # rows of a partial Gram matrix
 
 
@@ -95,6 +92,11 @@ class Matrix(NamedTuple):
     by_row: hals_gather.Entries | None
     by_column: hals_gather.Entries | None
     splits: tuple[RowSplit, RowSplit]
+
+
+def alignment() -> int:
+    """A rank owns rows from a multiple of this on: any rows."""
+    return 1
 
 
 def load(matrix: Ratings | Floats, dtype: type[np.floating], splits: tuple[RowSplit, RowSplit] | None = None) -> Matrix:

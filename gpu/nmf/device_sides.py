@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel
 from gpu.nmf import device_gather as hals_gather
+from gpu.nmf.params import EPSILON
 
 Floats = NDArray[Any]  # float32 or float64
-EPSILON = 1e-16  # as on the host
 EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/hals_gather.cu
 
 _extrapolate = cupy.ElementwiseKernel(

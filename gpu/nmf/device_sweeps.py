@@ -14,7 +14,8 @@ import numpy as np
 from gpu.base.device import shared_memory
 from gpu.cuda.kernels import kernel
 from gpu.nmf import device_gather as hals_gather
-from gpu.nmf.device_sides import EPSILON, Side, to_rows
+from gpu.nmf.device_sides import Side, to_rows
+from gpu.nmf.params import EPSILON
 
 NAME = "hals"
 LEAST_NORM = 1e-15  # as on the host

@@ -36,13 +36,10 @@ from gpu.nmf.host_sweeps import (
     sweep_columns,
     update_columns,
 )
+from gpu.nmf.params import EPSILON
 from gpu.ranks.row_split import RowSplit, undivided
 
-# ε of [002]: no column can vanish. It also bounds W after the division by the norms. Squares of smaller numbers would
-# be denormal in float32, and arithmetic with denormal numbers is a hundred times slower.
-EPSILON = 1e-16
 LEAST_NORM = 1e-15  # of a fixed column that a sweep divides by
-ALIGNMENT = LANES  # a rank owns whole blocks
 
 
 class Matrix(NamedTuple):
@@ -79,6 +76,11 @@ class Side(NamedTuple):
     def bounds(self) -> NDArray[np.int64]:
         """First block of each rank, int64 (P + 1,)."""
         return -(-self.split.bounds // LANES)
+
+
+def alignment() -> int:
+    """A rank owns rows from a multiple of this on: whole blocks."""
+    return LANES
 
 
 def load(matrix: Ratings | Floats, dtype: type[np.floating], splits: tuple[RowSplit, RowSplit] | None = None) -> Matrix:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,12 @@ from gpu.base.errors import InvalidRatings
 from gpu.data.calibration import in_units
 from gpu.data.memory import check_room
 from gpu.data.ratings import Ratings
+from gpu.nmf import host as hals
+from gpu.nmf.host_blocks import Floats
 from gpu.nmf.params import NmfParams
 from gpu.ranks.exchange import Exchange
 from gpu.ranks.row_split import RowSplit, split_rows
 
-Floats = NDArray[Any]  # of dtype `NmfParams.precision`
 DENSE_FROM = 0.15  # share of entries above 0; from here on products with a dense A are faster
 FAR = 2.0**10  # factor from 1; a matrix whose entries are farther away is divided
 
@@ -101,7 +101,7 @@ def splits_of(
     costs = [np.full(n, params.n_factors, dtype=np.int64) for n in shape_of(matrix)]
     if isinstance(matrix, Ratings):
         costs = [cost + rows.lengths for cost, rows in zip(costs, (matrix.by_user, matrix.by_item), strict=True)]
-    alignment = backend.primitives("hals").ALIGNMENT
+    alignment = backend.twin(hals.alignment)()
     return split_rows(costs[0], exchange, alignment), split_rows(costs[1], exchange, alignment)
 
 
@@ -113,7 +113,7 @@ def check_memory(
     Raises:
         NotEnoughMemory: it would need more than is free; the message has both numbers.
     """
-    hals, (n_rows, n_columns) = backend.primitives("hals"), shape_of(matrix)
+    n_rows, n_columns = shape_of(matrix)
     n_sparse, n_dense = 0, n_rows * n_columns
     if isinstance(matrix, Ratings):
         sides = zip((matrix.by_user, matrix.by_item), splits, strict=True)
@@ -122,6 +122,6 @@ def check_memory(
     itemsize = np.dtype(params.precision).itemsize
     n_copied = 2 * n_rows + n_columns if params.solver == "extrapolated" else 0
     sizes = (n_rows, n_columns), n_own, n_sparse, n_dense, params.n_factors, tile, itemsize, n_copied
-    needed = hals.bytes_needed(*sizes)
+    needed = backend.twin(hals.bytes_needed)(*sizes)
     what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
     check_room(what, needed, backend)

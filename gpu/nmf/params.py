@@ -16,6 +16,10 @@ NmfSolver = Literal["extrapolated", "tiled", "plain"]
 NmfPrecision = Literal["float32", "float64"]
 Start = Literal["random", "nndsvd"]
 
+# ε of [002]: no column can vanish. It also bounds W after the division by the norms. Squares of smaller numbers would
+# be denormal in float32, and arithmetic with denormal numbers is a hundred times slower.
+EPSILON = 1e-16
+
 
 @dataclass(frozen=True)
 class NmfParams(FactorParams):

@@ -7,15 +7,17 @@ the first epoch.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gpu.base.backend import Backend
+from gpu.nmf import host as hals
+from gpu.nmf.host_blocks import Floats
+from gpu.nmf.params import EPSILON
 from gpu.ranks.exchange import Exchange
 from gpu.training.loop import State
 
-Floats = NDArray[Any]
 GROWTH, LIMIT_GROWTH, SHRINKAGE = 1.05, 1.01, 1.5  # γ, γ̄ and η of Ang & Gillis 2019, section 3.2
 FIRST_SHARE = 0.5  # β of their first epoch
 LEAST_SHARE = 0.01  # with a smaller β an epoch is a plain one
@@ -24,7 +26,7 @@ LEAST_SIZE = 1e-6  # of the largest product of two such lengths; smaller ones st
 
 
 class Problem(NamedTuple):
-    """A matrix and both factors on a backend, as its primitives `hals` load them.
+    """A matrix and both factors on a backend, as `gpu.nmf.host` and its twin load them.
 
     Attributes:
         rows: the side of W.
@@ -34,10 +36,10 @@ class Problem(NamedTuple):
         exchange: all ranks take the error of rank 0.
     """
 
-    hals: Any
-    matrix: Any
-    rows: Any
-    columns: Any
+    backend: Backend
+    matrix: hals.Matrix
+    rows: hals.Side
+    columns: hals.Side
     squares: float
     tile: int
     exchange: Exchange
@@ -53,10 +55,9 @@ class Steps:
 
     def __init__(self, problem: Problem) -> None:
         """Take both factors as they are."""
-        self._problem, self._hals = problem, problem.hals
+        self._problem, self._twin = problem, problem.backend.twin
         self._rows, self._columns = problem.rows, problem.columns
-        self._gram_of_W: Any = None
-        self._gram_of_H: Any = None
+        self._gram_of_W = self._gram_of_H = np.zeros((0, 0))
         self.error, self.gain = math.nan, math.nan
 
     def begin(self) -> None:
@@ -71,44 +72,44 @@ class Steps:
 
     def factors(self) -> tuple[Floats, Floats]:
         """W (V, K), columns of length 1, and Hᵀ (D, K), on the host."""
-        return self._hals.fetch(self._rows), self._hals.fetch(self._columns)
+        return self._twin(hals.fetch)(self._rows), self._twin(hals.fetch)(self._columns)
 
     def state(self) -> State:
         """All that the next epoch depends on, on the host."""
-        W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
+        W, H = self._twin(hals.fetch)(self._rows), self._twin(hals.fetch)(self._columns)
         return {"W": W, "H": H, "errors": np.array([self.error, self.gain])}
 
     def restore(self, state: State) -> None:
         """Continue from what `state` returned."""
-        self._hals.restore(self._rows, state["W"])
-        self._hals.restore(self._columns, state["H"])
-        self._gram_of_H = self._hals.gram(self._columns)
+        self._twin(hals.restore)(self._rows, state["W"])
+        self._twin(hals.restore)(self._columns, state["H"])
+        self._gram_of_H = self._twin(hals.gram)(self._columns)
         self.error, self.gain = state["errors"].tolist()
 
-    def _solve_rows(self, gram_of_H: Any) -> None:
+    def _solve_rows(self, gram_of_H: Floats) -> None:
         self._solve(self._rows, self._columns, gram_of_H, is_W=True)
 
     def _solve_columns(self) -> float:
         """Do an H step; the relative error after it, from its products. Waits for the device."""
-        self._gram_of_W = self._hals.gram(self._rows)
+        self._gram_of_W = self._twin(hals.gram)(self._rows)
         self._solve(self._columns, self._rows, self._gram_of_W, is_W=False)
-        self._gram_of_H = self._hals.gram(self._columns)
+        self._gram_of_H = self._twin(hals.gram)(self._columns)
         error = self._error_of(self._gram_of_W, self._gram_of_H)
-        self._hals.finish()
+        self._twin(hals.finish)()
         return error
 
-    def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
+    def _solve(self, solved: hals.Side, fixed: hals.Side, gram: Floats, *, is_W: bool) -> None:
         with np.errstate(over="ignore", invalid="ignore"):  # `Trainer.is_finite` finds an overflow in the error
-            self._hals.multiply(self._problem.matrix, is_W, fixed, solved)
+            self._twin(hals.multiply)(self._problem.matrix, is_W, fixed, solved)
             self._sweep(solved, gram, is_W)
 
-    def _sweep(self, solved: Any, gram: Any, is_W: bool) -> None:
-        self._hals.sweep(solved, gram, tile=self._problem.tile, normalize=is_W)
+    def _sweep(self, solved: hals.Side, gram: Floats, is_W: bool) -> None:
+        self._twin(hals.sweep)(solved, gram, tile=self._problem.tile, normalize=is_W)
 
-    def _error_of(self, S: Any, Q: Any) -> float:
+    def _error_of(self, S: Floats, Q: Floats) -> float:
         """The relative error from the Gram matrices S of W and Q of H, which all ranks take from rank 0."""
-        hals, problem = self._hals, self._problem
-        found = problem.squares - 2 * hals.inner(self._columns) + hals.sum_of_products(S, Q)
+        problem, inner = self._problem, self._twin(hals.inner)(self._columns)
+        found = problem.squares - 2 * inner + self._twin(hals.sum_of_products)(S, Q)
         error = float(np.sqrt(max(found, 0.0) / problem.squares))
         (error,) = problem.exchange.totals(0.0 if problem.exchange.rank else error)
         return error
@@ -126,18 +127,18 @@ class ExtrapolatedSteps(Steps):
         """Take both factors as they are."""
         super().__init__(problem)
         self._share, self._limit = FIRST_SHARE, 1.0
-        self._last_W, self._best_W = (self._hals.copy_of(self._rows) for _ in range(2))
-        self._best_H = self._hals.copy_of(self._columns)
+        self._last_W, self._best_W = (self._twin(hals.copy_of)(self._rows) for _ in range(2))
+        self._best_H = self._twin(hals.copy_of)(self._columns)
 
     def begin(self) -> None:
         """Do the H step before the first epoch."""
         super().begin()
-        self._hals.keep(self._columns, self._best_H)
+        self._twin(hals.keep)(self._columns, self._best_H)
 
     def epoch(self) -> None:
         """Do a W step and an H step from where the last epoch moved to, and keep or take back the result."""
-        self._solve_rows(self._hals.gram(self._columns))
-        self._hals.extrapolate(self._rows, self._last_W, self._share)
+        self._solve_rows(self._twin(hals.gram)(self._columns))
+        self._twin(hals.extrapolate)(self._rows, self._last_W, self._share)
         error = self._solve_columns()
         if error > self.error:
             self._take_back()
@@ -147,34 +148,33 @@ class ExtrapolatedSteps(Steps):
 
     def factors(self) -> tuple[Floats, Floats]:
         """W (V, K), columns of length 1, and Hᵀ (D, K), on the host."""
-        hals = self._hals
-        W, H = hals.fetch(self._rows), hals.fetch_copy(self._columns, self._best_H)
+        W, H = self._twin(hals.fetch)(self._rows), self._twin(hals.fetch_copy)(self._columns, self._best_H)
         norms = np.linalg.norm(W, axis=0)
-        return np.maximum(W / norms, hals.EPSILON), np.maximum(H * norms, hals.EPSILON)
+        return np.maximum(W / norms, EPSILON), np.maximum(H * norms, EPSILON)
 
     def state(self) -> State:
         """All that the next epoch depends on, on the host."""
-        last_W = self._hals.fetch_copy(self._rows, self._last_W)
-        best_H = self._hals.fetch_copy(self._columns, self._best_H)
+        last_W = self._twin(hals.fetch_copy)(self._rows, self._last_W)
+        best_H = self._twin(hals.fetch_copy)(self._columns, self._best_H)
         return {**super().state(), "last_W": last_W, "best_H": best_H, "shares": np.array([self._share, self._limit])}
 
     def restore(self, state: State) -> None:
         """Continue from what `state` returned."""
         for side, name, copy in ((self._rows, "last_W", self._last_W), (self._columns, "best_H", self._best_H)):
-            self._hals.restore(side, state[name])
-            self._hals.keep(side, copy)
+            self._twin(hals.restore)(side, state[name])
+            self._twin(hals.keep)(side, copy)
         super().restore(state)
-        self._hals.keep(self._rows, self._best_W)  # W is the best one at the end of every epoch
+        self._twin(hals.keep)(self._rows, self._best_W)  # W is the best one at the end of every epoch
         self._share, self._limit = state["shares"].tolist()
 
-    def _sweep(self, solved: Any, gram: Any, is_W: bool) -> None:
+    def _sweep(self, solved: hals.Side, gram: Floats, is_W: bool) -> None:
         del is_W
-        self._hals.sweep_exactly(solved, gram, tile=self._problem.tile)
+        self._twin(hals.sweep_exactly)(solved, gram, tile=self._problem.tile)
 
     def _accept(self, error: float) -> None:
         self.gain, self.error = self.error - error, error
-        self._hals.keep(self._rows, self._best_W)
-        self._hals.extrapolate(self._columns, self._best_H, self._share)
+        self._twin(hals.keep)(self._rows, self._best_W)
+        self._twin(hals.extrapolate)(self._columns, self._best_H, self._share)
         self._share = min(self._limit, GROWTH * self._share)
         self._limit = min(1.0, LIMIT_GROWTH * self._limit)
 
@@ -185,7 +185,7 @@ class ExtrapolatedSteps(Steps):
         """
         if not math.isfinite(self.error):
             return
-        lengths = self._hals.lengths(self._gram_of_W), self._hals.lengths(self._gram_of_H)
+        lengths = self._twin(hals.lengths)(self._gram_of_W), self._twin(hals.lengths)(self._gram_of_H)
         sizes, ratios = lengths[0] * lengths[1], lengths[1] / lengths[0]
         is_far = (np.maximum(ratios, 1 / ratios) > FARTHEST) & (sizes > LEAST_SIZE * sizes.max())
         if not is_far.any():
@@ -194,16 +194,16 @@ class ExtrapolatedSteps(Steps):
         for names, factors in ((("W", "last_W"), scales), (("H", "best_H"), 1 / scales)):
             for name in names:
                 table = state[name]
-                state[name] = np.maximum(table * factors, self._hals.EPSILON).astype(table.dtype)
+                state[name] = np.maximum(table * factors, EPSILON).astype(table.dtype)
         self.restore(state)
 
     def _take_back(self) -> None:
         """Return to the best factors. The epoch says nothing about convergence unless it was a plain one."""
         self.gain = 0.0 if self._share < LEAST_SHARE else math.nan
         self._limit, self._share = self._share, self._share / SHRINKAGE
-        self._hals.put(self._best_W, self._rows)
-        self._hals.put(self._best_H, self._columns)
-        self._hals.keep(self._rows, self._last_W)
+        self._twin(hals.put)(self._best_W, self._rows)
+        self._twin(hals.put)(self._best_H, self._columns)
+        self._twin(hals.keep)(self._rows, self._last_W)
 
 
 STEPS: dict[str, type[Steps]] = {"extrapolated": ExtrapolatedSteps, "tiled": Steps, "plain": Steps}

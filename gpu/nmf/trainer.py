@@ -28,18 +28,11 @@ from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings
-from gpu.nmf.matrix import (
-    Floats,
-    check_memory,
-    checked,
-    matrix_of,
-    mean_of,
-    near_one,
-    shape_of,
-    splits_of,
-)
+from gpu.nmf import host as hals
+from gpu.nmf.host_blocks import Floats
+from gpu.nmf.matrix import check_memory, checked, matrix_of, mean_of, near_one, shape_of, splits_of
 from gpu.nmf.nndsvd import nndsvd
-from gpu.nmf.params import NmfParams
+from gpu.nmf.params import EPSILON, NmfParams
 from gpu.nmf.steps import STEPS, Problem
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import evaluate
@@ -92,15 +85,17 @@ class Alternation:
         matrix, self._unit = near_one(matrix) if params.is_calibrated else (matrix, 1.0)
         shape = shape_of(matrix)
         self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
-        self._hals, self._exchange = backend.primitives("hals"), exchange
-        hals = self._hals
+        self._backend, self._exchange, twin = backend, exchange, backend.twin
         splits = splits_of(matrix, params, backend, exchange)
         check_memory(matrix, params, self.tile, backend, splits)
         dtype = np.dtype(params.precision).type
-        self._matrix, self._is_sparse = hals.load(matrix, dtype, splits), isinstance(matrix, Ratings)
+        self._matrix, self._is_sparse = twin(hals.load)(matrix, dtype, splits), isinstance(matrix, Ratings)
         start = self._start(shape, mean_of(matrix), dtype)
-        rows, columns = (hals.load_factors(table, self.tile, split) for table, split in zip(start, splits, strict=True))
-        problem = Problem(hals, self._matrix, rows, columns, hals.squares(self._matrix), self.tile, exchange)
+        rows, columns = (
+            twin(hals.load_factors)(table, self.tile, split) for table, split in zip(start, splits, strict=True)
+        )
+        squares = twin(hals.squares)(self._matrix)
+        problem = Problem(backend, self._matrix, rows, columns, squares, self.tile, exchange)
         self._steps = STEPS[params.solver](problem)
         self.seconds, self._n_done = 0.0, 0
 
@@ -153,24 +148,24 @@ class Alternation:
 
     def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
         """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""
-        hals, params = self._hals, self.params
+        params, product = self.params, self._backend.twin(hals.product)
         W, H = random_start(shape, mean, params)
         if params.start == "nndsvd":
-            found = nndsvd(lambda by_row, rows: hals.product(self._matrix, by_row, rows.astype(dtype)), shape, params)
+            found = nndsvd(lambda by_row, rows: product(self._matrix, by_row, rows.astype(dtype)), shape, params)
             W[:, : found[0].shape[1]], H[:, : found[1].shape[1]] = found
-        W, H = np.maximum(W, hals.EPSILON), np.maximum(H, hals.EPSILON)
+        W, H = np.maximum(W, EPSILON), np.maximum(H, EPSILON)
         norms = np.linalg.norm(W, axis=0)
-        W, H = np.maximum(W / norms, hals.EPSILON), np.maximum(H * norms, hals.EPSILON)
+        W, H = np.maximum(W / norms, EPSILON), np.maximum(H * norms, EPSILON)
         return W.astype(dtype), H.astype(dtype)
 
     def compile(self) -> None:
         """Compile the kernels of an epoch, on a matrix of one cell in the same form."""
-        hals, dtype = self._hals, np.dtype(self.params.precision).type
+        twin, dtype = self._backend.twin, np.dtype(self.params.precision).type
         one, tile = np.ones((1, 1), dtype=dtype), min(self.tile, 1)
         corner = np.zeros(1, dtype=np.int64)
-        matrix = hals.load(Ratings.from_coo(corner, corner, one[0]) if self._is_sparse else one, dtype)
-        sides = hals.load_factors(one, tile), hals.load_factors(one, tile)
-        steps = STEPS[self.params.solver](Problem(hals, matrix, *sides, 1.0, tile, ALONE))
+        matrix = twin(hals.load)(Ratings.from_coo(corner, corner, one[0]) if self._is_sparse else one, dtype)
+        sides = twin(hals.load_factors)(one, tile), twin(hals.load_factors)(one, tile)
+        steps = STEPS[self.params.solver](Problem(self._backend, matrix, *sides, 1.0, tile, ALONE))
         steps.begin()
         steps.epoch()
 

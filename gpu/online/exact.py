@@ -217,8 +217,7 @@ def solver_of(model: Model, backend: Backend) -> Solver | None:
     """The solver for rows of `model`, loaded on `backend`; None for models without exact refits. Any thread."""
     if model.params.refits != "exact":
         return None
-    solver: Solver = backend.primitives("online.exact").Solver(model, objective_of(model))
-    return solver
+    return backend.twin(on_host.Solver)(model, objective_of(model))
 
 
 def _joined(columns: list[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.param_kinds import descending
 from gpu.data.ratings import are_likes
 from gpu.data.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
 from gpu.data.signals import preferences
+from gpu.online.host import exact
 from gpu.ranking.topn import residuals_of
 
 Reasons = list[tuple[int, float]]
@@ -177,7 +177,7 @@ def _nonnegative_system(
     """The system of the factors above 0 in the refit: they alone solve a linear system; the others have no share."""
     z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
     ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
-    solved = HOST.primitives("online.exact").solved
+    solved = exact.solved
     is_used = solved(matrix.copy(), values @ z, ridge, np.zeros(0), len(matrix), objective_of(model))[:-1] > 0
     system = np.where(np.outer(is_used, is_used), matrix, 0) + np.diag(np.where(is_used, ridge, 1))
     return z * is_used, system, values

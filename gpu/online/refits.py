@@ -95,4 +95,4 @@ def refits_of(
         return ExactRefits(model, table, as_trained, prolific, solver, priors)
     if model.params.has_item_weights:
         return HistoryRefits(model, table)
-    return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys, backend)
+    return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys)

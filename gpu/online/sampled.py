@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import Backend
 from gpu.data.decay import half_life_of, weights_in
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams
@@ -32,6 +31,7 @@ from gpu.data.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules,
 from gpu.data.views import NO_WEIGHTS, Arrays, arrays_of
 from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
+from gpu.online.host import refit_items, refit_users
 from gpu.online.host.drift import picked
 from gpu.online.host.refit_items import UserGroups, UserPool
 from gpu.online.host.refit_users import ItemPool, UserRow, UserWeights
@@ -64,17 +64,12 @@ class SampledRefits:
         prolific: Prolific,
         user_keys: NDArray[np.uint64],
         item_keys: NDArray[np.uint64],
-        backend: Backend,
     ) -> None:
         self._model, self._params, self._table, self._as_trained = model, params, table, as_trained
         self._prolific = prolific
         unit = model.calibration.unit
         self.user_rules, self._item_rules = user_rules(params, unit), item_rules(params, unit)
         self._trained_item_rules = trained_item_rules(params, unit)
-        self._of_users, self._of_items = (
-            backend.primitives("online.refit_users"),
-            backend.primitives("online.refit_items"),
-        )
         self._trained_items = NO_ROWS  # sorted by key, filled by `prepare`; so is the pool of users
         self._user_pool = UserPool(NO_ROWS, np.zeros(0, dtype=np.uint64))
         self._user_keys, self._item_keys = user_keys, item_keys
@@ -126,7 +121,7 @@ class SampledRefits:
         self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
     ) -> tuple[NDArray[np.float64], float]:
         """([u; b], b̄_i) of a user with these ratings, items ascending."""
-        line = np.full(self._model.n_items, self._of_users.UNRATED)
+        line = np.full(self._model.n_items, refit_users.UNRATED)
         read = (items, values) if reading.is_read is None else (items[reading.is_read], values[reading.is_read])
         weights = NO_WEIGHTS if reading.weights is None else reading.weights
         if len(weights) and reading.is_read is not None:
@@ -134,13 +129,12 @@ class SampledRefits:
         row = UserRow(reading.key, items, *read, weights)
         arrays = arrays_of(self._model)
         user: tuple[NDArray[np.float64], float]
-        user = self._of_users.fold_in(row, line, arrays, self._item_pool, self.user_rules)
+        user = refit_users.fold_in(row, line, arrays, self._item_pool, self.user_rules)
         return user
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
         """Refit `users` (B,) in one slice."""
-        kernels = self._of_users
-        refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
+        refit = refit_users.refit_users_parallel if len(users) >= PARALLEL_FROM else refit_users.refit_users
         arrays, keys = arrays_of(self._model), self._user_keys[users]
         weights = self._weights_of_users(users)
         refit(users, keys, self._table.ordered_rows, arrays, self._item_pool, self.user_rules, weights)
@@ -182,9 +176,9 @@ class SampledRefits:
 
     def _refit_columns(self, columns: Sequence[Column]) -> None:
         """`refit_trained` of one slice, on a copy of the raters' ratings of these items and their neighbors."""
-        kernels, items = self._of_items, [column.item for column in columns]
+        items = [column.item for column in columns]
         raters = [
-            kernels.sampled(self._item_keys[column.item], column.raters, self._user_keys, self._trained_item_rules)
+            refit_items.sampled(self._item_keys[column.item], column.raters, self._user_keys, self._trained_item_rules)
             for column in columns
         ]
         factors, biases, baselines = self._as_trained.users(np.concatenate(raters))
@@ -199,8 +193,7 @@ class SampledRefits:
         self, items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
     ) -> None:
         """Refit `items` (B,), on all threads if there are many."""
-        kernels = self._of_items
-        refit = kernels.refit_items_parallel if len(items) >= PARALLEL_FROM else kernels.refit_items
+        refit = refit_items.refit_items_parallel if len(items) >= PARALLEL_FROM else refit_items.refit_items
         refit(items, raters, absent, rows, arrays, rules)
 
     @property
@@ -215,17 +208,17 @@ class SampledRefits:
 
     def _observed(self, item: int) -> tuple[Observed, Observed]:
         """(raters, absent users) that a new item learns from; records the absent users in `_absent_from`."""
-        kernels, rules, key = self._of_items, self._item_rules, self._item_keys[item]
+        rules, key = self._item_rules, self._item_keys[item]
         for user in self._absent.pop(item, NO_ROWS).tolist():
             self._absent_from[user].discard(item)
         raters = self._table.raters(item)
-        read = kernels.sampled(key, self._prolific.others(raters), self._user_keys, rules)
+        read = refit_items.sampled(key, self._prolific.others(raters), self._user_keys, rules)
         observed = read, self._weights_of(item, read)
         if not self._model.is_implicit:
             return observed, (NO_ROWS, NO_WEIGHTS)
         sides = np.float32(self._model.middle), np.float32(self._model.lift)
-        likers = kernels.likers(item, read, self._table.rows, *sides)
-        absent, drawn_for = kernels.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
+        likers = refit_items.likers(item, read, self._table.rows, *sides)
+        absent, drawn_for = refit_items.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
         self._absent[item] = absent
         for user in absent.tolist():
             self._absent_from.setdefault(user, set()).add(item)

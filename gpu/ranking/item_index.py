@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidInput
 from gpu.data.model import Model
+from gpu.ranking import host_item_index as primitives
 
 
 def prepare(n_factors: int, backend: Backend) -> None:
     """Compile, or load, the kernels that rank by `n_factors`; on a device some seconds the first time. Any thread."""
-    backend.primitives("item_index").prepare(n_factors, *backend.ranking_devices)
+    backend.twin(primitives.prepare)(n_factors, *backend.ranking_devices)
 
 
 class ItemIndex:
@@ -25,14 +26,13 @@ class ItemIndex:
     Attributes:
         model: the model that it follows.
         backend: where it ranks; the host for models with item weights.
-        ranked_items: the arrays that the primitives of "topn" read.
+        ranked_items: the arrays that `gpu.ranking.host_topn` or its twin reads.
     """
 
     def __init__(self, model: Model, backend: Backend = HOST) -> None:
         self.model, self.backend = model, HOST if model.params.has_item_weights else backend
-        self._primitives = self.backend.primitives("item_index")
         self._hidden = np.zeros(model.n_items, dtype=np.bool_)
-        self.ranked_items = self._primitives.ranked_items_of(model, *self.backend.ranking_devices)
+        self.ranked_items = self.backend.twin(primitives.ranked_items_of)(model, *self.backend.ranking_devices)
 
     def refresh(self, items: NDArray[np.integer]) -> None:
         """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,).
@@ -41,7 +41,7 @@ class ItemIndex:
         """
         gained = self.model.n_items - len(self._hidden)
         self._hidden = np.pad(self._hidden, (0, gained))
-        self._primitives.refresh(self.ranked_items, self.model, items.astype(np.int64))
+        self.backend.twin(primitives.refresh)(self.ranked_items, self.model, items.astype(np.int64))
 
     def hide(self, hidden: NDArray[np.bool_]) -> None:
         """Keep exactly the items marked in `hidden`, bool (at least I,), out of every list.
@@ -54,5 +54,5 @@ class ItemIndex:
         wanted = hidden[: len(self._hidden)]
         changed = np.flatnonzero(wanted != self._hidden)
         if len(changed):
-            self._primitives.hide(self.ranked_items, self.model, changed, wanted[changed])
+            self.backend.twin(primitives.hide)(self.ranked_items, self.model, changed, wanted[changed])
             self._hidden = wanted.copy()

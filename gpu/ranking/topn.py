@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.base.errors import InvalidInput
 from gpu.data.model import Model
 from gpu.data.ratings import Rows, are_likes
 from gpu.data.views import arrays_of
+from gpu.ranking import host_estimate, host_lists, host_topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import RankingRequests, Users
@@ -77,7 +77,7 @@ def recommend(
         _given(candidates, n_users), include_seen,
     )  # fmt: skip
     width = min(offset + n, n_items)
-    items, best = index.backend.primitives("topn").rank(index.ranked_items, requests, eligible, width)
+    items, best = index.backend.twin(host_topn.rank)(index.ranked_items, requests, eligible, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 
@@ -101,7 +101,7 @@ def scores(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -
     """Eq. 1 of [004] for each of n items by each of B users, float64 (B, n): what `estimate` clips; see there."""
     found = np.empty(items.shape)
     asked = heard(model, rows), items.astype(np.int64)
-    HOST.primitives("estimate").score_pairs(users, *asked, arrays_of(model), found)
+    host_estimate.score_pairs(users, *asked, arrays_of(model), found)
     return found
 
 
@@ -160,7 +160,7 @@ def similar_to_set(
         length = np.float32(np.linalg.norm(mean))
     if not mean.any():  # no direction
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    HOST.primitives("lists").cosines(factors, mean, cosines)
+    host_lists.cosines(factors, mean, cosines)
     return others(cosines * length, rows, n, allowed)
 
 
@@ -172,7 +172,7 @@ def others(
     unfit[rows] = True
     best = np.empty(min(n, len(scores)), dtype=np.float32)
     listed = np.empty(len(best), dtype=np.int32)
-    HOST.primitives("lists").best_of_all(scores, unfit, best, listed)
+    host_lists.best_of_all(scores, unfit, best, listed)
     return listed[listed >= 0], best[listed >= 0]
 
 

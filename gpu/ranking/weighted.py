@@ -20,11 +20,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.data.decay import half_life_of
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.ratings import Ratings, Rows, are_likes
 from gpu.data.signals import DISLIKED, Calibration, preferences
+from gpu.ranking import host_weighted
 
 
 class HeardRows(Rows):
@@ -98,5 +98,5 @@ def user_cosines(model: Model, rows: Rows, user: int) -> NDArray[np.float32]:
     line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle, model.lift), 1, DISLIKED)
     length, cosines = np.float32(np.sqrt(np.sum(line**2))), np.empty(len(rows.starts), dtype=np.float32)
     sides = np.float32(model.middle), np.float32(model.lift), DISLIKED
-    HOST.primitives("online.weighted").cosines_of_rows(rows, line, length, *sides, cosines)
+    host_weighted.cosines_of_rows(rows, line, length, *sides, cosines)
     return cosines

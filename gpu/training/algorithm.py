@@ -19,7 +19,7 @@ class Algorithm:
     Attributes:
         params: class of its hyperparameters; its class variables say what it learns from, and how it lists and refits.
         trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
-            it has ranks.
+            it has ranks. It imports the trainer's module when it is called, because that loads kernels.
         needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
         has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
     """
@@ -30,4 +30,9 @@ class Algorithm:
     has_ranks: bool = True
 
 
-Register = Callable[[Algorithm], None]
+REGISTERED: dict[str, Algorithm] = {}
+
+
+def register(record: Algorithm) -> None:
+    """Make an algorithm known; its folder calls this when it is imported."""
+    REGISTERED[record.params.algorithm] = record

@@ -14,10 +14,7 @@ from gpu.data.model import Model
 from gpu.data.param_kinds import FactorParams
 from gpu.data.ratings import Ratings, Rows, are_likes
 from gpu.data.views import Arrays, arrays_of
-from gpu.ranking import topn
 from gpu.ranking.deduction import Deduction
-from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.weighted import heard
 
 USERS_AT_ONCE = 2048
 
@@ -26,9 +23,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def predict(
-    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], *, backend: Backend = HOST
-) -> NDArray[np.float32]:
+def predict(model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.float32]:
     """Eq. 1 of [004] for each pair of user and item.
 
     Args:
@@ -38,33 +33,30 @@ def predict(
     Returns:
         float32 (B,): estimates clipped to `model.error_scale`, or log-odds for implicit models.
     """
-    scores = _scores(arrays_of(model), heard(model, rows), users, items, backend)
+    scores = _scores(model, arrays_of(model), rows, users, items)
     return scores if model.is_implicit else np.clip(scores, *model.error_scale)
 
 
 def rmse(
     model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-    *, backend: Backend = HOST,
 ) -> float:  # fmt: skip
     """Root mean square error of `predict` against `values` (B,); NaN for no pairs."""
-    return float(np.sqrt(_mean(squared_errors(model, rows, users, items, values, backend=backend))))
+    return float(np.sqrt(_mean(squared_errors(model, rows, users, items, values))))
 
 
 def squared_errors(
     model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-    *, backend: Backend = HOST,
 ) -> NDArray[np.float64]:  # fmt: skip
     """Squared error of `predict` against each of `values`, float64 (B,)."""
-    errors: NDArray[np.float64] = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    errors: NDArray[np.float64] = predict(model, rows, users, items).astype(np.float64) - values
     return errors**2
 
 
 def mae(
     model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-    *, backend: Backend = HOST,
 ) -> float:  # fmt: skip
     """Mean absolute error of `predict` against `values` (B,); NaN for no pairs."""
-    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    errors = predict(model, rows, users, items).astype(np.float64) - values
     return float(np.mean(np.abs(errors))) if len(errors) else float("nan")
 
 
@@ -111,8 +103,6 @@ def sampled_ranking(
     positives: NDArray[np.integer],
     negatives: NDArray[np.integer],
     k: int = 10,
-    *,
-    backend: Backend = HOST,
 ) -> dict[str, float]:
     """Leave-one-out: the rank of each user's held-out item among given negatives, in the order of lists.
 
@@ -127,7 +117,7 @@ def sampled_ranking(
     n_users, n_negatives = negatives.shape
     users = np.repeat(np.arange(n_users), n_negatives + 1)
     items = np.column_stack([positives, negatives])
-    scores = _scores(_as_listed(model), heard(model, rows), users, items.ravel(), backend).reshape(items.shape)
+    scores = _scores(model, _as_listed(model), rows, users, items.ravel()).reshape(items.shape)
     competes = negatives != positives[:, None]
     above = (scores[:, 1:] > scores[:, :1]) & competes
     level = (scores[:, 1:] == scores[:, :1]) & competes
@@ -189,11 +179,13 @@ def _as_listed(model: Model) -> Arrays:
 
 
 def _scores(
-    arrays: Arrays, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], backend: Backend
+    model: Model, arrays: Arrays, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> NDArray[np.float32]:
     """Eq. 1 for each pair, float32 (B,)."""
-    scores = np.empty(len(users), dtype=np.float32)
-    backend.primitives("estimate").predict(rows, users.astype(np.int32), items.astype(np.int32), arrays, scores)
+    from gpu.ranking import host_estimate, weighted  # noqa: PLC0415 - `import gpu` loads no kernel
+
+    scores, rows = np.empty(len(users), dtype=np.float32), weighted.heard(model, rows)
+    host_estimate.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays, scores)
     return scores
 
 
@@ -217,7 +209,9 @@ def _ranks(
     Args:
         users, items: (B,), ascending by user.
     """
-    ranks, index = np.full(len(users), k, dtype=np.int64), ItemIndex(model, backend)
+    from gpu.ranking import item_index, topn  # noqa: PLC0415 - as above
+
+    ranks, index = np.full(len(users), k, dtype=np.int64), item_index.ItemIndex(model, backend)
     ranked, first = np.unique(users, return_index=True)
     bounds = np.append(first, len(users))
     for start in range(0, len(ranked), USERS_AT_ONCE):

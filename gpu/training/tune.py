@@ -243,7 +243,7 @@ def tried(
         if params.is_implicit:
             losses = -evaluate.ndcgs(model, ratings.by_user, held_out, backend=backend)
         else:
-            losses = evaluate.squared_errors(model, ratings.by_user, *held_out.coo(), backend=backend)
+            losses = evaluate.squared_errors(model, ratings.by_user, *held_out.coo())
     except (TrainingDiverged, DeadFactors, NotEnoughMemory):
         losses = np.zeros(0)
     mean = float(losses.mean()) if len(losses) else math.nan

@@ -35,7 +35,7 @@ def baseline_of(
     rows, trivial = train.by_user, gpu.evaluate.baseline(train, is_implicit=model.is_implicit)
     if not model.is_implicit:
         users, items, values = test.coo()
-        return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, users, items, values, backend=backend)}
+        return {"baseline_test_rmse": gpu.evaluate.rmse(trivial, rows, users, items, values)}
     metrics = gpu.evaluate.ranking(trivial, rows, test, model.middle, backend=backend)
     return {"baseline_test_ndcg@10": metrics["ndcg@10"]}
 

@@ -234,8 +234,8 @@ def evaluate(
     result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
     result |= pair_counts.counts_of(train, test_ratings, n_users, n_items)
     if not model.is_implicit:
-        result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)
-        result["mae"] = gpu.evaluate.mae(model, rows, users, items, values, backend=backend)
+        result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values)
+        result["mae"] = gpu.evaluate.mae(model, rows, users, items, values)
     threshold = model.middle if relevant_from is None else relevant_from
     if negatives is None:
         result |= gpu.evaluate.ranking(model, rows, test_ratings, threshold, backend=backend)
@@ -314,7 +314,7 @@ def ranks_among(
         for name, array in model.arrays.items()
     }
     model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
-    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists, backend=backend)
+    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists)
     return {**result, "n_ranked": len(kept)}
 
 

@@ -63,7 +63,7 @@ def metrics_of(model: Model, corpus: Corpus, backend: Backend) -> dict[str, floa
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, NO_MIDDLE, backend=backend)
     users, items, values = corpus.held_out.coo()
-    return {RMSE: gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)}
+    return {RMSE: gpu.evaluate.rmse(model, rows, users, items, values)}
 
 
 def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -17,6 +19,14 @@ def test_defaults_are_valid_and_name_their_algorithm(algorithm: str) -> None:
     params = params_for(algorithm, {})
     assert params.algorithm == algorithm
     assert params == ALGORITHMS[algorithm].params()
+
+
+def test_importing_the_package_loads_no_kernel() -> None:
+    """Every command reads settings, which name algorithms; Numba and its kernels would take half a second of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, gpu; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert not {"numba", "cupy"} & set(done.stdout.split())
 
 
 def test_text_becomes_numbers_of_the_right_kind() -> None:

@@ -5,21 +5,19 @@ the host are never called there, and compiling them takes two thirds of the time
 nothing in their place. A GPU's own kernels are rehearsed elsewhere (`gpu.online.device.ready_model`), because they
 depend on the size of a model.
 
-The functions of this module are its primitives of "item_index" and "topn", as in `gpu.ranking`.
+The functions of this module are the twins of those of `gpu.ranking.host_item_index` and `gpu.ranking.host_topn`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu import online
-from gpu.base.backend import HOST, Backend
+from gpu.base.backend import Backend, Twin
 from gpu.data.model import Model
 from gpu.data.param_kinds import descending
 from gpu.data.rating_table import RatingTable
@@ -36,8 +34,9 @@ from gpu.ranking.requests import RankingRequests
 
 
 class _StandIn(Backend):
-    def primitives(self, family: str) -> ModuleType:
-        return sys.modules[__name__] if family in ("item_index", "topn") else HOST.primitives(family)
+    def twin(self, of_host: Twin) -> Twin:
+        twins: dict[str, Twin] = globals() if of_host.__module__.startswith("gpu.ranking") else {}
+        return twins.get(of_host.__name__, of_host)
 
 
 STAND_IN = _StandIn("device", "rehearsal")
@@ -86,7 +85,7 @@ class _Ready:
     ) -> None:
         self.model, self.table = model, table
         self.index, self.as_trained = ItemIndex(model, STAND_IN), AsTrained(model)
-        given = self.as_trained, Prolific(model, table), user_keys, item_keys, STAND_IN
+        given = self.as_trained, Prolific(model, table), user_keys, item_keys
         self.refits = SampledRefits(model, descending(model.params), table, *given)
         for _ in self.refits.prepare():
             pass

@@ -57,7 +57,6 @@ class ReadyDeviceModel:
             Prolific(model, table),
             user_keys,
             item_keys,
-            backend,
         )
         for _ in self.refits.prepare():
             pass

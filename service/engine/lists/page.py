@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.base.growing import Growing
+from gpu.data import host_texts
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Lists, Source
 from service.engine.lists.walk import BY_SCORE, PINNED
@@ -48,7 +48,7 @@ class Texts:
     """The pieces of a list in JSON, and the names of all items, in one array of bytes."""
 
     def __init__(self, items: IdTable) -> None:
-        self._items, self._lines = items, HOST.primitives("texts").lines
+        self._items, self._lines = items, host_texts.lines
         self._ends, self._text = Growing(np.zeros(0, dtype=np.int64)), Growing(np.zeros(0, dtype=np.uint8))
         self._add([FIRST, NEXT, SCORE, ESTIMATE])
 

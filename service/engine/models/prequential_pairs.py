@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.base.backend import HOST
 from gpu.data.rating_table import RatingTable
+from gpu.training import host_rivals
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.storage.events import StreamId
@@ -103,7 +103,7 @@ def rivals_of(pairs: Pairs, table: RatingTable, n_items: int) -> NDArray[np.int6
     """
     rivals = np.full((len(pairs.users), 1 + N_RIVALS), NO_ITEM, dtype=np.int64)
     rivals[:, 0] = pairs.items
-    HOST.primitives("rivals").draw(pairs.users, pairs.keys, table.rows, table.item_counts, n_items, N_DRAWN, rivals)
+    host_rivals.draw(pairs.users, pairs.keys, table.rows, table.item_counts, n_items, N_DRAWN, rivals)
     return rivals
 
 

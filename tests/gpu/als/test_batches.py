@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu
+from gpu.als import host, host_stream
 from gpu.als.batches import Batches, batches_of, cut
 from gpu.als.halves import Division, Modes, own_rows
 from gpu.als.objective import AlsObjective
@@ -39,6 +40,7 @@ from tests.gpu.als.test_trainer import (
     table_of,
     tolerance,
 )
+from tests.gpu.twins import twin_of
 
 PARAMS: dict[str, Any] = {
     "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
@@ -59,7 +61,7 @@ def streamed_half(
     n_turns: int = 1,
 ) -> tuple[np.ndarray, Any, Any, Any]:  # fmt: skip
     """(the solved table, the batches, both tables on the backend) after `n_turns` half-iterations from `start`."""
-    als, stream = backend.primitives("als"), backend.primitives("als_stream")
+    als, stream = twin_of(host, backend), twin_of(host_stream, backend)
     side = stream.prepare(rows, len(fixed), problem, len(fixed), bounds, stream.Feed())
     still = als.load(fixed, problem)
     for _ in range(n_turns):
@@ -73,7 +75,7 @@ def resident_half(
     backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective
 ) -> tuple[np.ndarray, Any, Any, Any]:
     """The same without batches."""
-    als = backend.primitives("als")
+    als = twin_of(host, backend)
     side = als.prepare(rows, len(fixed), problem)
     solved, still = als.load(start.copy(), problem), als.load(fixed, problem)
     als.solve(side, solved, still, problem)
@@ -117,7 +119,7 @@ def test_long_rows_errors_and_penalties_in_batches(kind, precision, q, backend):
     rows, fixed = rows_of(lengths, 50_000), table_of(50_000, problem)
     rows = signed(rows) if kind == "signed" else rows
     start = np.full((len(lengths), fixed.shape[1]), 0.1, dtype=np.float32)
-    als, stream = backend.primitives("als"), backend.primitives("als_stream")
+    als, stream = twin_of(host, backend), twin_of(host_stream, backend)
     found, batches, *tables = streamed_half(backend, rows, start, fixed, problem, even(len(lengths), q), n_turns=3)
     whole, side, *_ = resident_half(backend, rows, start, fixed, problem)
     np.testing.assert_array_equal(found, whole)
@@ -133,7 +135,7 @@ def test_many_factors_in_batches(n_factors, backend):
     problem, lengths = EXPLICIT._replace(n_factors=n_factors, precision="float16"), [300, 0, 9000, 5, 40]
     rows, fixed = rows_of(lengths, 20_000), table_of(20_000, problem)
     start = np.zeros((len(lengths), fixed.shape[1]), dtype=np.float32)
-    if not backend.primitives("als_stream").can_stream(problem):
+    if not twin_of(host_stream, backend).can_stream(problem):
         with pytest.raises(gpu.InvalidParams, match="expected at most 256 with batches, got 300"):
             streamed_half(backend, rows, start, fixed, problem, even(5, 2))
         return
@@ -202,7 +204,7 @@ def test_ranks_with_batches_give_the_bits_of_one_without(kind, size):
 
 def sizes_of(ratings: Ratings, trainer: AlsTrainer, backend: Backend) -> tuple[int, int, list[np.ndarray]]:
     """(bytes with all ratings, bytes without any, bytes of each row of both sides)."""
-    stream, lengths = backend.primitives("als_stream"), (ratings.by_user.lengths, ratings.by_item.lengths)
+    stream, lengths = twin_of(host_stream, backend), (ratings.by_user.lengths, ratings.by_item.lengths)
     columns = ratings.n_items, ratings.n_users
     rows = [stream.row_bytes(side, n, trainer.problem) for side, n in zip(lengths, columns, strict=True)]
     whole, base = (size(*lengths, trainer.problem) for size in (stream.resident_bytes, stream.fixed_bytes))
@@ -218,7 +220,7 @@ def test_less_memory_gives_more_batches_and_the_same_bits_until_the_longest_row_
         return AlsTrainer(ratings, params, replace(backend, limit_bytes=n_bytes), None, calibration)
 
     whole, base, rows = sizes_of(ratings, trainer(None), backend)
-    n_buffers = backend.primitives("als_stream").N_BUFFERS
+    n_buffers = twin_of(host_stream, backend).n_buffers()
     least = base + n_buffers * max(int(side.max()) for side in rows)
     assert base < least < whole
     assert trainer(None).batches is trainer(whole).batches is None
@@ -243,7 +245,7 @@ def test_less_memory_gives_more_batches_and_the_same_bits_until_the_longest_row_
 def test_sums_of_ranks_need_all_ratings_in_memory(backend):
     ratings, params = ratings_of(600, 40, 20_000), PARAMS["explicit"]
     problem = AlsTrainer(ratings, params, backend).problem
-    whole = backend.primitives("als_stream").resident_bytes(ratings.by_user.lengths, ratings.by_item.lengths, problem)
+    whole = twin_of(host_stream, backend).resident_bytes(ratings.by_user.lengths, ratings.by_item.lengths, problem)
     with pytest.raises(NotEnoughMemory, match=r"items\) needs about"):
         batches_of(
             ratings,

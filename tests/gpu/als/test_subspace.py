@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu
-from gpu.als import objective
+from gpu.als import host, objective
 from gpu.als.objective import BLOCK, WHOLE, AlsObjective, is_blocked, n_blocks, width
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
@@ -36,6 +36,7 @@ from tests.gpu.als.test_trainer import (
     tolerance,
 )
 from tests.gpu.fitted import assert_equal_models, last_metrics, one_thread
+from tests.gpu.twins import twin_of
 
 SMALL = AlsParams(n_factors=WHOLE + 5, n_epochs=3, precision="float32")
 SMALL_IMPLICIT = AlsImplicitParams(n_factors=WHOLE + 5, n_epochs=3, alpha=2.0, precision="float32")
@@ -172,7 +173,7 @@ def test_the_reported_loss_is_the_objective(backend: Backend) -> None:
     users, items = table_of(60, problem), table_of(50, problem, 2)
     matrix = np.full((60, 50), np.nan)
     matrix[ratings.coo()[:2]] = ratings.coo()[2]
-    als = backend.primitives("als")
+    als = twin_of(host, backend)
     side, placed = als.prepare(ratings.by_user, 50, problem), als.load(users, problem)
     _, loss = als.errors(side, placed, als.load(items, problem), problem, (1.0, 5.0))
     assert loss == pytest.approx(reference.als_data_loss(matrix, users, items, problem), rel=1e-5)

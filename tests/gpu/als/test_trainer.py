@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu
-from gpu.als import objective
+from gpu.als import host, objective
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
 from gpu.als.params import AlsImplicitParams, AlsParams
@@ -28,6 +27,7 @@ from gpu.training.loop import EpochReport, train
 from tests import reference
 from tests.data import ML_1M, needs_ml_1m, planted, split
 from tests.gpu.fitted import assert_equal_models, last_metrics, one_thread
+from tests.gpu.twins import twin_of
 
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
 # Three steps: after them float32 and float64 differ on every backend, until both reach the solution.
@@ -86,7 +86,7 @@ def near(rows: Rows, fixed: np.ndarray, problem: AlsObjective, seed: int = 2) ->
 
 def half(backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective) -> np.ndarray:
     """`solve` on the backend, from host to host."""
-    als = backend.primitives("als")
+    als = twin_of(host, backend)
     side = als.prepare(rows, len(fixed), problem)
     solved, still = als.load(start.copy(), problem), als.load(fixed, problem)
     als.solve(side, solved, still, problem)
@@ -264,7 +264,7 @@ def test_rows_may_lie_anywhere_in_their_arrays(kind: AlsObjective, backend: Back
 @KINDS
 @pytest.mark.parametrize("shift", [0, 3])
 def test_losses_agree_with_the_oracle(kind: AlsObjective, shift: int, backend: Backend) -> None:
-    als = backend.primitives("als")
+    als = twin_of(host, backend)
     ratings = planted(60, 50, 20)
     ratings.by_user.values[:] = np.round(ratings.by_user.values) - shift  # below 0, 0 and above
     users, items = table_of(60, kind), table_of(50, kind, 2)
@@ -464,7 +464,7 @@ def test_counts_that_are_all_below_zero_are_refused(backend: Backend) -> None:
 def test_too_little_memory_is_refused_with_both_numbers(
     params: AlsParams | AlsImplicitParams, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    als, ratings = backend.primitives("als"), planted()
+    als, ratings = twin_of(host, backend), planted()
     needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params, NEUTRAL))
     monkeypatch.setattr(Backend, "free_bytes", lambda _: 1234)
     with pytest.raises(NotEnoughMemory, match=r"6 factors.* bytes and 1,234 are free") as caught:
@@ -479,7 +479,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
 
 
 def test_memory_grows_with_rows_and_factors(backend: Backend) -> None:
-    als: ModuleType = backend.primitives("als")
+    als = twin_of(host, backend)
     assert backend.free_bytes() > 10_000_000
     few, many = np.full(1000, 20), np.full(3_000_000, 20)
     wide = EXPLICIT._replace(n_factors=256)

@@ -6,17 +6,19 @@ import ast
 import importlib
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import gpu
 from gpu.base import backend, device
-from gpu.base.backend import FAMILIES, HOST, Backend
+from gpu.base.backend import HOST, Backend
 from gpu.base.errors import BackendUnavailable
+from gpu.ranking import host_topn
 from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import Alone
-from tests.house import ROOT
+from tests import house
 
 
 @pytest.fixture(autouse=True)
@@ -222,13 +224,6 @@ def test_the_host_is_taken_where_it_is_asked_for():
     assert backend.choose("host") is backend.HOST
 
 
-def test_families_without_a_twin_on_the_device_compute_on_the_host():
-    assert (
-        backend.Backend("device", "under test").primitives("online.refit_users").__name__
-        == "gpu.online.host.refit_users"
-    )
-
-
 def test_a_device_gives_back_what_its_pool_does_not_use(monkeypatch):
     calls = []
     pool = SimpleNamespace(free_all_blocks=lambda: calls.append("given back"))
@@ -239,33 +234,77 @@ def test_a_device_gives_back_what_its_pool_does_not_use(monkeypatch):
     assert calls == ["given back"]
 
 
-# Functions and classes of host modules that only the host has: parts of its own primitives.
-OF_THE_HOST_ALONE = {
-    "als": {"gram_of", "solve_against", "system_of", "system_to_solve"},
-    "descent": {"Blocks", "ImplicitBlocks"},
-    "ease": {"invert", "scaled"},
-    "item_changes": {"share_of"},
-    "item_index": {"Tables"},
-    "online.exact": {"Fixed", "per_slice"},
-    "similarity": {"CenteredRows", "by_keys"},
-    "topn": {"ScoreInputs"},
-}
+# --- twins, seen without a device: its modules are read, not imported
+
+Definition = ast.FunctionDef | ast.ClassDef
 
 
-@pytest.mark.parametrize("family", [family for family, (_, device) in FAMILIES.items() if device])
-def test_a_device_has_the_primitives_of_the_host(family: str) -> None:
-    """Seen without a device: the module of a device is read, not imported."""
-    host, device = (tree_of(name) for name in FAMILIES[family])
-    functions = [node for node in host if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    wanted = {node.name for node in functions if not any("njit" in ast.unparse(one) for one in node.decorator_list)}
-    there = {node.name for node in device if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    there |= {alias.asname or alias.name for node in device if isinstance(node, ast.ImportFrom) for alias in node.names}
-    there |= {ast.unparse(node.targets[0]) for node in device if isinstance(node, ast.Assign)}
-    missing = {name for name in wanted - there if not name.startswith("_")}
-    assert missing == OF_THE_HOST_ALONE.get(family, set())
+def names_of(path: Path) -> dict[str, str]:
+    """What each imported name of a module stands for."""
+    imports = [node for node in ast.walk(house.tree_of(path)) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
 
 
-def tree_of(module: str) -> list[ast.stmt]:
-    path = ROOT / module.replace(".", "/")
-    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
-    return ast.parse(source.read_text()).body
+def asked() -> set[str]:
+    """The functions and classes whose twins are asked for; an argument of `twin` must be an imported name."""
+    found = set()
+    for path in (path for package in ("gpu", "service", "benchmarks") for path in house.modules(package).values()):
+        for node in ast.walk(house.tree_of(path)) if "twin(" in path.read_text("utf-8") else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].strip("_") == "twin":
+                alias, *rest = ast.unparse(node.args[0]).split(".")
+                found.add(".".join([names_of(path)[alias], *rest]))
+    return found
+
+
+def definition_of(name: str) -> Definition:
+    """The function or class with this dotted name, also if its module imports it from another one."""
+    module, _, short = name.rpartition(".")
+    path = house.modules("gpu")[module]
+    here = [node for node in house.tree_of(path).body if isinstance(node, Definition) and node.name == short]
+    return here[0] if here else definition_of(names_of(path)[short])
+
+
+def functions_of(definition: Definition) -> dict[str, ast.FunctionDef]:
+    """A function, or what others may call of a class."""
+    if isinstance(definition, ast.FunctionDef):
+        return {"": definition}
+    methods = [node for node in definition.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: node for node in methods if node.name == "__init__" or not node.name.startswith("_")}
+
+
+def parameters_of(function: ast.FunctionDef) -> list[tuple[str, bool]]:
+    """(name, whether it has a default) of each parameter."""
+    given, named = [*function.args.posonlyargs, *function.args.args], function.args.kwonlyargs
+    n_required = len(given) - len(function.args.defaults)
+    of_names = zip(named, function.args.kw_defaults, strict=True)
+    return [(one.arg, n >= n_required) for n, one in enumerate(given)] + [(one.arg, bool(x)) for one, x in of_names]
+
+
+def unread(function: ast.FunctionDef) -> set[str]:
+    """The parameters that a function does not read; `del` reads nothing."""
+    read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return {name for name, _ in parameters_of(function)} - read - {"self"}
+
+
+@pytest.mark.parametrize("name", sorted(asked()))
+def test_twins_take_the_same_and_at_least_one_reads_it(name: str) -> None:
+    """So that a type checker, which sees a function of the host, has seen the twin too; a device may take more."""
+    assert "host" in name, "only modules of the host have twins"
+    host, device = (functions_of(definition_of(one)) for one in (name, name.replace("host", "device")))
+    assert host.keys() <= device.keys()
+    for method, function in host.items():
+        taken, twins = parameters_of(function), parameters_of(device[method])
+        assert twins[: len(taken)] == taken
+        assert all(has_default for _, has_default in twins[len(taken) :])
+        assert unread(function) & unread(device[method]) == set(), "an argument that neither reads"
+
+
+def test_the_twin_on_the_host_is_what_was_asked_for():
+    assert HOST.twin(host_topn.rank) is host_topn.rank
+
+
+def test_the_twin_on_a_device_has_the_same_name_in_the_module_of_the_device(monkeypatch):
+    rank, module = object(), SimpleNamespace()
+    module.rank = rank
+    monkeypatch.setitem(sys.modules, "gpu.ranking.device_topn", module)
+    assert Backend("device", "under test").twin(host_topn.rank) is rank

@@ -11,7 +11,9 @@ import pytest
 import gpu
 from gpu.base.backend import Backend
 from gpu.data.param_kinds import FactorParams, Params
-from gpu.descent.params import CulshParams
+from gpu.descent import host, host_esgd
+from gpu.descent.params import CulshParams, EsgdParams, SgdParams
+from gpu.hashing import host_similarity
 from gpu.hashing.params import Similarity
 from tests.data import planted
 
@@ -52,9 +54,10 @@ def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> No
         users = np.repeat(np.arange(n_users), per_user)
         items = np.arange(n_users * per_user) % n_items
         ratings = gpu.Ratings.from_coo(users, items, np.ones(len(users)), (n_users, n_items))
-        family = "esgd" if algorithm == "esgd" else "descent"
-        found: int = backend.primitives(family).bytes_needed(ratings, params)
-        return found
+        if isinstance(params, EsgdParams):
+            return backend.twin(host_esgd.bytes_needed)(ratings, params)
+        assert isinstance(params, SgdParams)
+        return backend.twin(host.bytes_needed)(ratings, params)
 
     params = params_of(algorithm)
     assert isinstance(params, FactorParams)
@@ -65,7 +68,7 @@ def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> No
 
 @pytest.mark.parametrize("name", get_args(Similarity))
 def test_finding_neighbors_is_estimated_too(name: Similarity, backend: Backend) -> None:
-    estimate = backend.primitives("similarity").bytes_needed
+    estimate = backend.twin(host_similarity.bytes_needed)
     few, many = (gpu.Ratings.from_coo(np.arange(n), np.arange(n), np.ones(n), (n, n)) for n in (1000, 3000))
     small, large = CulshParams(similarity=name, n_neighbors=2, n_bits=64), CulshParams(similarity=name, n_bits=640)
     assert estimate(few, small) < estimate(many, small) < estimate(many, large)

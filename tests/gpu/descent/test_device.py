@@ -16,8 +16,9 @@ from gpu.data.baselines import baselines, shrunk_biases
 from gpu.data.model import Model
 from gpu.data.param_kinds import Precision
 from gpu.data.views import Rates
+from gpu.descent.host import Descent
 from gpu.descent.params import CulshImplicitParams, CulshParams, SgdParams
-from gpu.descent.trainer import Descent, rates_at, start_model
+from gpu.descent.trainer import rates_at, start_model
 from gpu.training.loop import State
 from tests import reference
 from tests.data import planted, split

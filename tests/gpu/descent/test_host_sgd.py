@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.base.backend import Backend
 from gpu.data import host_terms
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.views import NO_WEIGHTS, Rates, Samples, arrays_of, balanced_bounds, part_of
+from gpu.descent import host_sgd as sgd
+from gpu.ranking import host_estimate
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model
@@ -22,14 +23,14 @@ RATES = Rates(*(np.float32(x) for x in (0.05, 0.04, 0.03, 0.1, 0.2, 0.3)))
 
 @few
 @given(matrices(), st.integers(0, 4), st.booleans(), st.integers(0, 99))
-def test_predictions_are_eq_1(backend: Backend, matrix: np.ndarray, k: int, implicit: bool, seed: int) -> None:
+def test_predictions_are_eq_1(matrix: np.ndarray, k: int, implicit: bool, seed: int) -> None:
     model, known = random_model(matrix, k, implicit, seed), None
     known = as_reference(model)
     users, items = (index.ravel().astype(np.int32) for index in np.indices(matrix.shape))
     shuffled = np.random.default_rng(seed).permutation(len(users))
     users, items = users[shuffled], items[shuffled]
     scores = np.empty(len(users), np.float32)
-    backend.primitives("estimate").predict(ratings_of(matrix).by_user, users, items, arrays_of(model), scores)
+    host_estimate.predict(ratings_of(matrix).by_user, users, items, arrays_of(model), scores)
     expected = [reference.score(matrix, known, u, j) for u, j in zip(users, items, strict=True)]
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
 
@@ -37,9 +38,9 @@ def test_predictions_are_eq_1(backend: Backend, matrix: np.ndarray, k: int, impl
 @few
 @given(matrices(), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(1, 3), st.integers(0, 99))
 def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
-    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, weighs: bool, n_groups: int, seed: int
+    matrix: np.ndarray, k: int, implicit: bool, weighs: bool, n_groups: int, seed: int
 ) -> None:
-    model, ratings, sgd = random_model(matrix, k, implicit, seed), ratings_of(matrix), backend.primitives("sgd")
+    model, ratings = random_model(matrix, k, implicit, seed), ratings_of(matrix)
     expected = as_reference(model)
     generator = np.random.default_rng(seed)
     user_bounds, item_bounds = (even_bounds(n, n_groups) for n in matrix.shape)
@@ -78,11 +79,11 @@ def even_bounds(n: int, n_groups: int) -> np.ndarray:
 @few
 @given(matrices(), st.integers(1, 4), st.integers(0, 2**62), st.integers(0, 50), st.sampled_from([NO_MIDDLE, 3.0]))
 def test_negatives_are_the_drawn_unrated_items_beside_each_like(
-    backend: Backend, matrix: np.ndarray, s: int, seed: int, epoch: int, middle: float
+    matrix: np.ndarray, s: int, seed: int, epoch: int, middle: float
 ) -> None:
     ratings = ratings_of(matrix)
     drawn = np.empty((len(ratings), s), np.int32)
-    backend.primitives("sgd").draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, np.float32(middle), drawn)
+    sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, np.float32(middle), drawn)
     users, _, values = ratings.coo()
     expected = [
         reference.negatives(matrix, u, p, s, seed, epoch) if values[p] >= middle else [-1] * s
@@ -91,8 +92,8 @@ def test_negatives_are_the_drawn_unrated_items_beside_each_like(
     assert drawn.tolist() == expected
 
 
-def test_a_part_of_the_users_draws_what_all_draw(backend: Backend) -> None:
-    sgd, is_rated = backend.primitives("sgd"), np.random.default_rng(0).random((9, 30)) < 0.3
+def test_a_part_of_the_users_draws_what_all_draw() -> None:
+    is_rated = np.random.default_rng(0).random((9, 30)) < 0.3
     ratings = ratings_of(np.where(is_rated, 1.0, np.nan))
     whole = np.empty((len(ratings), 3), np.int32)
     sgd.draw_negatives(ratings.by_user, 30, 5, 1, ALL, whole)
@@ -103,13 +104,13 @@ def test_a_part_of_the_users_draws_what_all_draw(backend: Backend) -> None:
         np.testing.assert_array_equal(drawn, whole[first : first + len(drawn)])
 
 
-def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend) -> None:
+def test_negatives_are_uniform_over_what_the_user_has_not_rated() -> None:
     matrix = np.full((1, 20), np.nan)
     matrix[0, [0, 3, 4, 19]] = 1.0
     counts = np.zeros(20)
     for epoch in range(400):
         drawn = np.empty((4, 5), np.int32)
-        backend.primitives("sgd").draw_negatives(ratings_of(matrix).by_user, 20, 1, epoch, ALL, drawn)
+        sgd.draw_negatives(ratings_of(matrix).by_user, 20, 1, epoch, ALL, drawn)
         counts += np.bincount(drawn.ravel(), minlength=20)
     assert counts[[0, 3, 4, 19]].sum() == 0
     unrated = np.delete(counts, [0, 3, 4, 19])
@@ -119,9 +120,9 @@ def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend
 @few
 @given(matrices(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99), st.sampled_from([NO_MIDDLE, 3.0]))
 def test_mixed_samples_hold_every_rating_and_negative_in_its_group(
-    backend: Backend, matrix: np.ndarray, s: int, n_groups: int, seed: int, middle: float
+    matrix: np.ndarray, s: int, n_groups: int, seed: int, middle: float
 ) -> None:
-    ratings, sgd = ratings_of(matrix), backend.primitives("sgd")
+    ratings = ratings_of(matrix)
     negatives = np.empty((len(ratings), s), np.int32)
     sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, 0, np.float32(middle), negatives)
     group_of = np.random.default_rng(seed).integers(0, n_groups, ratings.n_items).astype(np.uint8)

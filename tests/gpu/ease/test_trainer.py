@@ -49,7 +49,7 @@ def test_weights_are_those_of_the_paper(matrix: np.ndarray, backend: Backend) ->
 def test_blocks_make_the_same_weights(n_items: int, backend: Backend) -> None:
     rng = np.random.default_rng(n_items)
     likes = (rng.random((300, n_items)) < 0.05).astype(np.float64)
-    found = backend.primitives("ease").item_weights(scipy.sparse.csr_matrix(likes), 3.0)
+    found = backend.twin(host.item_weights)(scipy.sparse.csr_matrix(likes), 3.0)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, reference.ease_weights(likes, 3.0), atol=2e-6)
 
@@ -117,7 +117,7 @@ def test_too_many_items_are_refused_with_what_they_would_take(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
     monkeypatch.setattr(ease, "MAX_WEIGHTED", 19)
-    needed = backend.primitives("ease").bytes_needed(20, _n_likes(planted(60, 20, 10)))
+    needed = backend.twin(host.bytes_needed)(20, _n_likes(planted(60, 20, 10)))
     said = f"at most 19 that are liked together with others, got 20, .* need about {needed:,} bytes; use als-implicit"
     with pytest.raises(InvalidRatings, match=said):
         gpu.fit(planted(60, 20, 10), EaseParams(), backend=backend)
@@ -125,14 +125,14 @@ def test_too_many_items_are_refused_with_what_they_would_take(
 
 
 def test_estimates_of_memory_grow_with_the_square_of_the_items(backend: Backend) -> None:
-    needed = backend.primitives("ease").bytes_needed
+    needed = backend.twin(host.bytes_needed)
     assert needed(20_000, 0) > 3 * needed(10_000, 0) > 12 * 10_000**2
     assert needed(100, 10**6) > needed(100, 0) + 24 * 10**6 - 1
 
 
 def test_a_matrix_without_an_inverse_says_what_to_change(backend: Backend) -> None:
     with pytest.raises(TrainingDiverged, match="raise regularization"):
-        backend.primitives("ease").item_weights(scipy.sparse.csr_matrix(np.ones((3, 3))), -3.0)
+        backend.twin(host.item_weights)(scipy.sparse.csr_matrix(np.ones((3, 3))), -3.0)
 
 
 def test_moving_and_growing_a_model_copies_no_weights() -> None:

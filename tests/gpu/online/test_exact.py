@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.als import host as half
 from gpu.als import objective
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.calibration import in_units
@@ -95,7 +96,6 @@ def test_refitting_an_item_gives_what_training_would(params: AlsParams | AlsImpl
     problem = objective.problem_of(in_units(ratings, known.unit), params, known)
     learned = signals_of(ratings, known) if params.is_implicit else in_units(ratings, known.unit)
     users, items = tables_of(model, problem)
-    half = gpu.HOST.primitives("als")
     expected = items.copy()
     half.solve(half.prepare(learned.by_item, ratings.n_users, problem), expected, users, problem)
     model.item_trained[NEW] = False

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.base.backend import HOST
 from gpu.data.model import ARRAYS, Model
 from gpu.data.param_kinds import Params
 from gpu.data.rating_table import RatingTable
@@ -131,7 +130,7 @@ class ReadyDeviceModel:
     def __init__(self, model: Model, table: RatingTable) -> None:
         params: Any = model.params
         self.model, self.table, self.index, self.as_trained = model, table, ItemIndex(model), AsTrained(model)
-        given = self.as_trained, Prolific(model, table), USER_KEYS, ITEM_KEYS, HOST
+        given = self.as_trained, Prolific(model, table), USER_KEYS, ITEM_KEYS
         self.refits, self._snapshot = SampledRefits(model, params, table, *given), copy_of_model(model)
         assert all(step is None for step in self.refits.prepare())
 

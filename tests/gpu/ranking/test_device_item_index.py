@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,8 @@ def test_lists_that_change_for_ever_take_no_more_memory(item_index, monkeypatch)
     monkeypatch.setattr(item_index, "MOST_LATER", 1000)
     model, rows, rng = model_of(NEAR, 4, 60, 20), rated(4, 60, 15), np.random.default_rng(0)
     index = ItemIndex(model, DEVICE)
-    (part,), sizes = index.ranked_items, []
+    ranked: Any = index.ranked_items
+    (part,), sizes = ranked, list[int]()
     most = max(1000, 60 * part.n_slots)
     for step in range(120):
         if step % 40 == 39:

@@ -27,9 +27,9 @@ def test_errors_are_of_clipped_estimates(backend: Backend, matrix: np.ndarray, k
     estimates = np.array([reference.score(matrix, known, u, j) for u, j in zip(users, items, strict=True)])
     errors = np.clip(estimates, 1, 5) - values
     rows = ratings.by_user
-    found = evaluate.rmse(model, rows, users, items, values, backend=backend)
+    found = evaluate.rmse(model, rows, users, items, values)
     assert found == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-4, abs=1e-4)
-    found = evaluate.mae(model, rows, users, items, values, backend=backend)
+    found = evaluate.mae(model, rows, users, items, values)
     assert found == pytest.approx(np.mean(np.abs(errors)), rel=1e-4, abs=1e-4)
 
 
@@ -37,7 +37,7 @@ def test_implicit_scores_are_not_clipped(backend: Backend) -> None:
     matrix = np.ones((1, 2))
     model = random_model(matrix, 0, True, 0)
     model.item_bias[:] = 50, -50
-    scores = evaluate.predict(model, ratings_of(matrix).by_user, np.array([0, 0]), np.array([0, 1]), backend=backend)
+    scores = evaluate.predict(model, ratings_of(matrix).by_user, np.array([0, 0]), np.array([0, 1]))
     assert scores[0] > 40
     assert scores[1] < -40
 
@@ -46,7 +46,7 @@ def test_nothing_to_measure_is_nan(backend: Backend) -> None:
     matrix = np.ones((2, 2))
     model, ratings = random_model(matrix, 1, False, 0), ratings_of(matrix)
     none = np.array([], dtype=np.int32)
-    assert np.isnan(evaluate.rmse(model, ratings.by_user, none, none, none.astype(float), backend=backend))
+    assert np.isnan(evaluate.rmse(model, ratings.by_user, none, none, none.astype(float)))
     empty = ratings.where(np.zeros(len(ratings), np.bool_))
     result = evaluate.ranking(model, ratings.by_user, empty, backend=backend)
     assert np.isnan(list(result.values())).all()
@@ -84,7 +84,7 @@ def test_sampled_ranking_counts_ties_half_and_drops_the_positive(backend: Backen
     model.user_factors[:], model.user_bias[:] = 0, 0
     model.item_bias[:] = [0, 3, 3, 5, 1, -1]
     positives, negatives = np.array([1, 0, 3]), np.array([[2, 3, 4], [1, 2, 3], [3, 3, 0]])
-    found = evaluate.sampled_ranking(model, ratings_of(matrix).by_user, positives, negatives, k=2, backend=backend)
+    found = evaluate.sampled_ranking(model, ratings_of(matrix).by_user, positives, negatives, k=2)
     ranks = [1.5, 3.0, 0.0]
     assert found["hr@2"] == pytest.approx(2 / 3)
     assert found["ndcg@2"] == pytest.approx(sum(np.log(2) / np.log(r + 2) for r in ranks if r < 2) / 3)
@@ -109,7 +109,7 @@ def test_the_baseline_of_estimates_is_clipped_averages(backend: Backend) -> None
     model = evaluate.baseline(ratings, is_implicit=False)
     known = shrunk_biases(ratings)
     expected = np.clip(known.mean + known.user[users] + known.item[items], 1, 5)
-    found = evaluate.rmse(model, ratings.by_user, users, items, values, backend=backend)
+    found = evaluate.rmse(model, ratings.by_user, users, items, values)
     assert found == pytest.approx(np.sqrt(np.mean((expected - values) ** 2)), rel=1e-6)
     assert found < values.std()
 

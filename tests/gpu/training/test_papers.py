@@ -19,7 +19,9 @@ from gpu.data.model import Model
 from gpu.data.views import balanced_bounds
 from gpu.descent import esgd
 from gpu.descent import trainer as sgd
+from gpu.descent.host import ImplicitBlocks
 from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
+from gpu.hashing import host_lsh as lsh
 from gpu.nmf.params import NmfParams
 from gpu.nmf.trainer import random_start
 from gpu.online.model import HostModel
@@ -284,7 +286,6 @@ def test_hashes_of_culsh_weigh_a_rating_by_its_square() -> None:
     """A_j = Σ r² Φ: 2 of 4 stars weigh a quarter, in steps of a 64th; calibrated ones count from below the scale."""
     users, items = np.arange(4), np.zeros(4, dtype=int)
     ratings = gpu.Ratings.from_coo(users, items, np.array([4.0, 2.0, 2.0, 4.0]))
-    lsh = gpu.HOST.primitives("lsh")
     assert lsh.weights(ratings, None, CulshParams(**PAPER)).tolist() == [64, 16, 16, 64]
     assert lsh.weights(ratings, None, CulshParams()).tolist() != [64, 16, 16, 64]
 
@@ -301,7 +302,7 @@ def test_implicit_culsh_learns_likes_and_drawn_negatives() -> None:
     printed.mean = -math.log(4)
     for table in (printed.base_u, printed.base_v, printed.b, printed.c_hat):
         table[:] = 0
-    blocks = gpu.HOST.primitives("descent").ImplicitBlocks(RATINGS, params)
+    blocks = ImplicitBlocks(RATINGS, params)
     users, items = (balanced_bounds(rows.lengths, 8) for rows in (RATINGS.by_user, RATINGS.by_item))
 
     def samples_of(epoch: int) -> list[tuple[int, int, float]]:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu.base.backend import HOST
 from gpu.data.model import ARRAYS, HOST_ONLY, Model
 from gpu.data.param_kinds import GradientParams, Params
 from gpu.data.rating_table import RatingTable
@@ -39,7 +38,6 @@ class World(NamedTuple):
             Prolific(self.model, self.table),
             self.user_keys,
             self.item_keys,
-            HOST,
         )
         for _ in found.prepare() if self.model.is_implicit else ():
             pass

@@ -1,7 +1,7 @@
 """Where the time of an epoch goes on each rank: marks around the functions that train, which know nothing of them.
 
-A mark is an event in the stream of a device, or a time on the host. `watched` gives a backend whose primitives have
-marks around some functions. What lies between two marks belongs to the innermost of these functions, or to none.
+A mark is an event in the stream of a device, or a time on the host. `watched` gives a backend whose twins have marks
+around some functions. What lies between two marks belongs to the innermost of these functions, or to none.
 
 Epochs with marks run behind a kernel that does nothing for a while. All launches are there when it ends, so a device
 waits for none of them. What epochs without marks take longer are gaps, in which a device waits for a launch.
@@ -17,26 +17,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
 import gpu
 from benchmarks.results import Row
+from gpu.als import host, host_stream, host_sums
+from gpu.base.backend import Twin
+from gpu.descent import host_esgd
+from gpu.descent.host import Descent
+from gpu.descent.host_item_changes import ItemChanges
 from gpu.ranks.exchange import Exchange
 
 SOLVE, EXCHANGE, OTHER = "solve", "exchange", "other"
-# Family of primitives -> function, or method of a class -> what its time counts as.
-FUNCTIONS = {
-    "als": {"solve": SOLVE},
-    "als_stream": {"solve": SOLVE},
-    "als_sums": {"gram_to_add": SOLVE, "add_up": SOLVE, "solve": SOLVE},
-    "esgd": {"learn_epoch": SOLVE},
-}
-METHODS = {
-    "descent": ("Descent", {"learn": SOLVE, "shrink": OTHER}),
-    "item_changes": ("ItemChanges", {"collect": OTHER, "apply": OTHER, "remember": OTHER}),
+# Functions whose time, and that of their twins, counts as `SOLVE`; classes -> what the time of their methods counts as.
+SOLVES = host.solve, host_stream.solve, host_sums.gram_to_add, host_sums.add_up, host_sums.solve, host_esgd.learn_epoch
+METHODS: dict[Any, dict[str, str]] = {
+    Descent: {"learn": SOLVE, "shrink": OTHER},
+    ItemChanges: {"collect": OTHER, "apply": OTHER, "remember": OTHER},
 }
 EXCHANGES = dict.fromkeys(("gather", "reduce_scatter", "reduce", "shift"), EXCHANGE)
 IDLE_NS = 1_500_000  # launches of an epoch take less
@@ -172,22 +171,19 @@ class Marks:
 
 @dataclass(frozen=True)
 class Watched(gpu.Backend):
-    """A backend whose primitives have marks."""
+    """A backend whose twins have marks."""
 
     marks: Marks = field(kw_only=True)
 
-    def primitives(self, family: str) -> ModuleType:
-        """A copy of the module, in which some functions have marks."""
-        module, marks = super().primitives(family), self.marks
-        watched = ModuleType(module.__name__)
-        vars(watched).update(vars(module))
-        for name, kind in FUNCTIONS.get(family, {}).items():
-            function = _without_stores(getattr(module, name), marks) if name == "solve" else getattr(module, name)
-            setattr(watched, name, marks.around(kind, function))
-        if family in METHODS:
-            name, kinds = METHODS[family]
-            setattr(watched, name, lambda *given: marks.watch(getattr(module, name)(*given), kinds))
-        return watched
+    def twin(self, of_host: Twin) -> Twin:
+        """The twin, with marks around it or around methods of its instances."""
+        found: Any = super().twin(of_host)
+        if of_host in METHODS:
+            return cast("Twin", lambda *given: self.marks.watch(found(*given), METHODS[of_host]))
+        if of_host in SOLVES:
+            function = _without_stores(found, self.marks) if of_host.__name__ == "solve" else found
+            return cast("Twin", self.marks.around(SOLVE, function))
+        return cast("Twin", found)
 
 
 def watched(backend: gpu.Backend, exchange: Exchange) -> Watched:

@@ -24,7 +24,7 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, ms_of
-from gpu.algorithms import params_for
+from gpu.algorithms import params_of
 from gpu.als import host
 from gpu.als import trainer as training
 from gpu.als.objective import AlsObjective, problem_of, width
@@ -70,8 +70,8 @@ def als(
     peer = implicit_als() if implicit and where.name == "host" else None
     for part in parts:
         for n_factors in options.whole(factors):
-            params = params_for("als-implicit" if implicit else "als", {**settings, "n_factors": n_factors})
-            assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - narrows the type
+            given = {**settings, "n_factors": n_factors}
+            params = params_of(AlsImplicitParams, given) if implicit else params_of(AlsParams, given)
             say(f"{len(part[0]):,} ratings, {part[0].n_users:,} users, {params}")
             yield from measured(*part, params, where, peer)
 
@@ -171,7 +171,6 @@ def measured(
     compiling.iteration()
     codes = [Trajectory(f"nearfield, {where(backend)}", setting, setting.solve_items, setting.solve_users)]
     if peer is not None:
-        assert isinstance(params, AlsImplicitParams)  # noqa: S101 - it has no other objective
         theirs = Peer(peer, setting.train, params, 1)
         codes.append(Trajectory("implicit", setting, theirs.solve_items, theirs.solve_users))
     for _ in range(params.n_epochs):
@@ -256,7 +255,9 @@ class Peer:
     Pairs that are not stored have c = 1, as in ours. Its λ is the same for every row, which is our exponent 0.
     """
 
-    def __init__(self, module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams, n_epochs: int) -> None:
+    def __init__(
+        self, module: ModuleType, ratings: gpu.Ratings, params: AlsParams | AlsImplicitParams, n_epochs: int
+    ) -> None:
         self.params, self.calibration = params, calibrate(ratings, params)
         self.model = module.AlternatingLeastSquares(
             factors=params.n_factors,

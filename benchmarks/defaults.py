@@ -40,7 +40,7 @@ from benchmarks.options import Data, Fits, Names, Sets, Where
 from benchmarks.peers import ESTIMATES, FACTORS, LISTS, Facts, Peer, Problem, Settings, child, peers, product, rounded
 from benchmarks.results import NONE, Fit, Store, markdown, put, readable, say
 from benchmarks.timing import NAN, timed
-from gpu.algorithms import params_for
+from gpu.algorithms import params_for, params_of
 from gpu.base.errors import EngineError
 from gpu.nmf import trainer as nmf
 from gpu.nmf.matrix import matrix_of
@@ -351,8 +351,9 @@ class Ours(Method):
 
     def _measured(self, task: str, fold: Fold, settings: Settings, unit: float) -> tuple[Metrics, float]:
         params, scaled = params_for(self.name, settings), fold if unit == 1 else fold.scaled(1 / unit)
-        if isinstance(params, NmfParams):
-            factors, seconds = timed(lambda: nmf.factorize(matrix_of(fold.train), params, self._backend))
+        if params.is_nonnegative:
+            of_nmf = params_of(NmfParams, settings)
+            factors, seconds = timed(lambda: nmf.factorize(matrix_of(fold.train), of_nmf, self._backend))
             return metrics_of(task, fold, {"W": factors.W, "H": factors.H}), seconds
         model, seconds = timed(lambda: gpu.fit(scaled.train, params, backend=self._backend))
         if task == ESTIMATES:

@@ -138,7 +138,7 @@ def growth(
 def _trained(history: History, algorithm: str, n_factors: int) -> gpu.Model:
     """A model of all users and items of the history."""
     params, sizes = params_for(algorithm, {"n_factors": n_factors}), (len(history.users), len(history.items))
-    model = gpu.Model.zeros(params, 1.0, (0.0, 5.0), *sizes, n_bits=getattr(params, "n_bits", 0))
+    model = gpu.Model.zeros(params, 1.0, (0.0, 5.0), *sizes, n_bits=params.n_bits)
     model.user_trained[:], model.item_trained[:] = True, True
     return model.mapped(np.arange(sizes[0]), np.arange(sizes[1]), *sizes)
 

@@ -124,8 +124,8 @@ def newcomers(
         for n_factors in options.whole(factors):
             params = params_for(algorithm, {"n_factors": n_factors})
             say(f"{params} ({where.name})")
-            pairs = [_trials(train, test, with_changes(params, seed=seed), where) for seed in options.whole(seeds)]
-            size = {"n_factors": params.width, "n_neighbors": getattr(params, "n_neighbors", 0)}
+            pairs = [_trials(train, test, params, seed, where) for seed in options.whole(seeds)]
+            size = {"n_factors": params.width, "n_neighbors": params.n_neighbors}
             for known_users, trials in zip(("learned", "kept"), zip(*pairs, strict=True), strict=True):
                 differences = tuple(trial.online - trial.retrained for trial in trials)
                 row = {"algorithm": algorithm, **size, "known_users": known_users}
@@ -133,9 +133,11 @@ def newcomers(
                 yield {**row, "difference": statistics.median(differences), "difference_by_seed": differences}
 
 
-def _trials(train: gpu.Ratings, test: gpu.Ratings, params: Params, backend: gpu.Backend) -> tuple[Trial, Trial]:
+def _trials(
+    train: gpu.Ratings, test: gpu.Ratings, params: Params, seed: int, backend: gpu.Backend
+) -> tuple[Trial, Trial]:
     """The trials of one seed: with known users learned, and with known users kept."""
-    generator = np.random.default_rng(getattr(params, "seed", 0))
+    params, generator = with_changes(params, seed=seed), np.random.default_rng(seed)
     new_users, new_items = (
         datasets.mask_of(generator.permutation(n)[: round(SHARE * n)], n) for n in (train.n_users, train.n_items)
     )

@@ -20,7 +20,7 @@ from benchmarks import datasets, options
 from benchmarks.options import Factors, Seeds, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import MIB, NAN, median_ms, peak_mib, timed
-from gpu.algorithms import params_for
+from gpu.algorithms import params_for, params_of
 from gpu.als import host as als
 from gpu.base.errors import InvalidInput
 from gpu.data.param_kinds import with_changes
@@ -50,7 +50,7 @@ def accuracy(
     """Test RMSE of CULSH-MF with each similarity ([004] table 7), its time and memory, of SGD alone, and of ALS."""
     where, ways = options.chosen(backend), list(_ways(similarities.split(","), psi.split(","), keys))
     for train, test in datasets.folds_of(ratings, folds) if folds else ():
-        yield _accuracy(train, test, params_for("culsh", {}), (0,), where)
+        yield _accuracy(train, test, CulshParams(), (0,), where, CulshParams())
     if folds:
         return
     train, test = datasets.train_and_test(ratings)
@@ -58,8 +58,8 @@ def accuracy(
         yield _accuracy(train, test, params_for("sgd", {"n_factors": n_factors}), options.whole(seeds), where)
         for n_neighbors in options.whole(neighbors):
             for way in ways:
-                params = params_for("culsh", {"n_factors": n_factors, **way, "n_neighbors": n_neighbors})
-                yield _accuracy(train, test, params, options.whole(seeds), where)
+                params = params_of(CulshParams, {"n_factors": n_factors, **way, "n_neighbors": n_neighbors})
+                yield _accuracy(train, test, params, options.whole(seeds), where, params)
     yield _accuracy(train, test, params_for("als", {}), options.whole(seeds), where)
 
 
@@ -79,18 +79,23 @@ def _ways(names: Sequence[str], kinds: Sequence[str], keys: str) -> Iterator[dic
 
 
 def _accuracy(
-    train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: gpu.Backend
-) -> Row:
-    """Train a model once per seed, after a training of one epoch that compiles the kernels."""
+    train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: gpu.Backend,
+    hashed: CulshParams | None = None,
+) -> Row:  # fmt: skip
+    """Train a model once per seed, after a training of one epoch that compiles the kernels.
+
+    Args:
+        hashed: `params`, if they find neighbors.
+    """
     say(f"training {params} ({backend.name})")
     gpu.fit(train, with_changes(params, n_epochs=1), backend=backend)
     settings = [with_changes(params, seed=seed) for seed in seeds]
     errors, seconds = zip(*(_fitted(train, test, setting, backend) for setting in settings), strict=True)
-    found = [_finding(train, setting, backend) for setting in settings if isinstance(setting, CulshParams)]
-    name = "none"
-    if isinstance(params, CulshParams):
-        of_keys = f", {params.key_bits} bits × {params.n_bits // params.key_bits}"
-        name = params.similarity + {"simlsh": f", Ψ = {PSI[params.psi]}", "keys": of_keys}.get(params.similarity, "")
+    found, name = [], "none"
+    if hashed is not None:
+        found = [_finding(train, dataclasses.replace(hashed, seed=seed), backend) for seed in seeds]
+        of_keys = f", {hashed.key_bits} bits × {hashed.n_bits // hashed.key_bits}"
+        name = hashed.similarity + {"simlsh": f", Ψ = {PSI[hashed.psi]}", "keys": of_keys}.get(hashed.similarity, "")
     row = {"algorithm": params.algorithm, "neighbors": name, **_size(params), "test_rmse": statistics.median(errors)}
     row |= {"rmse_by_seed": errors, "seconds": statistics.median(seconds)}
     figures = zip(*found, strict=True) if found else [(NAN,)] * len(SEARCH)
@@ -98,7 +103,7 @@ def _accuracy(
 
 
 def _size(params: gpu.Params) -> Row:
-    return {"n_factors": params.width, "n_neighbors": getattr(params, "n_neighbors", 0)}
+    return {"n_factors": params.width, "n_neighbors": params.n_neighbors}
 
 
 def _fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: gpu.Backend) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from gpu.algorithms import params_for
 from gpu.base.backend import choose
 from gpu.base.errors import InvalidInput
 from gpu.data.model import Model
-from gpu.data.param_kinds import GradientParams
+from gpu.data.param_kinds import GradientParams, descending
 from gpu.online.model import HostModel
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
@@ -74,11 +74,11 @@ def online(
     named = [choose(place).name for place in places.split(",")] if places else ["host", choose().name]  # type: ignore[arg-type]
     for n_factors in options.whole(factors):
         params = params_for(algorithm, {"n_factors": n_factors})
-        if not isinstance(params, GradientParams):
+        if params.refits != "sampled":
             raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
         for place in dict.fromkeys(named):
             n = batches * 8 if place == "device" else batches
-            yield _measured(data, params, shape, place, n)
+            yield _measured(data, descending(params), shape, place, n)
 
 
 def _measured(ratings: gpu.Ratings, params: GradientParams, shape: Shape, place: str, n: int) -> Row:

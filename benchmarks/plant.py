@@ -147,7 +147,7 @@ def _write_log(log: RatingLog, ratings: Callable[[slice], dict[str, Any]], n_rat
 
 def drawn_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Model:
     """A model with random values in every array that `params` require; all rows count as trained."""
-    model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=getattr(params, "n_bits", 0))
+    model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=params.n_bits)
     model.mark_trained(np.ones(n_users, np.int64), np.arange(1, n_items + 1))
     normal = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"
     jobs = [

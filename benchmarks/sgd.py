@@ -26,10 +26,11 @@ from benchmarks.als import where
 from benchmarks.options import Factors, Names, Parameters, Source, Where
 from benchmarks.results import Row, say
 from benchmarks.timing import NAN, median_ms, timed
-from gpu.algorithms import ALGORITHMS, params_for, trainer_of
+from gpu.algorithms import ALGORITHMS, params_for, params_of, trainer_of
 from gpu.data.calibration import calibrate, in_units
+from gpu.data.param_kinds import GradientParams, descending
 from gpu.data.signals import NEUTRAL
-from gpu.descent.params import EsgdParams, SgdParams
+from gpu.descent.params import CulshParams, SgdParams
 from gpu.training import loop
 from gpu.training.loop import Trainer
 
@@ -68,15 +69,14 @@ def sgd(
     for algorithm in options.algorithms(algorithms):
         is_implicit = ALGORITHMS[algorithm].params.is_implicit
         for n_factors in options.whole(factors):
-            params = params_for(algorithm, {**settings, "n_factors": n_factors})
+            params = descending(params_for(algorithm, {**settings, "n_factors": n_factors}))
             data, test, judged = _lists(ratings, last) if is_implicit else _estimates(ratings, params)
-            assert isinstance(params, SgdParams | EsgdParams)  # noqa: S101 - narrows the type
             values, seconds, neighbors_s = _trained(data, test, params, chosen, judged)
             epoch_s = float(statistics.median(np.diff(seconds)))
             is_reached = [value >= target if is_implicit else value <= target for value in values]
             n = is_reached.index(True) if any(is_reached) else None
             best = (max if is_implicit else min)(values)
-            row = {"algorithm": algorithm, "n_factors": n_factors, "n_neighbors": getattr(params, "n_neighbors", 0)}
+            row = {"algorithm": algorithm, "n_factors": n_factors, "n_neighbors": params.n_neighbors}
             row |= {"n_users": data.n_users, "n_ratings": len(data), "sort_s": _sorting_s(data)}
             stops = tuple(values[stop - 1] for stop in STOPS if stop <= len(values))
             say(f"  F = {n_factors}: {epoch_s * 1e3:.2f} ms, {' '.join(f'{value:.4f}' for value in stops)}")
@@ -121,7 +121,7 @@ def _lists(path: Path, is_last: bool) -> tuple[gpu.Ratings, None, Judge]:
 
 
 def _trained(
-    train: gpu.Ratings, test: gpu.Ratings | None, params: SgdParams | EsgdParams, backend: gpu.Backend, judged: Judge
+    train: gpu.Ratings, test: gpu.Ratings | None, params: GradientParams, backend: gpu.Backend, judged: Judge
 ) -> tuple[list[float], list[float], float]:
     """(errors, seconds since the start after each epoch, seconds to find neighbors)."""
     loop.train(trainer_of(train, dataclasses.replace(params, n_epochs=1), backend, test, NEUTRAL))
@@ -184,12 +184,11 @@ def time_to_error(
 
     for n_factors in options.whole(factors):
         curves = {}
-        for algorithm in ("sgd", "culsh"):
-            defaults = params_for(algorithm, {"n_factors": n_factors, "n_epochs": epochs})
-            assert isinstance(defaults, SgdParams)  # noqa: S101 - narrows the type
+        for kind in (SgdParams, CulshParams):
+            defaults = params_of(kind, {"n_factors": n_factors, "n_epochs": epochs})
             trials = [dataclasses.replace(defaults, regularization=defaults.regularization * n) for n in SHARES]
             best = min(trials, key=lambda params: min(curve(inner, params)))
-            say(f"{algorithm}, F = {n_factors}: the best regularization is {best.regularization:.4g}")
+            say(f"{kind.algorithm}, F = {n_factors}: the best regularization is {best.regularization:.4g}")
             curves[best] = curve((train, test), best)
         target = max(min(points)[0] for points in curves.values())
         for best, points in curves.items():

@@ -26,7 +26,7 @@ from gpu.base.errors import (
     TrainingDiverged,
 )
 from gpu.data.calibration import FEW, calibrate, in_units, kind_of
-from gpu.data.decay import Times, decayed, half_life_of, weighing, weighted
+from gpu.data.decay import Times, decayed, weighing, weighted
 from gpu.data.evidence import amounts
 from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.outliers import winsorized
@@ -72,7 +72,6 @@ __all__ = [
     "choose",
     "evaluate",
     "fit",
-    "half_life_of",
     "params_for",
     "run_here",
     "usable",
@@ -118,7 +117,7 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     check_steps(params, ratings)
-    if half_life_of(params) is not None:
+    if params.half_life_days is not None:
         model = _fit_by_age(ratings, params, backend, test, on_epoch, run, times)
     else:
         model = _fit(ratings, params, backend, test, on_epoch, calibrate(ratings, params), run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from gpu import als, descent, ease, nmf  # noqa: F401 - each registers what it trains
 from gpu.base.backend import Backend
@@ -18,6 +18,7 @@ from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.algorithm import REGISTERED
 from gpu.training.loop import OnEpoch, Trainer, train
 
+Kind = TypeVar("Kind", bound=Params)
 # Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
 Run = Callable[[Ratings, Params, Backend, Ratings | None, OnEpoch | None, Calibration], Model]
 
@@ -34,8 +35,12 @@ def params_for(algorithm: str, values: Mapping[str, Any]) -> Params:
     """
     if algorithm not in ALGORITHMS:
         raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}")
-    kind = ALGORITHMS[algorithm].params
-    check_names(algorithm, {field.name for field in dataclasses.fields(kind)}, values)
+    return params_of(ALGORITHMS[algorithm].params, values)
+
+
+def params_of(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
+    """`params_for` the algorithm whose parameters are of this class."""
+    check_names(kind.algorithm, {field.name for field in dataclasses.fields(kind)}, values)
     types = get_type_hints(kind)
     return kind(**{name: converted(name, value, types[name]) for name, value in values.items()})
 

@@ -168,12 +168,11 @@ def train(
     printer = Printer(json)
     if plan:
         return printer.report(*shown(size_of(data.train), params, gpus, memory))
-    n_epochs = getattr(params, "n_epochs", 1)
-    with progress(f"Training {algorithm}", n_epochs) as bar, forming as team:
+    with progress(f"Training {algorithm}", params.n_epochs) as bar, forming as team:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in closing_line.BEST if name in line)
-            bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
+            bar.advance(note=f"epoch {line['epoch']} of {params.n_epochs}  {metrics}")
             printer.line(line)
 
         return printer.line(offline.train(data, params, chosen, on_line, out, team))

@@ -12,12 +12,15 @@ import ast
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gpu.algorithms import ALGORITHMS
+
 ROOT = Path(__file__).resolve().parents[1]
+ALL = "gpu", "service", "benchmarks", "loadtest"
 SMALL = 60  # lines of a module that one other imports
 SHORT = 6  # lines of a function that one other calls
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -242,6 +245,37 @@ def room_lines(package: str) -> Iterator[str]:
         yield f"{numbers}  {room} → {' '.join(sorted(other.removeprefix(f'{package}.') for other in others))}"
 
 
+def kinds_asked(packages: Sequence[str]) -> list[str]:
+    """Where code outside the folder of an algorithm asks which one it has: `file:line: code`.
+
+    By the class of its hyperparameters (isinstance, issubclass, cast), by its name (a comparison, or a dictionary with
+    nothing else as keys), or by whether it has a parameter (getattr, hasattr).
+    """
+    homes = {extra_of(record.params.__module__) for record in ALGORITHMS.values()}
+    return [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)[:80]}"
+        for package in packages
+        for module, path in modules(package).items()
+        if room_of(module) not in homes
+        for node in ast.walk(tree_of(path))
+        if _asks_for_a_kind(node)
+    ]
+
+
+def _asks_for_a_kind(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        texts = [ast.unparse(argument) for argument in node.args]
+        if node.func.id in ("isinstance", "issubclass", "cast"):
+            return any("Params" in text for text in texts)
+        is_literal = len(texts) > 1 and isinstance(node.args[1], ast.Constant)
+        return node.func.id in ("getattr", "hasattr") and is_literal and "params" in texts[0]
+    names = {one.value for one in ast.iter_child_nodes(node) if isinstance(one, ast.Constant)} & {*ALGORITHMS}
+    if isinstance(node, ast.Dict):
+        return len(names) > 0 and {ast.unparse(key) for key in node.keys if key} <= {repr(name) for name in ALGORITHMS}
+    inner = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return isinstance(node, ast.Compare) and bool(inner & {*ALGORITHMS})
+
+
 def main() -> None:
     """Print the numbers of both packages, of each room, and the circles of modules."""
     packages = ("service", "gpu")
@@ -251,6 +285,7 @@ def main() -> None:
     for package in packages:
         lines += ["", *room_lines(package)]
         lines += [f"circle: {' '.join(circle)}" for circle in sorted(map(sorted, circles(imports(package))))]
+    lines += ["", "outside the folder of an algorithm, asked which one it is:", *kinds_asked(ALL)]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

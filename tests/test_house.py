@@ -22,6 +22,7 @@ BOUNDS = {
     },
     "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.291, "once": 91},
 }
+KINDS_ASKED = 10  # places that ask which algorithm something is, outside its folder
 
 
 @pytest.fixture
@@ -51,6 +52,21 @@ def test_the_shape_of_a_package_gets_no_worse(package: str) -> None:
     numbers = house.shape(package)._asdict()
     worse = {name: (numbers[name], bound) for name, bound in BOUNDS[package].items() if numbers[name] > bound}
     assert worse == {}, "(number, bound); `python -m tests.house` shows more"
+
+
+def test_what_an_algorithm_is_others_ask_of_its_hyperparameters() -> None:
+    asked = house.kinds_asked(house.ALL)
+    assert len(asked) <= KINDS_ASKED, asked
+
+
+def test_questions_for_an_algorithm_are_seen(package: Path) -> None:
+    (package / "low" / "c.py").write_text(
+        'isinstance(x, SgdParams)\ncast("EaseParams", x)\nif name in ("als", "ease"):\n    x = {"nmf": 1, "sgd": 2}\n'
+        'getattr(params, "alpha", 0)\nhasattr(model.params, "alpha")\n'
+        'getattr(params, name)\n{"als": 1, "other": 2}\nname in ALGORITHMS\nisinstance(x, str)\n'
+    )
+    lines = [int(line.split(":")[1]) for line in house.kinds_asked(["toy"])]
+    assert sorted(lines) == [1, 2, 3, 4, 5, 6]
 
 
 def test_arrows_follow_names_and_leave_out_types(package: Path) -> None:

@@ -31,8 +31,9 @@ def obstacle(params: Params) -> str | None:
     return None
 
 
-def shape_of(size: tuple[int, int, int], params: AlsParams | AlsImplicitParams) -> Shape:
-    """The shape of a training with `params`; `size` is (U, I, N)."""
+def shape_of(size: tuple[int, int, int], params: Params) -> Shape:
+    """The shape of a training with `params` that have no `obstacle`; `size` is (U, I, N)."""
+    assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - this narrows the type
     has_biases = isinstance(params, AlsParams) and params.biases
     return Shape(*size, params.n_factors, params.is_implicit, has_biases, params.n_cg_steps)
 

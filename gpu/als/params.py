@@ -17,6 +17,7 @@ from gpu.data.param_kinds import (
 from gpu.data.param_ranges import DEFAULT, GIVEN, Together
 
 Solver = Literal["cg", "cholesky"]
+LARGE_TOLERANCE = 0.1  # of conjugate gradients; with more, rows may stop before their first step
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class AlsParams(RegularizedParams):
     is_predictable: ClassVar[bool] = True
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 1024)}
     together: ClassVar[Together] = {("solver", "cholesky"): {"n_cg_steps": DEFAULT, "cg_tolerance": DEFAULT}}
+    dies_beyond: ClassVar[Mapping[str, float]] = {"cg_tolerance": LARGE_TOLERANCE}
 
     n_factors: int = 128
     n_epochs: int = 8
@@ -98,6 +100,7 @@ class AlsImplicitParams(FactorParams):
             "half_life_days": (None,),
         },
     }
+    dies_beyond: ClassVar[Mapping[str, float]] = {**AlsParams.dies_beyond, "regularization_exponent": 1.0}
 
     n_factors: int = 128
     n_epochs: int = 12

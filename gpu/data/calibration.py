@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,6 @@ from gpu.data.evidence import amounts, unpacked
 from gpu.data.param_kinds import Params
 from gpu.data.ratings import Ratings
 from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, counted, of_one_kind, preferences
-
-if TYPE_CHECKING:
-    from gpu.als.params import AlsImplicitParams
-    from gpu.ease.params import EaseParams
-
 
 FEW = 0.001  # share of values; so few may be wrong without deciding the kind of all others
 ENDS = (0.01, 0.99)  # quantiles; the ends of a scale, which a few wrong values do not move
@@ -90,11 +84,12 @@ def _of_paper(ratings: Ratings, params: Params) -> Calibration:
             f"Invalid ratings for {params.algorithm}: expected 0 or more beside calibration=none, got {lowest:g}; "
             "use calibration=data, which takes them as dislikes"
         )
-    if hasattr(params, "alpha"):  # both are given: `Params.together`
-        given = cast("AlsImplicitParams", params)
-        weights = given.alpha or 0.0, given.regularization or 0.0
-        return Calibration(alpha=weights[0], regularization=weights[1], density=_density(ratings))
-    return Calibration(density=_density(ratings))
+    if params.is_logit or params.has_item_weights:
+        return Calibration(density=_density(ratings))
+    # both are given: `Params.together`
+    return Calibration(
+        alpha=params.alpha or 0.0, regularization=params.regularization or 0.0, density=_density(ratings)
+    )
 
 
 def origin_of(scale: tuple[float, float], params: Params) -> float:
@@ -108,7 +103,7 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
     return ratings.with_values(ratings.by_user.values / scale, ratings.by_item.values / scale)
 
 
-def _of_preferences(ratings: Ratings, params: Any) -> Calibration:
+def _of_preferences(ratings: Ratings, params: Params) -> Calibration:
     values = ratings.by_user.values
     given, sums = unpacked(values)
     rated, summed = (given, sums[:0]) if given is values else (given[~np.isnan(given)], sums[sums != 0])
@@ -142,7 +137,7 @@ def _of_ratings(values: NDArray[np.float32], *, has_events: bool) -> Calibration
     return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
 
 
-def _with_events(found: Calibration, sums: NDArray[np.float32], params: Any) -> Calibration:
+def _with_events(found: Calibration, sums: NDArray[np.float32], params: Params) -> Calibration:
     """Add the scale of the sums of events (B,) beside ratings, and α_e."""
     weight = EVENT_WEIGHT if params.event_weight is None else params.event_weight
     found = dataclasses.replace(found, event_weight=weight)
@@ -155,18 +150,17 @@ def _with_events(found: Calibration, sums: NDArray[np.float32], params: Any) -> 
     )
 
 
-def _of_counts(values: NDArray[np.float32], params: Any) -> Calibration:
+def _of_counts(values: NDArray[np.float32], params: Params) -> Calibration:
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
     positive = values[values > 0]
-    confidence = getattr(params, "confidence", "linear")
     is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))
     low, high = ends_of(positive)
-    is_damped = is_long if confidence == "auto" else confidence == "log"
+    is_damped = is_long if params.confidence == "auto" else params.confidence == "log"
     return Calibration(values="counts", middle=0.0, scale=(low, math.inf if is_damped else high), is_damped=is_damped)
 
 
-def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams) -> Calibration:
+def _with_weights(found: Calibration, rated: Ratings, params: Params) -> Calibration:
     """Add α and λ, those of `params` or computed from the trained ratings.
 
     By default α = √(1 / density). A random matrix of U × I with this density has no singular value far beyond
@@ -180,7 +174,7 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
     return dataclasses.replace(found, alpha=alpha, regularization=ridge, density=density)
 
 
-def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Calibration:
+def _with_ridge(found: Calibration, ratings: Ratings, params: Params) -> Calibration:
     """Add λ of EASE, that of `params` or computed from the likes.
 
     If X is random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)². So

@@ -47,12 +47,6 @@ class Times(NamedTuple):
     as_of_s: float
 
 
-def half_life_of(params: Params) -> float | None:
-    """The h in days; None for algorithms without one."""
-    days: float | None = getattr(params, "half_life_days", None)
-    return days
-
-
 def weights_of(seconds: NDArray[np.float64], as_of_s: float, half_life_days: float) -> NDArray[np.float32]:
     """The w of pairs with these times, float32 (B,)."""
     halves = (seconds - as_of_s) / (half_life_days * DAY_S)
@@ -64,14 +58,14 @@ def weighing(params: Params, backend: Backend) -> Backend:
 
     The kernels of a device have no weights.
     """
-    if backend.name == HOST.name or params.refits != "sampled" or half_life_of(params) is None:
+    if backend.name == HOST.name or params.refits != "sampled" or params.half_life_days is None:
         return backend
     return replace(HOST, reason="half_life_days of gradient descent is for the host alone")
 
 
 def weights_in(model: Model, seconds: NDArray[np.float64]) -> NDArray[np.float32] | None:
     """What pairs with these times (B,) weigh in `model`, float32 (B,); None without a half-life."""
-    half_life_days, known = half_life_of(model.params), model.calibration
+    half_life_days, known = model.params.half_life_days, model.calibration
     if half_life_days is None:
         return None
     return in_usual_ones(weights_of(seconds, known.as_of_s, half_life_days), known.usual_weight)
@@ -126,7 +120,7 @@ def decayed(ratings: Ratings, times: Times | None, known: Calibration, params: P
 
 def _weights(ratings: Ratings, times: Times | None, params: Params) -> NDArray[np.float32]:
     """The w of `ratings`, float32 (N,), not divided by anything."""
-    half_life_days = half_life_of(params)
+    half_life_days = params.half_life_days
     if times is None or half_life_days is None:
         raise InvalidParams("Invalid half_life_days: expected ratings with times, as a service has them, got none")
     if len(times.seconds) != len(ratings):

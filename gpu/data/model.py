@@ -249,14 +249,13 @@ def _move_of(rows: NDArray[np.int64]) -> tuple[Index, Index]:
 
 
 def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:
-    n_neighbors = getattr(params, "n_neighbors", 0)
-    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": n_neighbors, "H": n_bits, "T": 0}
+    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": params.n_neighbors, "H": n_bits, "T": 0}
     return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
 
 
 def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
     """(bytes of the users' arrays, bytes of the items' arrays) of a model of this size, without `weight_bytes`."""
-    shapes = _shapes(params, n_users, n_items, getattr(params, "n_bits", 0))
+    shapes = _shapes(params, n_users, n_items, params.n_bits)
     sizes = {"U": 0, "I": 0, "T": 0}
     for name, (axes, dtype) in ARRAYS.items():
         sizes[axes[0]] += math.prod(shapes[name]) * np.dtype(dtype).itemsize

@@ -18,6 +18,9 @@ from typing import Any, ClassVar, Literal, Self
 from gpu.data.param_ranges import Together, check_ranges, check_together
 
 RefitKind = Literal["sampled", "exact", "none"]
+Precision = Literal["float16", "float32"]
+Values = Literal["auto", "ratings", "counts"]
+Confidence = Literal["auto", "linear", "log"]
 Calibrated = Literal["data", "none"]
 
 
@@ -36,6 +39,9 @@ class Params:
             (`gpu.ranking.weighted`).
         has_signatures: whether its items have neighbors and signatures by which new ones find theirs (`gpu.hashing`).
         is_predictable: whether attributes predict factors of items that nobody has rated (`gpu.training.content`).
+        dies_beyond: parameters by which factors shrink to zero, with the largest value by which they do not.
+
+    Others are parameters of some algorithms; here they have the values of those without them.
     """
 
     algorithm: ClassVar[str]
@@ -50,6 +56,13 @@ class Params:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
     together: ClassVar[Together] = {}
+    dies_beyond: ClassVar[Mapping[str, float]] = {}
+
+    n_epochs = 1
+    n_neighbors = 0
+    n_bits = 0
+    biases = True
+    regularization_exponent = 1.0
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -64,6 +77,36 @@ class Params:
     def width(self) -> int:
         """F of the models it makes."""
         return 1
+
+    @property
+    def regularization(self) -> float | None:
+        """λ; None if it is computed from the data, or there is none."""
+        return None
+
+    @property
+    def alpha(self) -> float | None:
+        """α; None if it is computed from the data, or there is none."""
+        return None
+
+    @property
+    def values(self) -> Values:
+        """What values are, see `gpu.als.params.AlsImplicitParams`."""
+        return "ratings"
+
+    @property
+    def confidence(self) -> Confidence:
+        """How it grows with a count."""
+        return "linear"
+
+    @property
+    def event_weight(self) -> float | None:
+        """α_e; None if it is chosen, or there is none."""
+        return None
+
+    @property
+    def half_life_days(self) -> float | None:
+        """H of `gpu.data.decay`; None if age does not matter."""
+        return None
 
     @property
     def n_absences(self) -> int:
@@ -132,6 +175,7 @@ class GradientParams(RegularizedParams):
     """
 
     refits: ClassVar[RefitKind] = "sampled"
+    rates: ClassVar[Mapping[str, str]] = {"regularization": "learning_rate"}  # of each λ the step it is multiplied by
 
     learning_rate: float = 0.02
 
@@ -160,12 +204,6 @@ def descending(params: Params) -> GradientParams:
     if not isinstance(params, GradientParams):
         raise TypeError(f"expected an algorithm of gradient descent, got {params.algorithm}")
     return params
-
-
-Precision = Literal["float16", "float32"]
-
-Values = Literal["auto", "ratings", "counts"]
-Confidence = Literal["auto", "linear", "log"]
 
 
 def with_changes(params: Params, **changes: Any) -> Params:

@@ -10,7 +10,7 @@ by folding in users and items unseen in training (docs/decisions/0011).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,6 @@ from gpu.data.evidence import amounts
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams
 from gpu.data.signals import entries_of, evidence
-
-if TYPE_CHECKING:
-    from gpu.als.params import AlsImplicitParams, AlsParams
-
 
 PARALLEL_FROM = 64  # refits in one call without a budget; fewer are not worth waking threads
 
@@ -139,11 +135,10 @@ def objective_of(model: Model) -> Objective:
     if params.is_nonnegative:
         return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
     if params.is_implicit:
-        exponent = cast("AlsImplicitParams", params).regularization_exponent
+        exponent = params.regularization_exponent
         return Objective(True, False, False, known.alpha, 0.0, known.regularization, exponent, known.prior, 1.0)
-    explicit = cast("AlsParams", params)
-    ridge = explicit.regularization
-    return Objective(False, False, explicit.biases, 0.0, model.mean, ridge, 1.0, known.prior, known.unit)
+    ridge = params.regularization or 0.0
+    return Objective(False, False, params.biases, 0.0, model.mean, ridge, 1.0, known.prior, known.unit)
 
 
 def learned_values(
@@ -178,7 +173,7 @@ def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
         factor=unit * FACTOR_SHARE * params.regularization,
         factor_prior=unit * FACTOR_PRIOR,
         bias=params.ridge_of_biases,
-        bias_prior=BIAS_PRIOR_OF_USERS if getattr(params, "biases", True) else NO_BIAS,
+        bias_prior=BIAS_PRIOR_OF_USERS if params.biases else NO_BIAS,
         weight=params.ridge_of_weights,
         weight_prior=WEIGHT_PRIOR,
         weight_unit=unit**2,
@@ -214,7 +209,7 @@ def item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
     """Rules for items newer than a model trained with `params`; see `user_rules`."""
     rules = user_rules(params, unit)._replace(
         factor=unit * FACTOR_SHARE * params.ridge_of_items,
-        bias_prior=BIAS_PRIOR_OF_ITEMS if getattr(params, "biases", True) else NO_BIAS,
+        bias_prior=BIAS_PRIOR_OF_ITEMS if params.biases else NO_BIAS,
         max_ratings=MAX_RATERS,
     )
     if not params.n_absences:

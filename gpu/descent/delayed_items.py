@@ -143,7 +143,7 @@ class DelayedItems:
 
 def bytes_of_changes(ratings: Ratings, params: SgdParams) -> int:
     """Bytes of the changes of all items, and of a copy of the items."""
-    columns = params.n_factors + 1 + 2 * int(getattr(params, "n_neighbors", 0))
+    columns = params.n_factors + 1 + 2 * params.n_neighbors
     return 8 * columns * ratings.n_items
 
 

@@ -86,7 +86,7 @@ class Descent:
     ) -> None:
         """Load the ratings. Several ranks need `params.deterministic`."""
         self._model, self._params, self._ratings, self._test, self._exchange = model, params, ratings, test, exchange
-        self._n_negatives = int(getattr(params, "n_negatives", 0))
+        self._n_negatives = params.n_absences
         self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
         self._base = float(model.mean), to_device(model.user_baseline), to_device(model.item_baseline)
@@ -307,7 +307,7 @@ def _drawn(seed: int, epoch: int, n_tiles: int) -> tuple[np.uint32, NDArray[np.i
 
 
 def _n_samples(ratings: Ratings, params: SgdParams) -> int:
-    return len(ratings) * (1 + int(getattr(params, "n_negatives", 0)))
+    return len(ratings) * (1 + params.n_absences)
 
 
 def _rehearse(params: SgdParams, like: Model, geometry: Geometry) -> None:

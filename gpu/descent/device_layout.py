@@ -50,7 +50,7 @@ class Geometry:
         Raises:
             InvalidParams: more neighbors than a device takes.
         """
-        n_neighbors = int(getattr(params, "n_neighbors", 0))
+        n_neighbors = params.n_neighbors
         if n_neighbors > MOST_NEIGHBORS:
             raise InvalidParams(
                 f"Invalid n_neighbors on the device: expected at most {MOST_NEIGHBORS}, got {n_neighbors}; use host"

@@ -42,7 +42,7 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     and for implicit models drawn samples and negatives (12). With a half-life a sample has a weight (4). One of several
     ranks takes less beside the model.
     """
-    n_negatives = int(getattr(params, "n_negatives", 0))
+    n_negatives = params.n_absences
     a_sample = 24 + 12 * (n_negatives > 0) + 4 * (params.half_life_days is not None)
     cuts, lines = 8 * (N_GROUPS + 1) * ratings.n_users, 4 * N_GROUPS * ratings.n_items
     model = sum(bytes_of(params, ratings.n_users, ratings.n_items))

@@ -28,6 +28,7 @@ class EsgdParams(GradientParams):
     """
 
     algorithm: ClassVar[str] = "esgd"
+    rates: ClassVar[Mapping[str, str]] = {**GradientParams.rates, "item_regularization": "learning_rate"}
     n_factors: int = 64
     n_epochs: int = 15
     regularization: float = 0.04
@@ -58,6 +59,7 @@ class SgdParams(GradientParams):
     """
 
     algorithm: ClassVar[str] = "sgd"
+    rates: ClassVar[Mapping[str, str]] = {**GradientParams.rates, "bias_regularization": "learning_rate"}
     together: ClassVar[Together] = {
         ("calibration", "none"): {"half_life_days": (None,)},
         ("biases", False): {"calibration": ("none",), "bias_regularization": DEFAULT},
@@ -95,6 +97,7 @@ class CulshParams(SgdParams):
     """
 
     algorithm: ClassVar[str] = "culsh"
+    rates: ClassVar[Mapping[str, str]] = {**SgdParams.rates, "weight_regularization": "weight_learning_rate"}
     has_signatures: ClassVar[bool] = True
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {"biases": (True,)}
     together: ClassVar[Together] = {

@@ -208,7 +208,7 @@ def _learns_on_device(params: Params, backend: Backend) -> bool:
 
 def _batch_bytes(params: GradientParams) -> int:
     """Bytes of a batch: samples of users, sums of users in several parts (half a matrix each), new items' samples."""
-    rules, n_neighbors = item_rules(params), getattr(params, "n_neighbors", 0)
+    rules = item_rules(params)
     sums = PARTS * 2 * (params.n_factors + 16) ** 2
-    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbors + 12)
+    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * params.n_neighbors + 12)
     return SAMPLES * 24 + sums + observations + A_BATCH

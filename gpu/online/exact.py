@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
-from gpu.data.decay import half_life_of, weights_in
+from gpu.data.decay import weights_in
 from gpu.data.model import Model
 from gpu.data.rating_table import RatingTable, times_of
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
@@ -57,7 +57,7 @@ class ExactRefits:
         """`solver` is that of this model, from `solver_of`. `priors` are those of new items; None: all are 0."""
         self._model, self._table, self._as_trained, self._prolific = model, table, as_trained, prolific
         self._objective, self._solver, self._priors = objective_of(model), solver, priors
-        self._half_life_days = half_life_of(model.params)
+        self._half_life_days = model.params.half_life_days
         self.most_users, self.most_items = solver.most_users, solver.most_items
         if priors is not None:
             self.most_items = max(self.most_items, priors.most)

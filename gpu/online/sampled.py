@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.decay import half_life_of, weights_in
+from gpu.data.decay import weights_in
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams
 from gpu.data.rating_table import RatingTable, times_of
@@ -142,7 +142,7 @@ class SampledRefits:
 
     def _weights_of_users(self, users: NDArray[np.int64]) -> UserWeights:
         """What all ratings of `users` (B,) weigh."""
-        if half_life_of(self._params) is None:
+        if self._params.half_life_days is None:
             return UserWeights(NO_WEIGHTS, np.zeros(len(users) + 1, dtype=np.int64))
         starts, lengths = self._table.rows.starts[users], self._table.rows.lengths[users]
         bounds = np.append(0, np.cumsum(lengths))
@@ -150,7 +150,7 @@ class SampledRefits:
 
     def _weights_of(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """What the ratings of an item by `users` (B,) weigh, float32 (B,); empty without a half-life."""
-        if half_life_of(self._params) is None:
+        if self._params.half_life_days is None:
             return NO_WEIGHTS
         return self._weights(self._table.entries(np.full(len(users), item), users))
 

@@ -20,7 +20,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.decay import half_life_of
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.ratings import Ratings, Rows, are_likes
 from gpu.data.signals import DISLIKED, Calibration, preferences
@@ -54,7 +53,7 @@ def heard_by_age(
     Args:
         weights_of: weights of the entries (B,) of `rows.items`.
     """
-    if not model.params.has_item_weights or half_life_of(model.params) is None:
+    if not model.params.has_item_weights or model.params.half_life_days is None:
         return rows
     starts, places = _packed(rows)
     x, weights = preferences(rows.values[places], model.calibration), weights_of(places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -14,7 +15,6 @@ from gpu.data.ratings import Ratings
 
 DEAD_BELOW = 1e-3  # largest factor, over the square root of the unit of ratings; smaller ones are dead
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-LARGE_TOLERANCE = 0.1  # of conjugate gradients; with more, rows may stop before their first step
 MIN_RATINGS = 1000  # ratings; with fewer, or with equal explicit ratings, zero factors can be right
 
 LEAST_STEPS = 0.01  # sum of the steps of a mean row; with less, factors stay where they start, at random
@@ -62,18 +62,13 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
 
     A product of step and λ of at least 1 overshoots zero, so the message names such parameters first.
     """
-    rate_of = {
-        "regularization": "learning_rate",
-        "item_regularization": "learning_rate",
-        "bias_regularization": "learning_rate",
-        "weight_regularization": "weight_learning_rate",
-    }
-    used = {name: (getattr(params, name, None) or 0.0, getattr(params, rate, 0.0)) for name, rate in rate_of.items()}
+    values = dataclasses.asdict(params)
+    used = {name: (values[name] or 0.0, values[rate]) for name, rate in params.rates.items()}
     too_strong = [f"{name} ({ridge:g})" for name, (ridge, rate) in used.items() if ridge * rate >= 1]
-    weight_rate = getattr(params, "weight_learning_rate", 0.0)
+    longer = {rate for rate in params.rates.values() if values[rate] > params.learning_rate}
     advice = f"lower {' and '.join(too_strong)}"
-    if not too_strong and weight_rate > params.learning_rate:  # neighbors add up, so the weights need shorter steps
-        advice = f"lower weight_learning_rate ({weight_rate:g})"
+    if not too_strong and longer:  # neighbors add up, so their weights need shorter steps
+        advice = f"lower {' and '.join(f'{rate} ({values[rate]:g})' for rate in longer)}"
     elif not too_strong:
         advice = f"lower learning_rate ({params.learning_rate:g}) or raise regularization ({params.regularization:g})"
         advice += "" if params.is_calibrated else ", or use calibration=data, which fits any scale of ratings"
@@ -119,13 +114,13 @@ def _advice(model: Model) -> str:
     fewer = f"use fewer n_factors ({params.width})"
     too_large = [
         f"lower {name} ({value:g})"
-        for name, most in (("cg_tolerance", LARGE_TOLERANCE), ("regularization_exponent", 1.0))
-        if (value := getattr(params, name, 0.0)) > most
+        for name, most in params.dies_beyond.items()
+        if (value := float(getattr(params, name))) > most
     ]
     if too_large:
         return " or ".join(too_large)
-    if hasattr(params, "alpha"):
+    if params.has_values and not params.is_logit:
         return f"lower regularization ({data.regularization:g}), raise alpha ({data.alpha:g}) or {fewer}"
-    if not hasattr(params, "regularization"):
+    if params.regularization is None:
         return fewer
     return f"lower regularization ({params.regularization:g}) or {fewer}"

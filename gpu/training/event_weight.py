@@ -10,7 +10,6 @@ import numpy as np
 
 from gpu.base.backend import Backend
 from gpu.data.calibration import calibrate
-from gpu.data.decay import half_life_of
 from gpu.data.evidence import unpacked
 from gpu.data.param_kinds import Params, with_changes
 from gpu.data.ratings import Ratings
@@ -27,7 +26,7 @@ def chosen(ratings: Ratings, held_out: Ratings, params: Params, backend: Backend
     Nothing is tried where α_e is given or has no effect: without events, among counts, and where likes and dislikes
     have no confidence.
     """
-    if not params.has_values or params.is_logit or getattr(params, "event_weight", None) is not None:
+    if not params.has_values or params.is_logit or params.event_weight is not None:
         return params
     given, sums = unpacked(held_out.by_user.values)
     if min(np.count_nonzero(sums), np.count_nonzero(~np.isnan(given))) < ENOUGH:
@@ -36,7 +35,7 @@ def chosen(ratings: Ratings, held_out: Ratings, params: Params, backend: Backend
         return params
     short = params.with_epochs(SHARE)
     short = (
-        short if half_life_of(params) is None else with_changes(short, half_life_days=None)
+        short if params.half_life_days is None else with_changes(short, half_life_days=None)
     )  # held-out pairs have all
     best, least = WEIGHTS[0], np.zeros(0)  # ages
     for weight in WEIGHTS:

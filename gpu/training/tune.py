@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,9 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
 from gpu.data.calibration import calibrate
-from gpu.data.param_kinds import FactorParams, Params, RegularizedParams, descending, with_changes
+from gpu.data.param_kinds import Params, descending, with_changes
 from gpu.data.ratings import Ratings
 from gpu.training import evaluate
-
-if TYPE_CHECKING:
-    from gpu.als.params import AlsImplicitParams
-    from gpu.ease.params import EaseParams
-
 
 KEPT, LONGER = 1 / 3, 2  # share of the settings that a round keeps, and factor of epochs from round to round
 N_ROUNDS = 3  # rounds; the first trains 1 / LONGER² of all epochs. Algorithms without epochs have one round
@@ -62,7 +57,7 @@ class Trial:
 
     def record(self, requested: Params) -> dict[str, Any]:
         """Its round, score and seconds, and the parameters that differ from `requested`."""
-        passes = {"n_epochs": self.params.n_epochs} if isinstance(self.params, FactorParams) else {}
+        passes = {name: n for name, n in dataclasses.asdict(self.params).items() if name == "n_epochs"}
         record = {"round": self.round, **passes, "score": self.score, "seconds": self.seconds}
         return record | changed(self.params, requested)
 
@@ -159,40 +154,39 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
     Raises:
         InvalidParams: there is nothing to search.
     """
-    return _GRIDS.get(params.algorithm, _of_steps)(ratings, params)
+    if params.has_item_weights:
+        return _of_ridge(ratings, params)
+    if params.is_nonnegative:
+        raise InvalidParams(f"Invalid algorithm for tune: expected one with a ridge, got {params.algorithm!r}")
+    return _of_confidence(ratings, params) if params.has_values and not params.is_logit else _of_steps(params)
 
 
-def _of_confidence(ratings: Ratings, params: AlsImplicitParams) -> list[Params]:
+def _of_confidence(ratings: Ratings, params: Params) -> list[Params]:
     """Around α and λ of the data; λ moves with α, whose ridge it is."""
     known = calibrate(ratings, params)
     share = known.regularization / known.alpha
     alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
     ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
-    asked = dataclasses.replace(params, alpha=known.alpha, regularization=share * known.alpha)
+    asked = with_changes(params, alpha=known.alpha, regularization=share * known.alpha)
     return _first(
         asked,
         [
-            dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
+            with_changes(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
             for alpha, ridge, size in itertools.product(alphas, ridges, _sizes(params))
         ],
     )
 
 
-def _of_ridge(ratings: Ratings, params: EaseParams) -> list[Params]:
+def _of_ridge(ratings: Ratings, params: Params) -> list[Params]:
     ridge = calibrate(ratings, params).regularization
-    asked = dataclasses.replace(params, regularization=ridge)
-    return _first(asked, [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE])
+    asked = with_changes(params, regularization=ridge)
+    return _first(asked, [with_changes(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE])
 
 
-def _of_nothing(ratings: Ratings, params: Params) -> list[Params]:
-    del ratings
-    raise InvalidParams(f"Invalid algorithm for tune: expected one with a ridge, got {params.algorithm!r}")
-
-
-def _of_steps(ratings: Ratings, params: RegularizedParams) -> list[Params]:
+def _of_steps(params: Params) -> list[Params]:
     """Around λ and, with gradient descent, the step of the first epoch."""
-    del ratings
-    choices = [[("regularization", params.regularization * factor) for factor in (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)]]
+    ridge = params.regularization or 0.0
+    choices = [[("regularization", ridge * factor) for factor in (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)]]
     if params.refits == "sampled":
         rates = (0.5, 1, 1.6) if params.n_absences else (0.4, 0.7, 1, 1.5)
         choices.append([("learning_rate", descending(params).learning_rate * rate) for rate in rates])
@@ -200,16 +194,8 @@ def _of_steps(ratings: Ratings, params: RegularizedParams) -> list[Params]:
     return _first(params, [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes])
 
 
-# What is searched, by algorithm; of all others λ and the step.
-_GRIDS: dict[str, Callable[[Ratings, Any], list[Params]]] = {
-    "als-implicit": _of_confidence,
-    "ease": _of_ridge,
-    "nmf": _of_nothing,
-}
-
-
-def _sizes(params: FactorParams) -> list[int]:
-    return sorted({params.n_factors, max(4, params.n_factors // 2)})
+def _sizes(params: Params) -> list[int]:
+    return sorted({params.width, max(4, params.width // 2)})
 
 
 def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
@@ -228,7 +214,7 @@ def _shortened(params: Params, n_later: int) -> Params:
 
 def _as_long_as(asked: Params, params: Params) -> Params:
     """`params` with as many epochs as in `asked`."""
-    return params if asked.has_item_weights else with_changes(params, n_epochs=cast("FactorParams", asked).n_epochs)
+    return params if asked.has_item_weights else with_changes(params, n_epochs=asked.n_epochs)
 
 
 def tried(

@@ -39,7 +39,6 @@ def shown(
     """
     if reason := obstacle(params):
         return {"algorithm": params.algorithm, "reason": reason, "plan": None}, reason
-    assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
     shape, gpus = shape_of(size, params), gpus_of(n_gpus, gb)
     best = plan(shape, gpus, n_epochs=params.n_epochs)
     smallest = min(each.usable_bytes for each in gpus)

@@ -150,7 +150,7 @@ def train(
         options.data, StreamId.parse(options.watermark), options.events, is_implicit=params.is_implicit
     )
     corpus, n_far = usable(corpus, params)
-    are_given = getattr(params, "values", None) != "auto" or not params.is_calibrated
+    are_given = params.values != "auto" or not params.is_calibrated
 
     trials: list[dict[str, Any]] = []
     progress.begin("tune" if options.tune else "fit")
@@ -201,7 +201,7 @@ def tuned(
     corpus: Corpus, params: gpu.Params, backend: Backend, report: Callable[[float], None]
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
     """The best hyperparameters, and a record of each training of the search; `report` gets the share that is done."""
-    days = gpu.half_life_of(params)
+    days = params.half_life_days
     ageless = params if days is None else with_changes(params, half_life_days=None)  # held-out pairs have all ages
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
         result = search.tune(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ def test_marks_change_no_model_and_add_up_to_an_epoch(algorithm: str) -> None:
         loop.begin(trainer)
         for epoch in range(2):
             if marked is not None:
-                spans.append(marked.marks.epoch(lambda epoch=epoch: trainer.learn(epoch)))
+                spans.append(marked.marks.epoch(partial(trainer.learn, epoch)))
             else:
                 trainer.learn(epoch)
         return trainer.model().arrays, spans

@@ -45,7 +45,7 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     Implicit models take ratings of 1 and 2 for dislikes.
     """
     rng = np.random.default_rng(seed)
-    n_bits = getattr(params, "n_bits", 0)
+    n_bits = params.n_bits
     scale, calibration = ((0, 1), OF_RATINGS) if params.is_implicit else ((1, 5), Calibration(values="ratings"))
     model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, calibration)
     if params.has_item_weights:

@@ -164,7 +164,7 @@ def _model(algorithm: str) -> Model:
     """A model of all of `_history`, with factors above 0, as NMF needs them, and with neighbor lists if it has any."""
     names = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
     params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in names})
-    model = Model.zeros(params, 1.0, (0.0, 5.0), N_USERS, N_ITEMS, n_bits=getattr(params, "n_bits", 0))
+    model = Model.zeros(params, 1.0, (0.0, 5.0), N_USERS, N_ITEMS, n_bits=params.n_bits)
     for factors in (model.user_factors, model.item_factors):
         factors[:] = 0.1 + np.arange(factors.size, dtype=np.float32).reshape(factors.shape) % 7 / 10
     if model.neighbors.shape[1]:

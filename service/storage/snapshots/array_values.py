@@ -41,7 +41,7 @@ class ArrayValues:
         self._params, self._needs = params, set(ARRAYS) - set(WITHOUT_WEIGHTS)
         if not has_counts:
             self._needs.discard("item_counts")
-        self._sizes = {"U": n_users, "I": n_items, "F": params.width, "K": getattr(params, "n_neighbors", 0)}
+        self._sizes = {"U": n_users, "I": n_items, "F": params.width, "K": params.n_neighbors}
         self._n_slots, self._most_counted = 0, n_users + n_forgotten
         self._largest: dict[str, float] = {}
         self._slots: NDArray[np.int32] = np.zeros(0, dtype=np.int32)

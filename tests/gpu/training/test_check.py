@@ -25,7 +25,7 @@ HELD_BACK = {
 
 
 def small_params(algorithm: str, **given: object) -> gpu.Params:
-    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm].params, name)}
+    known = {name: value for name, value in SMALL.items() if name in ALGORITHMS[algorithm].params.__dataclass_fields__}
     return gpu.params_for(algorithm, known | given)
 
 

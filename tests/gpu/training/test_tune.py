@@ -99,14 +99,14 @@ def test_the_given_parameters_replace_no_better_setting() -> None:
     """With four factors a grid has one size, and the last round only a few settings."""
     train, test = split(planted())
     found = tune.tune(train, test, AlsParams(n_factors=4, n_epochs=8, regularization=0.4))
-    assert found.best.regularization < 0.4  # type: ignore[attr-defined]
+    assert (found.best.regularization or 1) < 0.4
 
 
 def test_a_bad_start_is_mended(backend: Backend) -> None:
     train, test = split(planted())
     bad = AlsParams(n_factors=6, n_epochs=9, regularization=0.2, precision="float32")
     found = tune.tune(train, test, bad, backend=backend)
-    assert found.best.regularization < 0.2  # type: ignore[attr-defined]
+    assert (found.best.regularization or 1) < 0.2
     errors = [
         gpu.evaluate.rmse(gpu.fit(train, params, backend=backend), train.by_user, *test.coo())
         for params in (bad, found.best)
@@ -119,7 +119,7 @@ def test_implicit_settings_are_judged_by_their_lists(backend: Backend) -> None:
     params = AlsImplicitParams(n_factors=8, n_epochs=4, precision="float32")
     found = tune.tune(train, test, params, backend=backend)
     assert found.metric == "ndcg@10"
-    assert found.best.alpha is not None  # type: ignore[attr-defined]
+    assert found.best.alpha is not None
     scores = [trial.score for trial in found.trials if trial.round == 3]
     assert max(scores) == pytest.approx(
         gpu.evaluate.ranking(gpu.fit(train, found.best, backend=backend), train.by_user, test)["ndcg@10"], abs=0.02
@@ -130,7 +130,7 @@ def test_without_epochs_there_is_one_round(backend: Backend) -> None:
     train, test = split(planted())
     found = tune.tune(train, test, EaseParams(), backend=backend)
     ridge = calibrate(train, EaseParams()).regularization
-    assert [trial.params.regularization for trial in found.trials] == [  # type: ignore[attr-defined]
+    assert [trial.params.regularization for trial in found.trials] == [
         ridge,
         *(ridge * factor for factor in tune.RIDGES_OF_EASE if factor != 1),
     ]

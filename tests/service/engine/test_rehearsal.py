@@ -47,7 +47,7 @@ elif algorithm == "training":
     ratings = gpu.Ratings.from_coo(catalog.viewers, catalog.items, catalog.ratings, (60, 40))
     wide = [("als", {"n_factors": 260}), ("als-implicit", {"n_factors": 260})]
     for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
-        short = {"n_epochs": 1} if hasattr(gpu.ALGORITHMS[name].params, "n_epochs") else {}
+        short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
         gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
 else:
     rehearsal.rehearse_model(algorithm, HOST if backend == "host" else STAND_IN)

@@ -250,7 +250,8 @@ def asked() -> set[str]:
     found = set()
     for path in (path for package in ("gpu", "service", "benchmarks") for path in house.modules(package).values()):
         for node in ast.walk(house.tree_of(path)) if "twin(" in path.read_text("utf-8") else ():
-            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].strip("_") == "twin":
+            asker = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if asker.rpartition(".")[2].strip("_") == "twin" and not asker.startswith("super()"):
                 alias, *rest = ast.unparse(node.args[0]).split(".")
                 found.add(".".join([names_of(path)[alias], *rest]))
     return found

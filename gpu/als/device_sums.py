@@ -23,7 +23,8 @@ from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
 from gpu.cuda import work
 from gpu.cuda.arrays import to_device
-from gpu.data.ratings import Rows, within_columns
+from gpu.data.ratings import Rows
+from gpu.data.views import within_columns
 
 
 class Batch(NamedTuple):

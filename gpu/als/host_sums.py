@@ -16,7 +16,8 @@ from gpu.als.host import Side, Table, add_row
 from gpu.als.objective import AlsObjective, width
 from gpu.base.host import njit, prange
 from gpu.data.host_solve import solve as solve_symmetric
-from gpu.data.ratings import Rows, within_columns
+from gpu.data.ratings import Rows
+from gpu.data.views import within_columns
 
 SUMS_BYTES = 256 * 2**20  # of A and b of the rows of one batch
 

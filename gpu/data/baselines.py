@@ -72,19 +72,19 @@ def deviations(rows: Rows, mean: float, others: NDArray[np.float32], prior: floa
 
     `others` are b of the other side's rows.
     """
-    from gpu.data import host_averages  # noqa: PLC0415 - `import gpu` loads no kernel
+    from gpu.data import host_rows  # noqa: PLC0415 - `import gpu` loads no kernel
 
-    sums = host_averages.residual_sums(rows, mean, others)
+    sums = host_rows.residual_sums(rows, mean, others)
     shrunk: NDArray[np.float32] = (sums / np.maximum(rows.lengths + prior, 1)).astype(np.float32)
     return shrunk
 
 
 def residual_deviation(ratings: Ratings, biases: Baselines) -> float:
     """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`; at least one rating."""
-    from gpu.data import host_averages  # noqa: PLC0415 - as above
+    from gpu.data import host_rows  # noqa: PLC0415 - as above
 
     own = biases.mean, biases.user, biases.item
-    squares = host_averages.residual_squares(ratings.by_user, *own)
+    squares = host_rows.residual_squares(ratings.by_user, *own)
     return float(np.sqrt(squares.sum() / len(ratings)))
 
 

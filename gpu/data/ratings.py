@@ -180,17 +180,6 @@ class Ratings:
         return self.with_values(*(np.clip(rows.values, *bounds) for rows in (self.by_user, self.by_item)))
 
 
-def within_columns(rows: Rows, columns: slice) -> Rows:
-    """All rows with only those entries that lie in `columns`, counted from its first."""
-    owners = np.repeat(np.arange(len(rows.starts)), rows.lengths)
-    positions = np.repeat(rows.starts - np.cumsum(rows.lengths) + rows.lengths, rows.lengths) + np.arange(len(owners))
-    items = rows.items[positions]
-    keep = (items >= columns.start) & (items < columns.stop)
-    lengths = np.bincount(owners[keep], minlength=len(rows.starts)).astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    return Rows(starts, lengths, items[keep] - np.int32(columns.start), rows.values[positions[keep]])
-
-
 def _keys_or_rows(keys: NDArray[np.uint64] | None, n: int, name: str) -> NDArray[np.uint64]:
     if keys is None:
         return np.arange(n, dtype=np.uint64)

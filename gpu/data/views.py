@@ -124,3 +124,15 @@ def part_of(rows: Rows, own: slice) -> tuple[Rows, int]:
     first, n = int(rows.lengths[: own.start].sum()), int(rows.lengths[own].sum())
     entries = slice(first, first + n)
     return Rows(rows.starts[own] - first, rows.lengths[own], rows.items[entries], rows.values[entries]), first
+
+
+def within_columns(rows: Rows, columns: slice) -> Rows:
+    """All rows with only those entries that lie in `columns`, counted from its first."""
+    from gpu.data import host_rows  # noqa: PLC0415 - `import gpu` loads no kernel
+
+    begins, counts = np.empty_like(rows.starts), np.empty_like(rows.lengths)
+    host_rows.find_columns(rows.starts, rows.lengths, rows.items, columns.start, columns.stop, begins, counts)
+    starts, n = np.cumsum(counts) - counts, int(counts.sum())
+    items, values = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
+    host_rows.copy_entries(begins, counts, rows.items, rows.values, columns.start, starts, items, values)
+    return Rows(starts, counts, items, values)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
-from gpu.data.ratings import Ratings, within_columns
-from gpu.data.views import Rates, Shares, part_of
+from gpu.data.ratings import Ratings
+from gpu.data.views import Rates, Shares, part_of, within_columns
 from gpu.descent.host import Descent
 from gpu.descent.host_item_changes import ItemChanges
 from gpu.descent.params import SgdParams

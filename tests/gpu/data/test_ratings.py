@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.base.errors import InvalidRatings
 from gpu.data.ratings import Ratings, Rows
+from gpu.data.views import within_columns
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices
 
@@ -46,6 +47,24 @@ def test_where_keeps_the_chosen_ratings(matrix: np.ndarray, random) -> None:
     kept = ratings.where(keep)
     np.testing.assert_array_equal(dense(kept.by_user, matrix.shape[1]), expected)
     np.testing.assert_array_equal(kept.user_keys, ratings.user_keys)
+
+
+@given(matrices(), st.integers(0, 12), st.integers(0, 12), st.integers(1, 2))
+def test_columns_of_all_rows_are_those_of_the_matrix(matrix: np.ndarray, one: int, other: int, n_entries: int) -> None:
+    """Also of pairs with two entries, as those whose rating and events disagree."""
+    ratings = ratings_of(matrix)
+    users, items, values = ratings.coo()
+    n, shape = np.full(len(users), n_entries), (ratings.n_users, ratings.n_items)
+    values, keys = np.arange(n_entries * len(values), dtype=np.float32), (ratings.user_keys, ratings.item_keys)
+    first, end = sorted((one, other))
+    rows = Ratings.of_entries(users, items, values, n, shape, *keys).by_user
+    found = within_columns(rows, slice(first, end))
+    np.testing.assert_array_equal(found.starts, np.cumsum(found.lengths) - found.lengths)
+    keep = np.repeat((items >= first) & (items < end), n_entries)
+    owners = np.repeat(np.arange(ratings.n_users), found.lengths)
+    for actual, expected in ((owners, np.repeat(users, n)), (found.items + first, rows.items), (found.values, values)):
+        np.testing.assert_array_equal(actual, expected[keep])
+    assert (found.items.dtype, found.values.dtype) == (np.int32, np.float32)
 
 
 def test_shape_defaults_to_the_largest_rows() -> None:

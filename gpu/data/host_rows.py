@@ -1,7 +1,8 @@
-"""Sums of residuals of rows, on the CPU: what `gpu.data.baselines` divides, r − μ − b of rated rows of the other side.
+"""Passes over all rows of ratings, on the CPU: sums of residuals (`gpu.data.baselines`), entries in some columns.
 
 A block owns each `STRIDE`-th row, because rows with most ratings may be neighbors. A row is added up by one thread in
-the order of its ratings, in float64: equal inputs give equal bits on any number of threads.
+the order of its ratings, in float64: equal inputs give equal bits on any number of threads. The residuals are
+r − μ − b of rated rows of the other side.
 """
 
 from __future__ import annotations
@@ -70,3 +71,45 @@ def _add_squares(
                 left = np.float64(values[n]) - known - np.float64(others[columns[n]])
                 total += left * left
             sums[row] = total
+
+
+@called_for(Use.TRAINING)
+@njit(cache=True, nogil=True, parallel=True)
+def find_columns(
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    items: NDArray[np.int32],
+    first: int,
+    end: int,
+    begins: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None:
+    """Set `begins` (rows,) to where the entries from `first` to before `end` begin, and `counts` to their number.
+
+    Entries of a row ascend, so these follow one another.
+    """
+    for block in prange(STRIDE):
+        for row in range(block, len(starts), STRIDE):
+            own = items[starts[row] : starts[row] + lengths[row]]
+            begin = np.searchsorted(own, first)
+            begins[row], counts[row] = starts[row] + begin, np.searchsorted(own, end) - begin
+
+
+@called_for(Use.TRAINING)
+@njit(cache=True, nogil=True, parallel=True)
+def copy_entries(
+    begins: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    first: int,
+    starts: NDArray[np.int64],
+    found_items: NDArray[np.int32],
+    found_values: NDArray[np.float32],
+) -> None:
+    """Copy what `find_columns` has found to `starts`, with items counted from `first`."""
+    for block in prange(STRIDE):
+        for row in range(block, len(starts), STRIDE):
+            for n in range(counts[row]):
+                found_items[starts[row] + n] = items[begins[row] + n] - first
+                found_values[starts[row] + n] = values[begins[row] + n]

@@ -35,6 +35,7 @@ from gpu.als.objective import AlsObjective, problem_of, strong, width
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
+from gpu.data import draws
 from gpu.data.calibration import calibrate
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings, Rows
@@ -202,15 +203,12 @@ def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[ND
 
     Without biases all targets are positive, so the start is positive too.
     """
-    generator = np.random.default_rng(seed)
-    shape = (ratings.n_users, width(problem))
+    users = np.empty((ratings.n_users, width(problem)), dtype=np.float32)
+    draws.fill(users, (seed,), START / 2 if problem.biases else START, is_normal=problem.biases)
     if problem.biases:
-        users = generator.standard_normal(shape, dtype=np.float32) * np.float32(START / 2)
         users[:, -1] = 0
-    else:
-        users = generator.random(shape, dtype=np.float32) * np.float32(START)
     users[ratings.by_user.lengths == 0] = 0
-    return users, np.zeros((ratings.n_items, shape[1]), dtype=np.float32)
+    return users, np.zeros((ratings.n_items, users.shape[1]), dtype=np.float32)
 
 
 def model_of(

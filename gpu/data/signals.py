@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.draws import by_threads
 from gpu.data.evidence import amounts, have_events, unpacked
 from gpu.data.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
-PIECE = 2**20  # values
+PIECE = 2**16  # values, whose intermediate numbers stay in the cache
 LEAST_SIGNAL = 1 / 16  # share of the width of the scale; confidence of a rating at the middle
 DISLIKED = np.float32(
     -0.25
@@ -194,9 +195,12 @@ def _in_pieces(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """`evidence`, which needs several float64 numbers for each value, of `PIECE` values at a time."""
     likes, dislikes = np.empty((2, len(values)), dtype=np.float32)
-    for first in range(0, len(values), PIECE):
-        piece = slice(first, first + PIECE)
+
+    def of_piece(piece: slice) -> None:
+        """Those of a piece."""
         likes[piece], dislikes[piece] = evidence(values[piece], calibration)
+
+    by_threads(of_piece, len(values), PIECE)
     return likes, dislikes
 
 

@@ -32,6 +32,7 @@ import numpy as np
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
+from gpu.data import draws
 from gpu.data.baselines import Baselines, shrunk_biases, user_means_first
 from gpu.data.calibration import FACTOR_PRIOR
 from gpu.data.memory import check_training
@@ -191,8 +192,9 @@ def start_model(ratings: Ratings, params: EsgdParams) -> Model:
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_baseline[:], model.item_baseline[:] = biases.user, biases.item
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
-    generator = np.random.default_rng(params.seed)
-    end = np.float32(START / np.sqrt(params.n_factors))
-    for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):
-        factors[:] = generator.random(factors.shape, dtype=np.float32) * end * trained[:, None]
+    end = START / params.n_factors**0.5
+    sides = (model.user_factors, model.user_trained), (model.item_factors, model.item_trained)
+    for side, (factors, trained) in enumerate(sides):
+        draws.fill(factors, (params.seed, side), end, is_normal=False)
+        factors[~trained] = 0
     return model

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
+from gpu.data import draws
 from gpu.data.baselines import Baselines, baselines, shrunk_biases
 from gpu.data.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.data.memory import check_training
@@ -85,13 +86,11 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_baseline[:], model.item_baseline[:] = known.user, known.item
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
-    generator = np.random.default_rng(params.seed)
-    for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):
-        if params.biases:
-            draws = generator.standard_normal(factors.shape, dtype=np.float32) * np.float32(INITIAL_DEVIATION)
-        else:
-            draws = generator.random(factors.shape, dtype=np.float32) * np.float32(POSITIVE_END)
-        factors[:] = draws / np.sqrt(np.float32(params.n_factors)) * trained[:, None]
+    size = (INITIAL_DEVIATION if params.biases else POSITIVE_END) / params.n_factors**0.5
+    sides = (model.user_factors, model.user_trained), (model.item_factors, model.item_trained)
+    for side, (factors, trained) in enumerate(sides):
+        draws.fill(factors, (params.seed, side), size, is_normal=params.biases)
+        factors[~trained] = 0
     return model
 
 

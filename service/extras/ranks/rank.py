@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -202,14 +203,16 @@ def train_as(rank: _Rank, start: Start) -> None:
         if transfers is not None:
             transfers.deliver(folder)
 
-    chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
-    backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
-    exchange: Exchange = ALONE
-    if len(start.addresses) > 1:
-        links = ring.connect(rank.number, start.addresses, rank.listener, rank.key, RING_TIMEOUT_S, start.weights)
-        exchange = exchange_on(backend, links, can_store=trusts_links())
-    rank.connection.send(Joined())
-    data = partition_store.read(work)
+    with ThreadPoolExecutor(1, "store") as pool:
+        reading = pool.submit(partition_store.read, work)  # while modules, CUDA and the communicator start
+        chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
+        backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
+        exchange: Exchange = ALONE
+        if len(start.addresses) > 1:
+            links = ring.connect(rank.number, start.addresses, rank.listener, rank.key, RING_TIMEOUT_S, start.weights)
+            exchange = exchange_on(backend, links, can_store=trusts_links())
+        rank.connection.send(Joined())
+        data = reading.result()
     trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)
     if rank.number == 0:
         rank.connection.send(Divided(trainer.division))

@@ -1,0 +1,41 @@
+"""Random tables: equal rows have equal numbers, and their laws are those asked for."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from gpu.data import draws
+
+
+def drawn(n_rows: int, key: tuple[int, ...], *, is_normal: bool) -> np.ndarray:
+    table = np.empty((n_rows, 5), dtype=np.float32)
+    draws.fill(table, key, 0.5, is_normal=is_normal)
+    return table
+
+
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_equal_rows_have_equal_numbers_and_others_have_not(is_normal):
+    whole = drawn(3 * draws.BLOCK + 7, (1, 0), is_normal=is_normal)
+    np.testing.assert_array_equal(drawn(2 * draws.BLOCK, (1, 0), is_normal=is_normal), whole[: 2 * draws.BLOCK])
+    assert len(np.unique(whole.round(6))) > 0.9 * whole.size or not is_normal
+    assert not np.array_equal(whole[: draws.BLOCK], whole[draws.BLOCK : 2 * draws.BLOCK])
+    assert not np.array_equal(drawn(9, (1, 1), is_normal=is_normal), whole[:9])
+    mean, deviation = (0, 0.5) if is_normal else (0.25, 0.5 / 12**0.5)
+    assert (whole.mean(), whole.std()) == pytest.approx((mean, deviation), abs=0.005)
+    assert is_normal or 0 <= whole.min() < whole.max() < 0.5
+
+
+def test_every_number_is_in_one_piece():
+    pieces, lock = list[slice](), threading.Lock()
+
+    def take(piece: slice) -> None:
+        with lock:
+            pieces.append(piece)
+
+    draws.by_threads(take, 10, 4)
+    assert sorted((piece.start, piece.stop) for piece in pieces) == [(0, 4), (4, 8), (8, 10)]
+    with pytest.raises(ZeroDivisionError):
+        draws.by_threads(lambda piece: piece.start // 0, 10, 4)

@@ -13,7 +13,7 @@ from gpu.base.backend import HOST, Backend
 from gpu.data.changes import Changes
 from gpu.data.decay import weighing
 from gpu.data.model import Model, bytes_of
-from gpu.data.param_kinds import GradientParams, Params, descending
+from gpu.data.param_kinds import Params, descending
 from gpu.data.rating_table import RatingTable
 from gpu.data.refit_rules import item_rules
 from gpu.online.exact import solver_of
@@ -28,13 +28,13 @@ from gpu.ranking.requests import Users
 # and the items laid out for ranking. A user has a key, a position in the order of keys, a mark, a baseline and the
 # start of a row. An item has the same and the marks of a batch. A rating takes 22 bytes with spare room, and 42 more
 # while raters are listed and signatures hashed.
-A_USER, AN_ITEM, A_RATING = 64, 80, 64
+USER_BYTES, ITEM_BYTES, RATING_BYTES = 64, 80, 64
 # Counts, at most, in a batch of `gpu.online.mirror`: samples, parts of users, and new items. Then bytes that a
 # batch takes for any model: agreements of signatures (at most 256 MB) and ratings in flight.
-SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
+SAMPLES, PARTS, ITEMS, BATCH_BYTES = 3 << 19, 3 << 11, 512, 384 * 2**20
 # Bytes; memory of `gpu.online.device.exact` in addition to its copy of the items. Half is for matrices that do not fit
 # into shared memory, half for one launch.
-A_SOLVER = 128 * 2**20
+SOLVER_BYTES = 128 * 2**20
 
 
 class OnlineModel(Protocol):
@@ -189,26 +189,16 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
     users, items = bytes_of(params, n_users, n_items)
     ranked = 2 * items // max(len(backend.ranking_devices), 1)  # laid out for ranking, neighbors in both directions
     if _learns_on_device(params, backend):
-        return (
-            users
-            + A_USER * n_users
-            + items
-            + ranked
-            + AN_ITEM * n_items
-            + A_RATING * n_ratings
-            + _batch_bytes(descending(params))
-        )
-    solving = items + A_SOLVER if params.refits == "exact" else 0
+        # A batch has samples of users, sums of users in several parts (half a matrix each) and new items' samples.
+        descent = descending(params)
+        rules, n_neighbors = item_rules(descent), descent.n_neighbors
+        sums = PARTS * 2 * (descent.n_factors + 16) ** 2
+        observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbors + 12)
+        batch = SAMPLES * 24 + sums + observations + BATCH_BYTES
+        return users + USER_BYTES * n_users + items + ranked + ITEM_BYTES * n_items + RATING_BYTES * n_ratings + batch
+    solving = items + SOLVER_BYTES if params.refits == "exact" else 0
     return ranked + solving
 
 
 def _learns_on_device(params: Params, backend: Backend) -> bool:
     return backend.name != HOST.name and params.refits == "sampled"
-
-
-def _batch_bytes(params: GradientParams) -> int:
-    """Bytes of a batch: samples of users, sums of users in several parts (half a matrix each), new items' samples."""
-    rules = item_rules(params)
-    sums = PARTS * 2 * (params.n_factors + 16) ** 2
-    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * params.n_neighbors + 12)
-    return SAMPLES * 24 + sums + observations + A_BATCH

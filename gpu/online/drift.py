@@ -137,8 +137,11 @@ class Drift:
         self._is_counted = True
 
     def note(self, changes: Changes) -> None:
-        """Count changes that the table has just applied."""
-        counts = self._are_counted(changes)
+        """Count changes that the table has just applied: those of a trained user's rating of a trained item."""
+        counts = changes.items < len(self._is_trained)
+        counts[counts] = self._is_trained[changes.items[counts]]
+        counts &= ~(np.isnan(changes.old) & np.isnan(changes.new))
+        counts &= self._model.user_trained[changes.users]
         users, items = changes.users[counts], changes.items[counts]
         is_gain = np.isnan(changes.old[counts]) & ~np.isnan(changes.new[counts])
         if not self._is_counted:
@@ -148,7 +151,10 @@ class Drift:
         np.add.at(self._n_new, gained, 1)
         self.due.update(gained[self._n_new[gained] >= self._next[gained]].tolist())
         self.due.update(items[~is_gain].tolist())
-        self.due.update(self._readers_of(users[~is_gain], items[~is_gain]).tolist())
+        neighbors = self._model.neighbors
+        if neighbors.shape[1]:  # refitted items read other ratings of their raters too
+            read, rows = self._as_trained.is_item_refitted, self._table.ordered_rows
+            self.due.update(kernels.readers(users[~is_gain], items[~is_gain], rows, read, neighbors).tolist())
 
     def forget(self, items: NDArray[np.integer]) -> None:
         """Mark `items` that a trained user had rated, whom the table has dropped."""
@@ -169,21 +175,6 @@ class Drift:
             return None
         upto = int(new[n_read - 1]) if n_read else self._since - 1
         return Column(item, raters[positions <= upto], upto)
-
-    def _are_counted(self, changes: Changes) -> NDArray[np.bool_]:
-        """Whether each of `changes` (B,) had an effect on a trained user's rating of a trained item."""
-        counts = changes.items < len(self._is_trained)
-        counts[counts] = self._is_trained[changes.items[counts]]
-        counts &= ~(np.isnan(changes.old) & np.isnan(changes.new))
-        counts &= self._model.user_trained[changes.users]
-        return counts
-
-    def _readers_of(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Refitted items that read one of the ratings of `items` by `users` (B,) as a neighbor's."""
-        neighbors = self._model.neighbors
-        if not neighbors.shape[1]:
-            return np.zeros(0, dtype=np.int32)
-        return kernels.readers(users, items, self._table.ordered_rows, self._as_trained.is_item_refitted, neighbors)
 
 
 def learns(params: Params) -> bool:

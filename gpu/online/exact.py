@@ -25,9 +25,8 @@ from gpu.data.model import Model
 from gpu.data.rating_table import RatingTable, times_of
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 from gpu.online.drift import AsTrained, Column
-from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
+from gpu.online.exact_rows import RatedRows, Solver, Sums
 from gpu.online.host import exact as on_host
-from gpu.online.host.gather_rows import newest_of_users
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.reading import ANONYMOUS, Reading
@@ -131,7 +130,9 @@ class ExactRefits:
         Works in slices, or on all threads for many users.
         """
         model, table = self._model, self._table
-        items, values, bounds = newest_of_users(users, table.ordered_rows, MAX_RATINGS_OF_USERS, model.item_trained)
+        items, values, bounds = on_host.newest_of_users(
+            users, table.ordered_rows, MAX_RATINGS_OF_USERS, model.item_trained
+        )
         weights = None
         if self._half_life_days is not None:
             owners = np.repeat(users, np.diff(bounds)).astype(np.int32)
@@ -145,23 +146,18 @@ class ExactRefits:
         priors = np.zeros((len(items), n_terms)) if self._priors is None else self._priors.of(items)
         solution, are_rated = priors.copy(), self._table.item_counts[items] > 0
         if are_rated.any():
-            solution[are_rated] = yield from self._solved(items[are_rated], priors[are_rated])
+            rated, priors = items[are_rated], priors[are_rated]
+            raters, bounds = _joined([self._table.raters(item) for item in rated.tolist()])
+            follows = self._prolific.are_followed(raters)
+            owners = np.repeat(rated, np.diff(bounds))[follows]
+            rows = self._raters_of(owners, raters[follows], _bounds_where(follows, bounds))
+            if self._priors is not None:
+                rows = rows._replace(priors=priors)
+            solved = yield from self._solver.items(
+                rows, lambda users: (model.user_factors[users], model.user_bias[users])
+            )
+            solution[are_rated] = np.where(rows.counts[:, None] > 0, solved, priors)
         model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
-
-    def _solved(self, items: NDArray[np.int64], priors: NDArray[np.float64]) -> Solved:
-        """[v; b] of new `items` (B,) with ratings, over their raters, in slices."""
-        model, (raters, bounds) = self._model, _joined([self._table.raters(item) for item in items.tolist()])
-        follows = self._prolific.are_followed(raters)
-        owners = np.repeat(items, np.diff(bounds))
-        raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
-        rows = self._raters_of(owners, raters, bounds)
-        if self._priors is not None:
-            rows = rows._replace(priors=priors)
-        solution = yield from self._solver.items(
-            rows, lambda users: (model.user_factors[users], model.user_bias[users])
-        )
-        solution[rows.counts == 0] = priors[rows.counts == 0]
-        return solution
 
     def refit_trained(self, columns: Sequence[Column]) -> Generator[None, None, None]:
         """Refit trained items against the users of the snapshot, in slices like `refit_users`."""

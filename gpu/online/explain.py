@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.param_kinds import descending
 from gpu.data.ratings import are_likes
-from gpu.data.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
+from gpu.data.refit_rules import SMALLEST_RIDGE, TINY, learned_values, objective_of, user_rules
 from gpu.data.signals import preferences
 from gpu.online.host import exact
 from gpu.ranking.topn import residuals_of
@@ -48,7 +48,11 @@ def reasons(
     has_none = ~(contributions > 0).any(axis=1)
     if has_none.any():
         contributions[has_none] = shares(model, items, values, np.asarray(targets)[has_none], gram, weights)
-    return [_best(items, line, n) for line in contributions]
+    result: list[Reasons] = []
+    for line in contributions:
+        best = np.lexsort((items, -line))[:n]
+        result.append([(int(items[place]), float(line[place])) for place in best if line[place] > 0])
+    return result
 
 
 def shares(
@@ -78,8 +82,10 @@ def shares(
         read = items[places], values[is_read].astype(np.float64)
         if model.params.refits == "sampled":
             z, matrix, y = _sampled_system(model, *read, None if weights is None else weights[places])
+        elif model.params.is_nonnegative:
+            z, matrix, y = _nonnegative_system(model, *read, gram)
         else:
-            z, matrix, y = _system_of(model)(model, *read, gram)
+            z, matrix, y = _exact_system(model, *read, gram)
         aims = np.zeros((len(targets), z.shape[1]))
         aims[:, : model.params.width] = model.item_factors[targets]
         np.add.at(result.T, places, (z @ np.linalg.solve(matrix, aims.T)) * y[:, None])
@@ -98,11 +104,6 @@ def _weight_shares(
     return products
 
 
-def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reasons:
-    order = np.lexsort((items, -near))[:n]
-    return [(int(items[position]), float(near[position])) for position in order if near[position] > 0]
-
-
 def _neighbor_shares(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: Sequence[int]
 ) -> NDArray[np.float64]:
@@ -110,9 +111,11 @@ def _neighbor_shares(
     terms = np.zeros((len(targets), len(items)))
     if not model.neighbors.shape[1]:
         return terms
-    residuals = residuals_of(
-        model, items, values, _baseline(model, values, user_rules(descending(model.params), model.calibration.unit))
-    )
+    baseline = 0.0  # b̄_i, as a refit computes it
+    if not model.is_implicit:
+        rules = user_rules(descending(model.params), model.calibration.unit)
+        baseline = float(np.sum(values - model.mean) / (len(values) + rules.baseline_prior))
+    residuals = residuals_of(model, items, values, baseline)
     for position, target in enumerate(targets):
         slots = dict(zip(model.neighbors[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
         n_rated = sum(item in slots for item in items.tolist())
@@ -121,20 +124,7 @@ def _neighbor_shares(
     return terms
 
 
-def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
-    """The b̄_i that a refit computes."""
-    if model.is_implicit:
-        return 0.0
-    return float(np.sum(values - model.mean) / (len(values) + rules.baseline_prior))
-
-
 System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  # z (B, D), A (D, D), y (B,)
-
-
-def _system_of(model: Model) -> Callable[..., System]:
-    if model.params.is_nonnegative:
-        return _nonnegative_system
-    return _exact_system
 
 
 def _sampled_system(

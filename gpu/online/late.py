@@ -74,29 +74,27 @@ class LateRefits:
             The items that have changed, (C,). Their readers are in `users`.
         """
         before = [getattr(self._model, name)[items] for name in OF_ITEMS]
-        columns = [column for column in map(self._column, items.tolist()) if column is not None]
+        columns: list[Column] = []
+        for item in items.tolist():
+            assert self._drift is not None  # noqa: S101 - else nothing is due; this narrows the type
+            column = self._drift.column(item)
+            if column is None:
+                self._as_trained.restore_item(item)
+            else:
+                self._as_trained.keep_item(item)
+                columns.append(column)
         if columns:
             yield from self._refits.refit_trained(columns)
         for column in columns:
             self._model.item_counts[column.item] = len(column.raters)
         has_changed = np.zeros(len(items), dtype=np.bool_)
-        for name, one in zip(OF_ITEMS, before, strict=True):
-            has_changed |= (one != getattr(self._model, name)[items]).reshape(len(items), -1).any(axis=1)
+        for name, array in zip(OF_ITEMS, before, strict=True):
+            has_changed |= (array != getattr(self._model, name)[items]).reshape(len(items), -1).any(axis=1)
         changed = items[has_changed]
         for item in changed.tolist():
             raters = self._table.raters(item)
             self.users.update(raters[self._as_trained.are_followed(raters)].tolist())
         return changed
-
-    def _column(self, item: int) -> Column | None:
-        """The ratings that `item` learns from, after copying its parameters; None if these were restored instead."""
-        assert self._drift is not None  # noqa: S101 - else nothing is due; this narrows the type
-        column = self._drift.column(item)
-        if column is None:
-            self._as_trained.restore_item(item)
-        else:
-            self._as_trained.keep_item(item)
-        return column
 
 
 def taken(pending: set[int], most: int, n_first: Callable[[NDArray[np.int64]], int] | None = None) -> NDArray[np.int64]:

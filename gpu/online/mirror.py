@@ -75,10 +75,10 @@ class DeviceModel:
         """Grow to the size of the table; the device grows before the next batch."""
         self._keys = user_keys, item_keys
         self._refits.grow(user_keys, item_keys)
-        known = self.model.n_items
-        if (self._table.n_users, self._table.n_items) != (self.model.n_users, known):
+        n_before = self.model.n_items
+        if (self._table.n_users, self._table.n_items) != (self.model.n_users, n_before):
             self.model.grow(self._table.n_users, self._table.n_items)
-        if self.model.n_items > known:
+        if self.model.n_items > n_before:
             self.index.refresh(NOBODY)
 
     def touch(self, users: NDArray[np.integer]) -> None:
@@ -140,34 +140,27 @@ class DeviceModel:
     def _work(self, budget_s: float | None, step: Callable[[Live], bool]) -> None:
         """Run slices, of loading first, until `step` finds nothing to do or the budget has run out."""
         deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
-        while self._load_slice() or (self._live is not None and step(self._live)):
+        while True:
+            if self._loading is not None:
+                if next(self._loading, _END) is _END:
+                    self._loading = None
+                self._finish()  # else a request would wait behind several slices
+            elif self._live is None or not step(self._live):
+                return
             if time.perf_counter() >= deadline:
                 return
 
-    def _load_slice(self) -> bool:
-        """Continue loading by one slice; false once loading is done."""
-        if self._loading is None:
-            return False
-        if next(self._loading, _END) is _END:
-            self._loading = None
-        self._finish()  # else a request would wait behind several slices
-        return True
-
     def _learn_items(self, live: Live, n_raters: float) -> bool:
-        """Refit some trained items that are due; false if none is due."""
-        if not self._late.due:
-            return False
-        for _ in self._refit_trained(live, self._some_due(n_raters)):
-            pass
-        return True
-
-    def _some_due(self, n_raters: float) -> NDArray[np.int64]:
-        """Take items that are due, until they have `n_raters` raters together."""
+        """Refit trained items that are due, until they have `n_raters` raters together; false if none is due."""
         due, counts, items = self._late.due, self._table.item_counts, NOBODY
+        if not due:
+            return False
         while due and n_raters > 0 and len(items) < ITEMS_AT_ONCE:
             items = np.append(items, taken(due, 1))
             n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + RATERS_OF_AN_ITEM
-        return items
+        for _ in self._refit_trained(live, items):
+            pass
+        return True
 
     def _refit_trained(self, live: Live, items: NDArray[np.int64]) -> Iterator[None]:
         changed = yield from self._late.refit(items)
@@ -179,7 +172,9 @@ class DeviceModel:
         """Refit a batch of touched users, or learn the next queued batch; false if nothing waits."""
         if not len(self._touched) and not self._waiting:
             return False
-        self._grow(live)
+        (n_users, n_items), (user_keys, item_keys), table = live.shape, self._keys, self._table
+        if (n_users, n_items) != (table.n_users, table.n_items):
+            live.grow(user_keys[n_users : table.n_users], item_keys[n_items : table.n_items])
         if len(self._touched):
             n = self._touch(live, self._touched[:USERS_AT_ONCE])
             self._touched = self._touched[n:]
@@ -191,10 +186,8 @@ class DeviceModel:
             self._drop(user)
         else:
             batch = self._next_batch(min(CHANGES_AT_ONCE, live.most_changes or CHANGES_AT_ONCE))
-            learned = np.clip(batch.new, *self.model.learned_scale).astype(
-                np.float32, copy=False
-            )  # keeps NaN, a delete
-            live.apply(batch.users, batch.items, learned, batch.positions)
+            learned = np.clip(batch.new, *self.model.learned_scale)  # keeps NaN, a delete
+            live.apply(batch.users, batch.items, learned.astype(np.float32, copy=False), batch.positions)
             self._take_over(live)
         return True
 
@@ -214,16 +207,10 @@ class DeviceModel:
         self._take_over(live)
         return n
 
-    def _grow(self, live: Live) -> None:
-        """Grow the device's model and table to the size of the host's table."""
-        (n_users, n_items), (user_keys, item_keys), table = live.shape, self._keys, self._table
-        if (n_users, n_items) != (table.n_users, table.n_items):
-            live.grow(user_keys[n_users : table.n_users], item_keys[n_items : table.n_items])
-
     def _next_batch(self, most: int) -> Changes:
         """Take the next queued changes, up to a user to forget, at most `most` and no more than fit into a batch."""
         parts: list[Changes] = []
-        while self._waiting and not isinstance(self._waiting[0], int) and _length(parts) < most:
+        while self._waiting and not isinstance(self._waiting[0], int) and sum(len(part.users) for part in parts) < most:
             part = self._waiting.popleft()
             assert not isinstance(part, int)  # noqa: S101 - as above
             parts.append(part)
@@ -257,7 +244,3 @@ class DeviceModel:
     def _drop(self, user: int) -> None:
         for name in ("user_factors", "user_bias", "user_baseline", "user_trained"):
             getattr(self.model, name)[user] = 0
-
-
-def _length(parts: list[Changes]) -> int:
-    return sum(len(part.users) for part in parts)

@@ -20,6 +20,7 @@ stochastic gradient descent. EASE solves no rows (`gpu.ranking.weighted`).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
@@ -88,11 +89,17 @@ class HostModel:
         keys = user_keys, item_keys
         self._refits = refits_of(model, table, as_trained, self._prolific, *keys, backend, solver, priors)
         self._late = LateRefits(model, table, self._refits, as_trained, since)
-        self._signatures = _signatures(model, table, *keys, backend)
-        self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
+        self._signatures: Signatures | None = None  # for models whose neighbors hashing has found
+        if model.neighbors.shape[1] and model.projections.shape[1]:
+            self._signatures = Signatures(model, cast("CulshParams", model.params), table, *keys, backend)
+        is_fitted = model.user_trained
+        if model.params.refits == "exact" and model.params.has_values:  # implicit ALS has none for dislikes alone
+            is_fitted = is_fitted & model.user_factors.any(axis=1)
+        self._users = set(np.flatnonzero(~is_fitted & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
         self._late_items: set[int] = set()  # new items that read a user of `_late`
-        self._begun: Iterator[None] | None = self._prepare()  # work in progress: the next slice continues it
+        # Work in progress: the next slice continues it.
+        self._begun: Iterator[None] | None = itertools.chain(self._refits.prepare(), self._late.prepare())
         self.index = index or ItemIndex(model, backend)
         self.index.refresh(np.zeros(0, dtype=np.int64))
 
@@ -108,13 +115,13 @@ class HostModel:
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Grow to the size of the table, with the keys of all its rows. Call it before `note` of a new row."""
-        known = self.model.n_items
-        if (self._table.n_users, self._table.n_items) != (self.model.n_users, known):
+        n_before = self.model.n_items
+        if (self._table.n_users, self._table.n_items) != (self.model.n_users, n_before):
             self.model.grow(self._table.n_users, self._table.n_items)
         self._refits.grow(user_keys, item_keys)
         if self._signatures is not None:
             self._signatures.grow(user_keys, item_keys)
-        if self.model.n_items > known:
+        if self.model.n_items > n_before:
             self.index.refresh(np.zeros(0, dtype=np.int64))
 
     def touch(self, users: NDArray[np.integer]) -> None:
@@ -137,7 +144,9 @@ class HostModel:
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Erase a user whom the table has dropped with these ratings, as if never seen."""
         model = self.model
-        self._finish()  # the work in progress may be this user's
+        for _ in self._begun or ():  # the work in progress may be this user's
+            pass
+        self._begun = None
         if self._signatures is not None:
             self._signatures.forget(user, items, values)
         self._items.update(items[~model.item_trained[items]].tolist())
@@ -193,10 +202,6 @@ class HostModel:
             return np.zeros(len(others), dtype=np.float32)
         return self._signatures.agreement(item, others)
 
-    def _prepare(self) -> Iterator[None]:
-        yield from self._refits.prepare()
-        yield from self._late.prepare()
-
     def _work(self, budget_s: float | None, following: Callable[[bool], Iterator[None] | None]) -> None:
         """Run slices of the work in progress, then of `following`, until there is none or the budget has run out."""
         deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
@@ -243,12 +248,6 @@ class HostModel:
         refits = self._refits
         return taken(pending, refits.most_items, refits.first_items) if is_hurried else taken(pending, len(pending))
 
-    def _finish(self) -> None:
-        """Finish the work in progress."""
-        for _ in self._begun or ():
-            pass
-        self._begun = None
-
     def _refit_users(self, users: NDArray[np.int64], readers: set[int]) -> Iterator[None]:
         """Refit `users` (B,) and add new items that read them to `readers`."""
         self._late.keep(users)
@@ -277,20 +276,3 @@ def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.flo
     solution, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32), reading)
     user = solution.astype(np.float32)
     return Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
-
-
-def _signatures(
-    model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
-) -> Signatures | None:
-    """Neighbor lists for new items; None if the model has no neighbors, or found them without hashing."""
-    if not model.neighbors.shape[1] or not model.projections.shape[1]:
-        return None
-    return Signatures(model, cast("CulshParams", model.params), table, user_keys, item_keys, backend)
-
-
-def _is_fitted(model: Model) -> NDArray[np.bool_]:
-    """Users (U,) whose parameters came with the snapshot; implicit ALS has none for users with dislikes alone."""
-    if not (model.params.refits == "exact" and model.params.has_values):
-        return model.user_trained
-    is_fitted: NDArray[np.bool_] = model.user_trained & model.user_factors.any(axis=1)
-    return is_fitted

@@ -56,27 +56,20 @@ class Prolific:
         is_left_out = np.zeros(len(users), dtype=np.bool_)
         is_long = self._table.rows.lengths[users] > MAX_NEW_ITEMS
         for n in np.flatnonzero(is_long).tolist():
-            is_left_out[n] = self._leave_out(int(users[n]))
+            user = int(users[n])
+            if self._is_prolific(user):
+                is_left_out[n] = user in self._left_out  # since an earlier call, so no new item needs a refit
+                self._left_out.add(user)
+            else:
+                self._left_out.discard(user)
         self._left_out.difference_update(users[~is_long].tolist())
         readers: list[int] = items_left_out(users[~is_left_out], self._table.rows, self._model.item_trained).tolist()
         return readers
-
-    def _leave_out(self, user: int) -> bool:
-        """Record whether the user is prolific; true if it was recorded before, so that no new item needs a refit."""
-        if not self._is_prolific(user):
-            self._left_out.discard(user)
-            return False
-        was_left_out = user in self._left_out
-        self._left_out.add(user)
-        return was_left_out
 
     def _is_prolific(self, user: int) -> bool:
         if self._table.rows.lengths[user] <= MAX_NEW_ITEMS:
             return False
         if user not in self._cache:
-            self._cache[user] = len(self._new_items(user)) > MAX_NEW_ITEMS
+            items = self._table.row(user)[0]
+            self._cache[user] = int(np.count_nonzero(~self._model.item_trained[items])) > MAX_NEW_ITEMS
         return self._cache[user]
-
-    def _new_items(self, user: int) -> NDArray[np.int32]:
-        items = self._table.row(user)[0]
-        return items[~self._model.item_trained[items]]

@@ -136,17 +136,14 @@ class SampledRefits:
         """Refit `users` (B,) in one slice."""
         refit = refit_users.refit_users_parallel if len(users) >= PARALLEL_FROM else refit_users.refit_users
         arrays, keys = arrays_of(self._model), self._user_keys[users]
-        weights = self._weights_of_users(users)
+        weights = UserWeights(NO_WEIGHTS, np.zeros(len(users) + 1, dtype=np.int64))
+        if self._params.half_life_days is not None:
+            starts, lengths = self._table.rows.starts[users], self._table.rows.lengths[users]
+            bounds = np.append(0, np.cumsum(lengths))
+            entries = np.repeat(starts - bounds[:-1], lengths) + np.arange(bounds[-1])
+            weights = UserWeights(self._weights(entries), bounds)
         refit(users, keys, self._table.ordered_rows, arrays, self._item_pool, self.user_rules, weights)
         return iter(())
-
-    def _weights_of_users(self, users: NDArray[np.int64]) -> UserWeights:
-        """What all ratings of `users` (B,) weigh."""
-        if self._params.half_life_days is None:
-            return UserWeights(NO_WEIGHTS, np.zeros(len(users) + 1, dtype=np.int64))
-        starts, lengths = self._table.rows.starts[users], self._table.rows.lengths[users]
-        bounds = np.append(0, np.cumsum(lengths))
-        return UserWeights(self._weights(np.repeat(starts - bounds[:-1], lengths) + np.arange(bounds[-1])), bounds)
 
     def _weights_of(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """What the ratings of an item by `users` (B,) weigh, float32 (B,); empty without a half-life."""
@@ -169,25 +166,28 @@ class SampledRefits:
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
         """Refit trained items against the users of the snapshot, `ITEMS_AT_ONCE` in a slice."""
+        rules, keys, rows = self._trained_item_rules, self._user_keys, self._table.ordered_rows
         for first in range(0, len(columns), ITEMS_AT_ONCE):
             if first:
                 yield
-            self._refit_columns(columns[first : first + ITEMS_AT_ONCE])
-
-    def _refit_columns(self, columns: Sequence[Column]) -> None:
-        """`refit_trained` of one slice, on a copy of the raters' ratings of these items and their neighbors."""
-        items = [column.item for column in columns]
-        raters = [
-            refit_items.sampled(self._item_keys[column.item], column.raters, self._user_keys, self._trained_item_rules)
-            for column in columns
-        ]
-        factors, biases, baselines = self._as_trained.users(np.concatenate(raters))
-        arrays = arrays_of(self._model)._replace(user_factors=factors, user_bias=biases, user_baseline=baselines)
-        rows = _joined([self._read(*pair) for pair in zip(columns, raters, strict=True)])
-        weights = [self._weights_of(*pair) for pair in zip(items, raters, strict=True)]
-        copies = _groups(raters, weights)._replace(users=np.arange(len(biases), dtype=np.int32))
-        absent = _groups([NO_ROWS] * len(columns), [NO_WEIGHTS] * len(columns))
-        self._solve_items(np.array(items), copies, absent, rows, arrays, self._trained_item_rules)
+            batch = columns[first : first + ITEMS_AT_ONCE]
+            raters: list[NDArray[np.int32]] = []
+            weights: list[NDArray[np.float32]] = []
+            copies: list[Rows] = []  # the raters' ratings of an item and its neighbors
+            for item, all_raters, upto in batch:
+                read = refit_items.sampled(self._item_keys[item], all_raters, keys, rules)
+                neighbors = self._model.neighbors[item]
+                items = np.unique(np.append(neighbors[neighbors >= 0], item)).astype(np.int64)
+                raters.append(read)
+                weights.append(self._weights_of(item, read))
+                copies.append(picked(items, read, rows, upto))
+            factors, biases, baselines = self._as_trained.users(np.concatenate(raters))
+            arrays = arrays_of(self._model)._replace(user_factors=factors, user_bias=biases, user_baseline=baselines)
+            groups = _groups(raters, weights)._replace(users=np.arange(len(biases), dtype=np.int32))
+            absent = _groups([NO_ROWS] * len(batch), [NO_WEIGHTS] * len(batch))
+            self._solve_items(
+                np.array([column.item for column in batch]), groups, absent, _joined(copies), arrays, rules
+            )
 
     def _solve_items(
         self, items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
@@ -199,12 +199,6 @@ class SampledRefits:
     @property
     def _item_pool(self) -> ItemPool:
         return ItemPool(self._trained_items, self._model.item_trained, self._item_keys)
-
-    def _read(self, column: Column, raters: NDArray[np.int32]) -> Rows:
-        """The ratings by `raters` of the item and its neighbors, as new rows."""
-        neighbors = self._model.neighbors[column.item]
-        items = np.unique(np.append(neighbors[neighbors >= 0], column.item)).astype(np.int64)
-        return picked(items, raters, self._table.ordered_rows, column.upto)
 
     def _observed(self, item: int) -> tuple[Observed, Observed]:
         """(raters, absent users) that a new item learns from; records the absent users in `_absent_from`."""

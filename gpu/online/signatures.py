@@ -111,24 +111,40 @@ class Signatures:
         """Do one slice of pending work, of a few milliseconds; false if there was none."""
         if self.is_settled:
             return False
-        if self._hashing is not None or self._n_hashed < self._model.n_items:
-            self._hash_slice()
-        elif self._changed:
-            self._absorb()
-        else:
-            self._list_slice()
-        return True
-
-    def _hash_slice(self) -> None:
-        """Compute the sums of some items from the table; an item with many ratings takes several slices."""
-        if self._hashing is None:
+        model, counts = self._model, self._table.item_counts
+        if self._hashing is None and self._n_hashed < model.n_items:
             self._hashing = self._begin_hashing()
-        begun = self._hashing
-        part, begun.added = slice(begun.added, begun.added + HASHED_PER_SLICE), begun.added + HASHED_PER_SLICE
-        self._add(begun.users[part], begun.items[part], begun.weights[part])
-        if begun.added >= len(begun.users):
-            simlsh.refresh(self._packed, self._model.projections, begun.rows, self._backend)
-            self._hashing = None
+        if self._hashing is not None:
+            # Compute the sums of some items from the table; an item with many ratings takes several slices.
+            begun = self._hashing
+            now, begun.added = slice(begun.added, begun.added + HASHED_PER_SLICE), begun.added + HASHED_PER_SLICE
+            self._add(begun.users[now], begun.items[now], begun.weights[now])
+            if begun.added >= len(begun.users):
+                simlsh.refresh(self._packed, model.projections, begun.rows, self._backend)
+                self._hashing = None
+        elif self._changed:
+            # Recompute the signatures of changed items and find the lists that are outdated by them.
+            changed = _sorted(self._changed)
+            self._changed.clear()
+            simlsh.refresh(self._packed, model.projections, changed, self._backend)
+            new = set(changed[~model.item_trained[changed]].tolist())
+            owners = _sorted(self._listed - self._stale - new)
+            outdated = simlsh.outdated(model.neighbors[owners], owners, changed, self._packed, counts, self._backend)
+            self._listed |= new
+            self._stale |= new | set(owners[outdated].tolist())
+        else:
+            # Rebuild some outdated lists.
+            part = _sorted(self._stale)[: min(LISTED_PER_SLICE, max(PAIRS_PER_SLICE // len(self._packed), 1))]
+            n, seed = self._params.n_neighbors, self._params.seed
+            lists = simlsh.top_k(
+                self._packed, counts, n, seed, self._item_keys, queries=part, backend=self._backend
+            ).neighbors
+            differs = (lists != model.neighbors[part]).any(axis=1)
+            model.neighbors[part] = lists
+            self.relisted.update(part[differs].tolist())
+            self._stale.difference_update(part.tolist())
+            self._listed.difference_update(part[counts[part] == 0].tolist())
+        return True
 
     def _begin_hashing(self) -> _Hashing:
         """Read the ratings of some items, which count as hashed from now on: `note` adds later changes."""
@@ -143,32 +159,6 @@ class Signatures:
         users, values = (np.concatenate(column) for column in zip(*columns, strict=True))
         items = np.repeat(rated, [len(users) for users, _ in columns[1:]])
         return _Hashing(rows, users, items, self._psi(users, items, values))
-
-    def _absorb(self) -> None:
-        """Recompute the signatures of changed items and find the lists that are outdated by them."""
-        changed = _sorted(self._changed)
-        self._changed.clear()
-        simlsh.refresh(self._packed, self._model.projections, changed, self._backend)
-        new = set(changed[~self._model.item_trained[changed]].tolist())
-        owners = _sorted(self._listed - self._stale - new)
-        lists, counts = self._model.neighbors[owners], self._table.item_counts
-        outdated = simlsh.outdated(lists, owners, changed, self._packed, counts, self._backend)
-        self._listed |= new
-        self._stale |= new | set(owners[outdated].tolist())
-
-    def _list_slice(self) -> None:
-        """Rebuild some outdated lists."""
-        n_lists = min(LISTED_PER_SLICE, max(PAIRS_PER_SLICE // len(self._packed), 1))
-        part = _sorted(self._stale)[:n_lists]
-        lists = simlsh.top_k(
-            self._packed, self._table.item_counts, self._params.n_neighbors, self._params.seed, self._item_keys,
-            queries=part, backend=self._backend,
-        ).neighbors  # fmt: skip
-        differs = (lists != self._model.neighbors[part]).any(axis=1)
-        self._model.neighbors[part] = lists
-        self.relisted.update(part[differs].tolist())
-        self._stale.difference_update(part.tolist())
-        self._listed.difference_update(part[self._table.item_counts[part] == 0].tolist())
 
     def _replace(
         self,

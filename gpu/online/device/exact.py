@@ -79,7 +79,8 @@ class Solver:
         self._n_blocks = max(min(WORKSPACE_BYTES // matrix_bytes, MOST_BLOCKS), 1)
         has_workspace = not (self._is_in_shared or objective.is_nonnegative)
         self._workspace = cupy.empty(self._n_blocks * matrix_bytes // 8) if has_workspace else None
-        self._sent, self._solutions = Scratch(_transfer), Scratch(_results)
+        self._sent = Scratch(lambda n_bytes: (pinned(n_bytes), cupy.empty(n_bytes, dtype=cupy.uint8)))
+        self._solutions = Scratch(lambda n: (cupy.empty(n), pinned(8 * n).view(np.float64)))
 
     def take_sums(self, of_items: Sums, of_users: Sums) -> None:
         """Copy these sums to the device."""
@@ -150,7 +151,9 @@ class Solver:
                 yield
             self._launch(launch, sums, read)
             if launch.is_ended:
-                solutions[launch.first : launch.last] = self._fetched(launch.last - launch.first)
+                part = solutions[launch.first : launch.last]
+                to, held = self._solutions.of(part.size)
+                part[:] = fetched(to[: part.size], held[: part.size]).reshape(part.shape)
             else:
                 cupy.cuda.get_current_stream().synchronize()  # the next launch overwrites the pinned buffer
         return solutions
@@ -171,42 +174,31 @@ class Solver:
     def _launch(self, launch: _Launch, sums: _Side, read: Read | None) -> None:
         """Upload the ratings of the rows, and the users that `read` returns, and start to solve them."""
         others, values, bounds, ridges, priors = launch.rows
-        fixed_side = (others,) if read is None else read(others)
-        sent = self._send(bounds, ridges, values, priors, *fixed_side)
-        at_bounds, at_ridges, at_values, at_priors, *at = map(np.uint64, sent)
-        at_others, at_priors = np.uint64(0) if read else at[0], at_priors if len(priors) else np.uint64(0)
+        n_rows, n_factors, nothing = len(ridges), self._n_factors, np.uint64(0)
+        sent = self._send(bounds, ridges, values, priors, *((others,) if read is None else read(others)))
+        at_bounds, at_ridges, at_values, at_priors, *at_side = map(np.uint64, sent)
+        at_others, *side = (at_side[0], self._factors, self._biases) if read is None else (nothing, *at_side)
         flags = np.int32(launch.is_begun), np.int32(launch.is_ended), np.int32(0)
+        at_priors = at_priors if len(priors) else nothing
+        at_gram = sums.numbers.data.ptr
+        at_usual = at_gram + 8 * n_factors**2
+        at_sums = map(np.uint64, (at_gram, at_usual, at_usual + 8 * n_factors))
         arguments = (
-            structure(at_bounds, at_ridges, at_others, at_values, at_priors, np.int32(len(ridges)), *flags),
-            self._side(sums, *(at if read else ())),
+            structure(at_bounds, at_ridges, at_others, at_values, at_priors, np.int32(n_rows), *flags),
+            structure(*side, *at_sums, np.float64(sums.trace)),
             self._constants,
             self._carry,
-            self._solutions.of(len(ridges) * (self._n_factors + 1))[0],
+            self._solutions.of(n_rows * (n_factors + 1))[0],
         )
-        self._solve(len(ridges), *arguments)
-
-    def _solve(self, n_rows: int, *arguments: Any) -> None:
         threads, stage_bytes, matrix_bytes = self._run.geometry
         if self._objective.is_nonnegative:
-            self._run("solve_nonnegative", n_rows, _threads_of(self._n_factors), *arguments, shared=STEP_BYTES)
+            threads = min(-(-n_factors // 32) * 32, 256)
+            self._run("solve_nonnegative", n_rows, threads, *arguments, shared=STEP_BYTES)
         elif self._is_in_shared:
             self._run("solve_in_shared", n_rows, threads, *arguments, shared=stage_bytes + matrix_bytes)
         else:
             n_blocks = min(n_rows, self._n_blocks)
             self._run("solve_in_memory", n_blocks, threads, *arguments, self._workspace, shared=stage_bytes)
-
-    def _fetched(self, n_rows: int) -> NDArray[np.float64]:
-        """Solutions of the launch, (n_rows, F + 1), valid until the next launch; waits for the device."""
-        n = n_rows * (self._n_factors + 1)
-        to, held = self._solutions.of(n)
-        return fetched(to[:n], held[:n]).reshape(n_rows, -1)
-
-    def _side(self, sums: _Side, factors: Any = None, biases: Any = None) -> Any:
-        """`Side` of the kernels: the items, or users with factors and biases at these addresses."""
-        at, n = sums.numbers.data.ptr, self._n_factors
-        usual = at + 8 * n * n
-        arrays = (self._factors, self._biases) if factors is None else (factors, biases)
-        return structure(*arrays, *map(np.uint64, (at, usual, usual + 8 * n)), np.float64(sums.trace))
 
     def _send(self, *arrays: NDArray[Any]) -> list[int]:
         """Copy `arrays` to the device in one transfer; returns their addresses, valid until the next call."""
@@ -223,16 +215,3 @@ def _side_of(sums: Sums) -> _Side:
     whole = sums.gram + np.triu(sums.gram, 1).T
     pull = (whole * sums.usual).sum(axis=1)  # not by BLAS, whose bits may depend on where an array lies
     return _Side(to_device(np.concatenate([whole.ravel(), sums.usual, pull])), float(np.trace(whole)))
-
-
-def _threads_of(n_factors: int) -> int:
-    """Threads of a block of `solve_nonnegative`."""
-    return min(-(-n_factors // 32) * 32, 256)
-
-
-def _transfer(n_bytes: int) -> tuple[NDArray[np.uint8], Any]:
-    return pinned(n_bytes), cupy.empty(n_bytes, dtype=cupy.uint8)
-
-
-def _results(n: int) -> tuple[Any, NDArray[np.float64]]:
-    return cupy.empty(n), pinned(8 * n).view(np.float64)

@@ -76,7 +76,12 @@ class DeviceLearner:
             user_keys, item_keys: uint64, keys of all rows.
         """
         parameters = LiveParameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
-        for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), _rules_of_users(model)):
+        params, unit = descending(model.params), model.calibration.unit
+        rules = user_rules(params, unit)
+        if not model.is_implicit:  # with P, see `gpu.online.sampled`
+            trained = model.item_factors[model.item_trained].astype(np.float64)
+            rules = beside_items(rules, params, trained.T @ trained, len(trained), unit)
+        for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), rules):
             pass
         self.touch(np.flatnonzero(~model.user_trained & (rows.lengths > 0)))
 
@@ -138,7 +143,7 @@ class DeviceLearner:
         return (
             ("table", lambda: changes.append(self.table.apply(users, items, values, positions))),
             ("signatures", lambda: self._note(changes[0])),
-            ("users", lambda: self._refit_users(changes[0].touched_users, changes[0].n_ratings)),
+            ("users", lambda: self._users.refit(changes[0].touched_users, changes[0].n_ratings, self.table)),
             ("neighbors", self._list_new_items),
             ("items", lambda: self._refit_items(changes[0].touched_users)),
         )
@@ -146,7 +151,7 @@ class DeviceLearner:
     def touch(self, users: NDArray[np.integer]) -> None:
         """Refit distinct users whose ratings differ from those that trained the snapshot, then their new items."""
         rows = cupy.asarray(users.astype(np.int32))
-        self._refit_users(rows, int(self.table.lengths[rows].sum()))
+        self._users.refit(rows, int(self.table.lengths[rows].sum()), self.table)
         self._refit_items(rows)
 
     def forget(self, user: int) -> None:
@@ -195,18 +200,17 @@ class DeviceLearner:
         params, unit = descending(model.params), model.calibration.unit
         self.table, self.parameters = table, parameters
         self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params, unit))
-        self._signatures = _signatures(model, parameters, table)
+        self._signatures: Signatures | None = None
         parameters.is_due.fill(1)
-        if self._signatures is not None:
+        if model.neighbors.shape[1] and model.projections.shape[1]:  # hashing has found its neighbors
+            culsh, origin = cast("CulshParams", model.params), model.calibration.origin
+            self._signatures = Signatures(parameters, culsh, model.scale, origin, table)
             yield from self._signatures.prepare()
 
     def _note(self, changes: Changes) -> None:
         self._items.mark(changes)
         if self._signatures is not None:
             self._signatures.note(changes)
-
-    def _refit_users(self, users: Any, n_ratings: int) -> None:
-        self._users.refit(users, n_ratings, self.table)
 
     def _list_new_items(self) -> None:
         if self._signatures is not None:
@@ -216,18 +220,3 @@ class DeviceLearner:
         """Refit new items after the users `refitted`."""
         self.refitted = Refitted(refitted, self._items.refit(self.table))
         self.parameters.is_touched.fill(0)
-
-
-def _rules_of_users(model: Model) -> Rules:
-    """With P, for models of ratings; see `gpu.online.sampled`."""
-    params = descending(model.params)
-    unit, known = model.calibration.unit, model.item_factors[model.item_trained].astype(np.float64)
-    rules = user_rules(params, unit)
-    return rules if model.is_implicit else beside_items(rules, params, known.T @ known, len(known), unit)
-
-
-def _signatures(model: Model, parameters: LiveParameters, table: RatingTable) -> Signatures | None:
-    """Neighbor lists for new items; None if the model has no neighbors, or found them without hashing."""
-    if not model.neighbors.shape[1] or not model.projections.shape[1]:
-        return None
-    return Signatures(parameters, cast("CulshParams", model.params), model.scale, model.calibration.origin, table)

@@ -20,7 +20,7 @@ Columns = dict[str, Any]  # name -> array on the device, (rows, …) of four-byt
 
 def fetched(*sides: tuple[Any, Columns]) -> list[Part]:
     """Copy rows of the arrays of each side to the host; waits for it. Rows (B,) are int32 or int64 on the device."""
-    widths = [_width_of_all(columns) for _, columns in sides]
+    widths = [1 + sum(map(_width, columns.values())) for _, columns in sides]
     ends = np.cumsum([len(rows) * width for (rows, _), width in zip(sides, widths, strict=True)]).tolist()
     out = cupy.empty(ends[-1], dtype=cupy.int32)
     starts = [0, *ends[:-1]]
@@ -28,8 +28,15 @@ def fetched(*sides: tuple[Any, Columns]) -> list[Part]:
         is_long = np.int32(rows.dtype.itemsize == 8)
         _launch("pack_rows", columns, len(rows), rows, is_long, np.int32(len(rows)), np.int32(width), out[start:])
     packed: NDArray[np.int32] = out.get()
-    parts = zip(sides, widths, starts, ends, strict=True)
-    return [_part(columns, packed[start:end].reshape(-1, width)) for (_, columns), width, start, end in parts]
+    parts: list[Part] = []
+    for (_, columns), width, start, end in zip(sides, widths, starts, ends, strict=True):
+        lines, arrays, at = packed[start:end].reshape(-1, width), {}, 1
+        for name, array in columns.items():
+            entries = lines[:, at : at + _width(array)]
+            arrays[name] = entries.view(array.dtype).reshape(len(lines), *array.shape[1:])
+            at += _width(array)
+        parts.append((lines[:, 0].astype(np.int64), arrays))
+    return parts
 
 
 def write(columns: Columns, rows: NDArray[np.int64], values: dict[str, NDArray[Any]]) -> None:
@@ -50,20 +57,6 @@ def _launch(function: str, columns: Columns, n_rows: int, *arguments: Any) -> No
     widths = [np.int32(_width(array)) for array in columns.values()] + [np.int32(0)] * (n_unused + 1)
     side = structure(*columns.values(), *[np.uint64(0)] * n_unused, *widths)
     kernel(NAME, function, {})((-(-n_rows * WARP // THREADS),), (THREADS,), (side, *arguments))
-
-
-def _part(columns: Columns, packed: NDArray[np.int32]) -> Part:
-    """Split the output of `pack_rows` (B, widths) into rows and arrays by name."""
-    arrays, at = {}, 1
-    for name, array in columns.items():
-        width = _width(array)
-        arrays[name] = packed[:, at : at + width].view(array.dtype).reshape(len(packed), *array.shape[1:])
-        at += width
-    return packed[:, 0].astype(np.int64), arrays
-
-
-def _width_of_all(columns: Columns) -> int:
-    return 1 + sum(map(_width, columns.values()))
 
 
 def _width(array: Any) -> int:

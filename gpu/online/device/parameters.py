@@ -106,11 +106,8 @@ class LiveParameters:
     def items_side(self) -> Any:
         """`Items` of kernels/refit_users.cu."""
         names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbors"
-        return structure(
-            *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
-            np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle), np.float32(self.lift),
-            np.int32(0),
-        )  # fmt: skip
+        arrays, sizes = self._arrays(*names, "item_trained", "item_keys"), (self.n_items, len(self.item_pool))
+        return structure(*arrays, self.item_pool, *map(np.int64, sizes), *self._numbers)
 
     @property
     def refitted(self) -> Any:
@@ -121,16 +118,18 @@ class LiveParameters:
     @property
     def users_side(self) -> Any:
         """`Users` of kernels/refit_items.cu."""
-        return structure(
-            *self._arrays("user_factors", "user_bias", "user_baseline", "user_keys"), self.pool, self.pool_keys,
-            np.int64(len(self.pool)), np.float32(self.mean), np.float32(self.middle), np.float32(self.lift),
-            np.int32(0),
-        )  # fmt: skip
+        arrays = self._arrays("user_factors", "user_bias", "user_baseline", "user_keys")
+        return structure(*arrays, self.pool, self.pool_keys, np.int64(len(self.pool)), *self._numbers)
 
     def new_items_side(self, due: Any) -> tuple[Any, ...]:
         """The first fields of `Items` of kernels/refit_items.cu, for the new items at the positions `due`."""
         names = "item_keys", "item_baseline", "neighbors", "item_factors", "item_bias"
         return self._new_items, due, *self._arrays(*names, "explicit_weights", "implicit_weights")
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        """The last fields of `Items` and `Users`: μ, the middle, the lift, and padding."""
+        return np.float32(self.mean), np.float32(self.middle), np.float32(self.lift), np.int32(0)
 
     def _arrays(self, *names: str) -> list[Growing]:
         return [self._growing[name][1] for name in names]

@@ -166,8 +166,15 @@ class RatingTable:
         counts = dict(zip(COUNTS, fetched(work.counts, work.pinned_counts).tolist(), strict=True))
         self._by_user.take(counts["user_places"], counts["user_most"])
         self._by_item.take(counts["item_places"], counts["item_most"])
-        self._join(work, counts)
-        return Changes(n, counts["pairs"], counts["users"], counts["items"], counts["deleted"], counts["merged"], work)
+        n_pairs, n_users, n_items, n_deleted, n_merged = (
+            counts[name] for name in ("pairs", "users", "items", "deleted", "merged")
+        )
+        table, rows = self.pointers, structure(*self._rows.of(n_merged))  # the rows may have moved
+        run("merge", n_users + n_deleted, MERGE_THREADS, table, work.batch, rows, np.int32(n_users))
+        if n_items:
+            run("settle_items", n_items, ROW_THREADS, table, work.batch)
+            run("append", -(-n_pairs // TILE), TILE, table, work.batch)
+        return Changes(n, n_pairs, n_users, n_items, n_deleted, n_merged, work)
 
     def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32], Changes]:
         """Delete all ratings of a user and overwrite their memory; returns the deleted (items, values) and changes."""
@@ -207,7 +214,11 @@ class RatingTable:
         yield
         _, items, _ = self.entries()
         yield
-        lengths = _counts_of(items, n_items)
+        # Count each item. `bincount` would run kernels that CuPy chooses by the number of items.
+        lengths = cupy.zeros(n_items, dtype=cupy.int64)
+        if len(items):
+            ascending, numbers = cupy.sort(items), cupy.arange(n_items)
+            lengths = cupy.searchsorted(ascending, numbers, side="right") - cupy.searchsorted(ascending, numbers)
         yield
         raters = [cupy.empty(len(items), dtype=cupy.int32)]
         self._by_item = Arena(cupy.cumsum(lengths) - lengths, cupy.zeros_like(lengths), raters)
@@ -215,20 +226,9 @@ class RatingTable:
             run("list_raters", self.n_users, ROW_THREADS, _pointers(self._by_user, self._by_item))
         yield
         self._by_item.pack(0)
-        self._work, self._rows = Scratch(Work), Scratch(self._new_rows)
-
-    def _new_rows(self, n: int) -> list[Any]:
-        """Columns in which `merge` builds rows of users."""
-        return [cupy.empty(n, dtype=column.dtype) for column in self._by_user.columns]
-
-    def _join(self, work: Work, counts: dict[str, int]) -> None:
-        """Rewrite the rows that the batch changes."""
-        table, n_users = self.pointers, counts["users"]
-        rows = structure(*self._rows.of(counts["merged"]))
-        run("merge", n_users + counts["deleted"], MERGE_THREADS, table, work.batch, rows, np.int32(n_users))
-        if counts["items"]:
-            run("settle_items", counts["items"], ROW_THREADS, table, work.batch)
-            run("append", -(-counts["pairs"] // TILE), TILE, table, work.batch)
+        self._work = Scratch(Work)
+        kinds = [column.dtype for column in self._by_user.columns]
+        self._rows = Scratch(lambda n: [cupy.empty(n, dtype=kind) for kind in kinds])  # in which `merge` builds rows
 
 
 class Work:
@@ -269,14 +269,6 @@ class Work:
         changes["position"], changes["value"] = positions, values
         changes["key"] = users.astype(np.int64) << 32 | items
         self._changes.data.copy_from_host_async(self._pinned_changes.ctypes.data, changes.nbytes)
-
-
-def _counts_of(items: Any, n_items: int) -> Any:
-    """How often each item occurs, int64 (I,). `bincount` would run kernels that CuPy chooses by the number of items."""
-    if not len(items):
-        return cupy.zeros(n_items, dtype=cupy.int64)
-    ascending, numbers = cupy.sort(items), cupy.arange(n_items)
-    return cupy.searchsorted(ascending, numbers, side="right") - cupy.searchsorted(ascending, numbers)
 
 
 def _pointers(by_user: Arena, by_item: Arena) -> Any:

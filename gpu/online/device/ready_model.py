@@ -1,20 +1,24 @@
-"""`ReadyDeviceModel`: a model on the device before it follows ratings, and a rehearsal that compiles its kernels."""
+"""`ReadyDeviceModel`: a model on the device before it follows ratings: their copy, and a rehearsal of its kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import Any
 
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
+from gpu.cuda.arrays import to_device
+from gpu.cuda.growing import Growing
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params, descending
 from gpu.data.rating_table import RatingTable
+from gpu.data.ratings import Rows
 from gpu.online.device.learner import DeviceLearner
 from gpu.online.device.parameters import LiveParameters
-from gpu.online.device.upload import uploaded
+from gpu.online.device.rating_table import RatingTable as DeviceTable
 from gpu.online.drift import AsTrained
 from gpu.online.mirror import NOBODY, DeviceModel
 from gpu.online.priors import Priors
@@ -22,6 +26,9 @@ from gpu.online.prolific import Prolific
 from gpu.online.protocols import Keys
 from gpu.online.sampled import SampledRefits
 from gpu.ranking.item_index import ItemIndex
+
+RATINGS_AT_ONCE, USERS_AT_ONCE = 100_000, 100_000  # ratings, and users, copied in a slice of about two milliseconds
+COLUMNS = np.int32, np.float32, np.int64  # items, values, positions
 
 _rehearsed: set[tuple[Params, int]] = set()
 
@@ -87,6 +94,39 @@ class ReadyDeviceModel:
     def finish(self) -> None:
         """Wait until the device is idle."""
         cupy.cuda.get_current_stream().synchronize()
+
+
+def uploaded(table: RatingTable, scale: tuple[float, float]) -> Generator[None, None, DeviceTable]:
+    """A device copy of `table`, in slices of some milliseconds, between which the table may grow and change.
+
+    Ratings are clipped to `scale` (`Model.learned_scale`). The copy has each user's ratings from the time of the slice
+    that read them. The caller then replays all changes since the first slice, in order, to reach the table's state.
+    """
+    n_users, n_ratings, n_expected = 0, 0, table.n_ratings
+    columns = [Growing(cupy.zeros(n_expected, dtype=kind)) for kind in COLUMNS]
+    lengths = Growing(cupy.zeros(table.n_users, dtype=cupy.int64))
+    while n_users < table.n_users:
+        counts = table.rows.lengths[n_users : n_users + USERS_AT_ONCE]
+        counts = counts[: 1 + int(np.searchsorted(np.cumsum(counts), RATINGS_AT_ONCE))]
+        starts, _, items, values = table.rows
+        begins = starts[n_users : n_users + len(counts)] - np.cumsum(counts) + counts
+        places = np.repeat(begins, counts) + np.arange(counts.sum())
+        learned = np.clip(values[places], *scale).astype(np.float32, copy=False)
+        for column, part in zip(columns, (items[places], learned, table.positions[places]), strict=True):
+            _append(column, n_ratings, part)
+        _append(lengths, n_users, counts)
+        n_users, n_ratings = n_users + len(counts), n_ratings + len(places)
+        yield
+    items, values, positions = (column.values[:n_ratings] for column in columns)
+    all_lengths = lengths.values[:n_users]
+    rows = Rows(cupy.cumsum(all_lengths) - all_lengths, all_lengths, items, values)
+    return (yield from DeviceTable.of(rows, positions, table.n_items))
+
+
+def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
+    """Write `values` behind the first `held` entries, by copies, which need no compiled kernel."""
+    to.grow(held + len(values))
+    to.values[held : held + len(values)] = to_device(values)
 
 
 def rehearse_once(model: Model, backend: Backend) -> None:

@@ -33,7 +33,8 @@ class ItemRefits:
         n_absent = rules.n_negatives * rules.max_ratings if parameters.is_implicit else 0
         drawn = cupy.full((len(parameters.new_items), n_absent), -1, dtype=cupy.int32)
         self._absent = Growing(drawn, -1)  # (new items, draws), users whose absence the refit of the item read
-        self._due, self._observed = Scratch(_new_lists), Scratch(self._new_arrays)
+        self._due = Scratch(lambda n: (cupy.empty(n, dtype=cupy.int32), cupy.empty(n, dtype=cupy.int64)))
+        self._observed = Scratch(self._new_arrays)
         self._counts, self._pinned_counts = cupy.zeros(3, dtype=cupy.int32), pinned(3 * WORD_BYTES).view(np.int32)
 
     def grow(self) -> None:
@@ -58,47 +59,28 @@ class ItemRefits:
         due, items = self._due.of(n_new)
         if not n_new:
             return items[:0]
-        n_few, n_many = self._list(due, items, n_new, table)
-        users = self._parameters.users_side
-        _, _, shared = self._run.geometry
-        arguments = users, self._items(due), table.pointers, self._constants
-        self._run("refit_few", n_few, FEW_THREADS, *arguments, shared=shared)
-        for first in range(n_new - n_many, n_new, AT_ONCE):
-            self._refit(due[first:], min(AT_ONCE, n_new - first), users, table)
-        return items[: n_few + n_many]
-
-    def _list(self, due: Any, items: Any, n_new: int, table: RatingTable) -> tuple[int, int]:
-        """Fill `items`, and `due` with slots: items with few raters from the front, with many raters from the back.
-
-        Returns:
-            (items with few raters, items with many raters).
-        """
-        parameters, absent = self._parameters, self._absent.buffer
+        # List the items, and their slots in `due`: those with few raters from the front, with many from the back.
         self._counts.fill(0)
+        parameters, absent = self._parameters, self._absent.buffer
+        new = parameters.new_items, np.int32(n_new), absent, np.int32(absent.shape[1])
         flags = parameters.is_touched, table.item_counts, parameters.is_due
-        arguments = (
-            parameters.new_items,
-            np.int32(n_new),
-            absent,
-            np.int32(absent.shape[1]),
-            *flags,
-            due,
-            items,
-            self._counts,
-        )
-        self._run("list_due", -(-n_new * WARP // OBSERVE_THREADS), OBSERVE_THREADS, *arguments)
+        n_blocks = -(-n_new * WARP // OBSERVE_THREADS)
+        self._run("list_due", n_blocks, OBSERVE_THREADS, *new, *flags, due, items, self._counts)
         n_few, n_many, _ = fetched(self._counts, self._pinned_counts).tolist()
-        return n_few, n_many
-
-    def _refit(self, due: Any, n: int, users: Any, table: RatingTable) -> None:
-        """Refit `n` items with many raters."""
-        side, constants, observed = self._items(due), self._constants, self._observed.of(n)
+        # Items with few raters: one kernel observes and solves.
+        users, ratings, constants = parameters.users_side, table.pointers, self._constants
+        threads, solving_bytes, few_bytes = self._run.geometry
+        self._run("refit_few", n_few, FEW_THREADS, users, self._items(due), ratings, constants, shared=few_bytes)
+        # Items with many raters: one kernel writes the observations, another one solves.
         n_words = 1 << (self._rules.max_ratings - 1).bit_length()
-        shared = WORD_BYTES * (n_words + 2 * self._n_neighbors + 1)
-        arguments = users, side, table.pointers, constants, observed, np.int32(n_words)
-        self._run("observe_items", n, OBSERVE_THREADS, *arguments, shared=shared)
-        threads, shared, _ = self._run.geometry
-        self._run("solve_items", n, threads, users, side, constants, observed, shared=shared)
+        observing_bytes = WORD_BYTES * (n_words + 2 * self._n_neighbors + 1)
+        for first in range(n_new - n_many, n_new, AT_ONCE):
+            n = min(AT_ONCE, n_new - first)
+            side, observed = self._items(due[first:]), self._observed.of(n)
+            read = users, side, ratings, constants, observed, np.int32(n_words)
+            self._run("observe_items", n, OBSERVE_THREADS, *read, shared=observing_bytes)
+            self._run("solve_items", n, threads, users, side, constants, observed, shared=solving_bytes)
+        return items[: n_few + n_many]
 
     def _new_arrays(self, n: int) -> Any:
         """`Observed` of the kernels for `n` items, at most `AT_ONCE`."""
@@ -114,8 +96,3 @@ class ItemRefits:
     def _items(self, due: Any) -> Any:
         """`Items` of the kernels."""
         return structure(*self._parameters.new_items_side(due), self._absent, np.int64(self._parameters.n_items))
-
-
-def _new_lists(n: int) -> tuple[Any, Any]:
-    """(slots, items) of at most `n` new items."""
-    return cupy.empty(n, dtype=cupy.int32), cupy.empty(n, dtype=cupy.int64)

@@ -9,7 +9,6 @@ from typing import Any
 
 import cupy
 import numpy as np
-from numpy.typing import NDArray
 
 from gpu.cuda.launcher import Launcher
 from gpu.cuda.scratch import Scratch
@@ -29,7 +28,12 @@ class UserRefits:
     def __init__(self, parameters: LiveParameters, rules: Rules) -> None:
         """`rules` are those of users."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
-        self._spread = _to_device(rules.spread) if len(rules.spread) else np.uint64(0)
+        self._spread: Any = np.uint64(0)
+        if len(rules.spread):  # float32, padded with zeros to the width of the system in kernels/ridge.cuh
+            width = -(-(len(rules.spread) + 2) // 8) * 8  # a bias and the right-hand side, in whole tiles
+            padded = np.zeros((width, width), dtype=np.float32)
+            padded[: len(rules.spread), : len(rules.spread)] = rules.spread
+            self._spread = cupy.asarray(padded)
         n_factors, self._n_neighbors = parameters.item_factors.shape[1], parameters.neighbors.shape[1]
         sizes = {"F": n_factors, "K": self._n_neighbors, "DIM": n_factors + 1}
         self._run = Launcher("refit_users", {**sizes, "IMPLICIT": int(parameters.is_implicit)})
@@ -47,7 +51,8 @@ class UserRefits:
         n = len(users)
         if not n:
             return
-        room, rules, parameters = self._room(n_ratings, n), self._rules, self._parameters
+        rules, parameters = self._rules, self._parameters
+        room = min((1 + rules.n_negatives) * n_ratings, 2 * n_ratings + rules.max_negatives * n)  # samples, at most
         counters, described = self._described.of(n, room)
         counters.fill(0)
         side, into = parameters.items_side, parameters.refitted
@@ -59,11 +64,6 @@ class UserRefits:
         solved = into, users, side, self._constants, described
         for step in range(rules.n_steps if parameters.is_implicit else 1):
             self._run("solve_users", n_parts, threads, *solved, np.int32(step), self._spread, shared=shared)
-
-    def _room(self, n_ratings: int, n_users: int) -> int:
-        """Upper bound of the samples of `n_users` with `n_ratings`."""
-        rules = self._rules
-        return min((1 + rules.n_negatives) * n_ratings, 2 * n_ratings + rules.max_negatives * n_users)
 
     def _new_arrays(self, n: int, room: int) -> tuple[Any, Any]:
         """(counters, `Described` of the kernels) for `n` users with at most `room` samples.
@@ -92,11 +92,3 @@ def constants_of(rules: Rules) -> Any:
     numbers = [np.float32(number) for number in rules[:7]]
     counts = [np.int32(n) for n in (rules.max_ratings, rules.n_negatives, rules.max_negatives, rules.n_steps)]
     return structure(*numbers, np.float64(rules.baseline_prior), *counts, np.uint64(rules.seed))
-
-
-def _to_device(spread: NDArray[np.float64]) -> Any:
-    """`Rules.spread` on the device: float32, padded with zeros to the width of the system in kernels/ridge.cuh."""
-    width = -(-(len(spread) + 2) // 8) * 8  # a bias and the right-hand side, in whole tiles
-    padded = np.zeros((width, width), dtype=np.float32)
-    padded[: len(spread), : len(spread)] = spread
-    return cupy.asarray(padded)

@@ -148,10 +148,9 @@ class Signatures:
     def _add(self, n: int, users: Any, items: Any, before: Any, now: Any) -> None:
         """Add Ψ(now) − Ψ(before) of each of `n` ratings to the sums of its item."""
         parameters, ratings = self._parameters, structure(users, items, before, now)
-        hashing = structure(
-            self._user_baseline, parameters.item_baseline, parameters.user_keys, self._center,
-            self._unit, np.uint64(self._params.seed), np.float32(parameters.middle), np.float32(parameters.lift),
-        )  # fmt: skip
+        arrays = self._user_baseline, parameters.item_baseline, parameters.user_keys
+        numbers = np.uint64(self._params.seed), np.float32(parameters.middle), np.float32(parameters.lift)
+        hashing = structure(*arrays, self._center, self._unit, *numbers)
         self._run("add_changes", n, HASH_THREADS, ratings, hashing, parameters.projections)
 
     def _sign(self, n: int, items: Any) -> None:

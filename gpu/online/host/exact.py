@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.base.host.forms import serial_and_parallel
+from gpu.data.host_arena import Int
+from gpu.data.host_rating_table import OrderedRows
 from gpu.data.host_solve import BATCH, LinearSystem, add_observations, solve, solve_nonnegative
 from gpu.data.model import Model
 from gpu.data.refit_rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
@@ -25,6 +27,7 @@ SUMMING_THREADS = min(vars(config)["NUMBA_NUM_THREADS"], 8)  # that sum up the r
 ADDS_PER_SLICE = 2**23  # multiply-adds of a slice; one or two milliseconds
 MOST_ITEMS = 32  # items of a slice, at most: listing the raters of an item takes time too
 SWEEPS = 100  # sweeps; a typical row of NMF
+BEFORE_ALL = np.int64(-(2**63))  # below every position
 RATINGS_AT_ONCE = 2**20  # ratings of a call without a budget; it copies the factors of their users
 
 
@@ -149,6 +152,38 @@ def solved(
     return solution
 
 
+@called_for(Use.EXACT)
+@njit(cache=True, nogil=True)
+def newest_of_users(
+    users: NDArray[np.int64], rows: OrderedRows, most: Int, is_read: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
+    """The ratings of items with `is_read` (I,) among the `most` newest ratings of each user.
+
+    Args:
+        users: rows of users, (B,).
+
+    Returns:
+        (items int32 (N,), values float32 (N,), bounds int64 (B + 1,)): user b has the ratings `bounds[b]` to
+        `bounds[b + 1]`, ascending by item.
+    """
+    n_ratings = 0
+    for user in users:
+        n_ratings += rows.lengths[user]
+    items, values = np.empty(n_ratings, dtype=np.int32), np.empty(n_ratings, dtype=np.float32)
+    bounds, n = np.zeros(len(users) + 1, dtype=np.int64), 0
+    for b in range(len(users)):
+        first, length = rows.starts[users[b]], rows.lengths[users[b]]
+        oldest = BEFORE_ALL
+        if length > most:
+            oldest = np.partition(rows.positions[first : first + length], length - most)[length - most]
+        for position in range(first, first + length):
+            if is_read[rows.items[position]] and rows.positions[position] >= oldest:
+                items[n], values[n] = rows.items[position], rows.values[position]
+                n += 1
+        bounds[b + 1] = n
+    return items[:n], values[:n], bounds
+
+
 def _solve_rows(
     rows: RatedRows, fixed: Fixed, objective: Objective, solutions: Annotated[NDArray[np.float64], 2]
 ) -> None:
@@ -209,7 +244,8 @@ class Solver:
 
     def users(self, rows: RatedRows) -> Solved:
         """[u; b] of users against the items of the model; many rows run on all threads."""
-        return self._solved(rows, lambda others: (self._items(), others))
+        model, sums = self._model, self._of_items
+        return self._solved(rows, lambda others: (Fixed(model.item_factors, model.item_bias, *sums), others))
 
     def items(self, rows: RatedRows, read: Read) -> Solved:
         """[v; b] of items against the users that `read` returns; many rows run on all threads."""
@@ -218,9 +254,6 @@ class Solver:
             return Fixed(*read(others), *self._of_users), np.arange(len(others), dtype=np.int32)
 
         return self._solved(rows, beside)
-
-    def _items(self) -> Fixed:
-        return Fixed(self._model.item_factors, self._model.item_bias, *self._of_items)
 
     def _adds(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Approximate multiply-adds of rows with `counts` (B,) ratings, (B,)."""

@@ -234,9 +234,14 @@ def step(
 
 @njit(cache=True, nogil=True)
 def fit_item(
-    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules,
+    item: Int,
+    raters: NDArray[np.int32],
+    absent: NDArray[np.int64],
+    rows: Rows,
+    arrays: Arrays,
+    rules: Rules,
     weights: NDArray[np.float32] = NO_WEIGHTS,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """[v; b̂; w; c] (D,) of a new item: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     n_terms = n_factors + 1 + 2 * n_neighbors
@@ -257,9 +262,14 @@ def fit_item(
 
 @njit(cache=True, nogil=True)
 def refit_item(
-    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules,
+    item: Int,
+    raters: NDArray[np.int32],
+    absent: NDArray[np.int64],
+    rows: Rows,
+    arrays: Arrays,
+    rules: Rules,
     weights: NDArray[np.float32],
-) -> None:  # fmt: skip
+) -> None:
     """Refit one item over its raters and drawn absences, in place in `arrays`; without raters it gets zeros.
 
     `weights` are those of the raters, then of the absences; empty: all weigh 1.

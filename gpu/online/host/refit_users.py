@@ -297,9 +297,14 @@ def fold_in(
 
 
 def _refit_users(
-    users: NDArray[np.int64], keys: NDArray[np.uint64], rows: OrderedRows, arrays: Arrays, pool: ItemPool,
-    rules: Rules, weights: UserWeights,
-) -> None:  # fmt: skip
+    users: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    rows: OrderedRows,
+    arrays: Arrays,
+    pool: ItemPool,
+    rules: Rules,
+    weights: UserWeights,
+) -> None:
     """Refit `users` (B,) with `keys` (B,) over their newest ratings, in place in `arrays`."""
     factors, biases, baselines = arrays.user_factors, arrays.user_bias, arrays.user_baseline
     for chunk in prange((len(users) + CHUNK - 1) // CHUNK):

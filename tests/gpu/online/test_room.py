@@ -5,7 +5,7 @@ import pytest
 import gpu
 from gpu.base.backend import HOST, Backend
 from gpu.data.model import MAX_WEIGHTED, bytes_of
-from gpu.online import A_SOLVER
+from gpu.online import SOLVER_BYTES
 from gpu.online.room import needed_bytes
 
 DEVICE = Backend("device", "only counted")
@@ -28,7 +28,7 @@ def test_a_device_holds_what_learns_there_and_for_others_the_items_and_what_solv
     assert of[0] > sum(bytes_of(learned, *SERVED)) + bytes_of(learned, *SERVED)[1]
     assert of[N_RATINGS] - of[0] >= 22 * N_RATINGS
     of_exact = {n: needed_bytes(exact, READ, SERVED, n, DEVICE)["device"] for n in (0, N_RATINGS)}
-    assert of_exact[0] == of_exact[N_RATINGS] == 3 * bytes_of(exact, *SERVED)[1] + A_SOLVER
+    assert of_exact[0] == of_exact[N_RATINGS] == 3 * bytes_of(exact, *SERVED)[1] + SOLVER_BYTES
 
 
 @pytest.mark.parametrize("algorithm", ["culsh", "als"])

@@ -38,7 +38,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A history is copied, and batches are cut, in many slices."""
     for name in ("CHANGES_AT_ONCE", "SAMPLES_AT_ONCE", "USERS_AT_ONCE", "ITEMS_AT_ONCE"):
         monkeypatch.setattr(device_model, name, 3)
-    monkeypatch.setattr(importlib.import_module("gpu.online.device.upload"), "RATINGS_AT_ONCE", 2)
+    monkeypatch.setattr(importlib.import_module("gpu.online.device.ready_model"), "RATINGS_AT_ONCE", 2)
 
 
 class Scenario:

@@ -117,10 +117,19 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     check_steps(params, ratings)
-    if params.half_life_days is not None:
-        model = _fit_by_age(ratings, params, backend, test, on_epoch, run, times)
-    else:
+    if params.half_life_days is None:
         model = _fit(ratings, params, backend, test, on_epoch, calibrate(ratings, params), run)
+    else:
+        if params.refits == "exact":
+            signals, calibration = decayed(ratings, times, calibrate(ratings, params), params)
+            model = run(signals, params, backend, test, on_epoch, of_signals(calibration))
+            model.calibration = calibration
+        else:
+            aged, usual = weighted(ratings, times, params)
+            calibration = replace(calibrate(aged, params), usual_weight=usual)
+            model = _fit(aged, params, weighing(params, backend), test, on_epoch, calibration, run)
+        assert times is not None  # noqa: S101 - checked by `decayed` and `weighted`; this narrows the type
+        model.calibration = replace(model.calibration, as_of_s=times.as_of_s)
     check_trained(model, ratings)
     return model
 
@@ -146,29 +155,6 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     return found, n_far
 
 
-def _fit_by_age(
-    ratings: Ratings,
-    params: Params,
-    backend: Backend,
-    test: Ratings | None,
-    on_epoch: OnEpoch | None,
-    run: Run,
-    times: Times | None,
-) -> Model:
-    """Train with `params` that have a half-life."""
-    if params.refits == "exact":
-        signals, known = decayed(ratings, times, calibrate(ratings, params), params)
-        model = run(signals, params, backend, test, on_epoch, of_signals(known))
-        model.calibration = known
-    else:
-        ratings, usual = weighted(ratings, times, params)
-        known = replace(calibrate(ratings, params), usual_weight=usual)
-        model = _fit(ratings, params, weighing(params, backend), test, on_epoch, known, run)
-    assert times is not None  # noqa: S101 - checked by `decayed` and `weighted`; this narrows the type
-    model.calibration = replace(model.calibration, as_of_s=times.as_of_s)
-    return model
-
-
 def _fit(
     ratings: Ratings,
     params: Params,
@@ -178,22 +164,9 @@ def _fit(
     calibration: Calibration,
     run: Run,
 ) -> Model:
-    """Train on ratings as they are, or in multiples of their unit."""
+    """Train on ratings as they are, or an explicit model in multiples of their unit; then scale it and errors back."""
     if params.is_implicit:
         return run(ratings, params, backend, test, on_epoch, calibration)
-    return _fit_ratings(ratings, params, backend, test, on_epoch, calibration, run)
-
-
-def _fit_ratings(
-    ratings: Ratings,
-    params: Params,
-    backend: Backend,
-    test: Ratings | None,
-    on_epoch: OnEpoch | None,
-    calibration: Calibration,
-    run: Run,
-) -> Model:
-    """Train an explicit model on ratings in multiples of their unit; scale its parameters and errors back."""
     unit, scale = calibration.unit, ratings.scale
     ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
     on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
-from cupy_backends.cuda.api import driver
 from numpy.typing import NDArray
 
 from gpu.als import device_plan as plan
@@ -22,11 +21,10 @@ from gpu.als.device_subspace import Block
 from gpu.als.objective import AlsObjective, block_problem, is_blocked, width
 from gpu.cuda import work
 from gpu.cuda.kernels import kernel, module
+from gpu.cuda.launcher import blocks_at_once
 
 NAME = "als"
-POINTERS = (
-    "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts", "lacks", "product", "steps",
-)  # fmt: skip
+POINTERS = "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts", "lacks", "product", "steps"
 MOST_PEERS = 7  # other ranks whose tables a kernel writes
 HALF = np.dtype(
     [*((name, "<u8") for name in POINTERS), ("peers", "<u8", MOST_PEERS), ("n_peers", "<i4"), ("unused", "<i4")]
@@ -92,9 +90,18 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
     gram, unit = (None, None) if block.gram is None else packed(block.gram, macros)
     values = side.values if problem.is_implicit else block.lacks
     half = pointers(
-        columns=side.columns, values=values, fixed=block.fixed_halves, gram=gram, gram_unit=unit, solved=block.values,
-        table=block.halves, parts=side.slots, lacks=block.lacks, product=block.product, steps=block.steps,
-    )  # fmt: skip
+        columns=side.columns,
+        values=values,
+        fixed=block.fixed_halves,
+        gram=gram,
+        gram_unit=unit,
+        solved=block.values,
+        table=block.halves,
+        parts=side.slots,
+        lacks=block.lacks,
+        product=block.product,
+        steps=block.steps,
+    )
     _solve_rows(side, half, plan.solver_of(inner, side.n_rated), macros)
 
 
@@ -149,9 +156,15 @@ def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: 
 def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
     """`Half` of the kernels for rows that are solved whole."""
     half = pointers(
-        columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
-        solved=solved.values, table=solved.halves, parts=side.slots,
-    )  # fmt: skip
+        columns=side.columns,
+        values=side.values,
+        fixed=fixed.halves,
+        gram=gram,
+        gram_unit=gram_unit,
+        solved=solved.values,
+        table=solved.halves,
+        parts=side.slots,
+    )
     half["n_peers"] = len(solved.peers)
     half["peers"][: len(solved.peers)] = solved.peers
     return half
@@ -195,10 +208,3 @@ def geometry_of(loaded: Any, n: int) -> tuple[int, ...]:
     """The `n` numbers of the global array `geometry` that a module exports."""
     numbers = cupy.ndarray(n, cupy.int32, loaded.get_global("geometry"))
     return tuple(numbers.get().tolist())
-
-
-@functools.cache
-def blocks_at_once(solver: Any, threads: int, shared_bytes: int) -> int:
-    """Blocks of a kernel that the device runs at once."""
-    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
-    return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

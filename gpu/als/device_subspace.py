@@ -62,24 +62,23 @@ def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: Al
     gram = sides.gram(fixed.values) if problem.is_implicit else None
     for n in range(n_blocks(problem)):
         _explain(side, lacks, fixed, n, solved.values[:, _columns(n)], problem, is_first=n == 0)
-    if problem.biases:
-        _solve_biases(side, lacks, solved, problem)
+    if problem.biases and len(side.starts):
+        ridges = problem.regularization * side.lengths + problem.prior  # only explicit problems have biases
+        arguments = side.starts, side.lengths, ridges, lacks, solved.biases
+        _kernel("solve_biases", solved, problem)((len(side.starts),), (THREADS,), arguments)
     for n in range(n_blocks(problem)):
-        path.improve(side, _block(n, solved, fixed, lacks, gram, steps), problem)
+        columns = _columns(n)
+        halves = (None, None) if solved.halves is None else (solved.halves[n], fixed.halves[n])
+        grams = (None, None)
+        if gram is not None:
+            grams = cupy.ascontiguousarray(gram[columns, columns]), solved.values @ gram[:, columns]
+        tables = solved.values[:, columns], halves[0], fixed.values[:, columns], halves[1]
+        path.improve(side, Block(*tables, lacks, *grams, steps), problem)
         _explain(side, lacks, fixed, n, steps, problem)
 
 
 def _columns(number: int) -> slice:
     return slice(number * BLOCK, (number + 1) * BLOCK)
-
-
-def _block(number: int, solved: Table, fixed: Table, lacks: Any, gram: Any, steps: Any) -> Block:
-    columns = _columns(number)
-    halves = (None, None) if solved.halves is None else (solved.halves[number], fixed.halves[number])
-    grams = (None, None)
-    if gram is not None:
-        grams = cupy.ascontiguousarray(gram[columns, columns]), solved.values @ gram[:, columns]
-    return Block(solved.values[:, columns], halves[0], fixed.values[:, columns], halves[1], lacks, *grams, steps)
 
 
 def _explain(
@@ -95,13 +94,6 @@ def _explain(
     constants = plan.solver_of(problem, side.n_rated)
     arguments = *ratings, table, fixed.biases, steps, stride, np.int32(is_first), constants, lacks
     _kernel("explain", fixed, problem)((n_items,), (THREADS,), arguments)
-
-
-def _solve_biases(side: Side, lacks: Any, solved: Table, problem: AlsObjective) -> None:
-    ridges = problem.regularization * side.lengths + problem.prior  # only explicit problems have biases
-    arguments = side.starts, side.lengths, ridges, lacks, solved.biases
-    if len(side.starts):
-        _kernel("solve_biases", solved, problem)((len(side.starts),), (THREADS,), arguments)
 
 
 def _kernel(function: str, table: Table, problem: AlsObjective) -> Any:

@@ -20,6 +20,7 @@ from gpu.als.device_sides import Side, Table
 from gpu.als.objective import WHOLE, AlsObjective
 from gpu.base.device import compute_capability
 from gpu.cuda.kernels import kernel, module
+from gpu.cuda.launcher import blocks_at_once
 
 NAME = "als_wide"
 HOPPER, ARCHITECTURE = 90, "sm_90a"
@@ -61,7 +62,7 @@ def n_resident(problem: AlsObjective) -> int:
     """As the twin in `gpu.als.device_fused`."""
     macros = defines(problem)
     geometry = _geometry(macros)
-    return fused.blocks_at_once(_kernel("solve_rows", macros), geometry.threads, geometry.shared_bytes)
+    return blocks_at_once(_kernel("solve_rows", macros), geometry.threads, geometry.shared_bytes)
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:

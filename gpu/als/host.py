@@ -5,6 +5,7 @@ One thread solves a row from start to end, in a fixed order, so a result does no
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -47,44 +48,33 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     tables = 4 * 2 * n_rows * width(problem) + n_rows * BYTES_PER_ROW
     if is_blocked(problem):
         return tables + subspace.bytes_needed(by_user_lengths, by_item_lengths, problem)
-    return tables + _whole_bytes(n_longer, problem) + get_num_threads() * cg.batch_bytes()
-
-
-def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
-    """Bytes to solve rows whole: the padded fixed side, sums of VᵀV, and a matrix for each thread."""
-    padded = _padded(problem)
-    grams = 0
+    padded, grams = _padded(problem), 0  # the padded fixed side, sums of VᵀV
     if problem.is_implicit:
         grams = 4 * N_RUNS * padded**2 if padded <= WHOLE else columns.bytes_needed(n_longer, padded + 64, True)
-    matrices = get_num_threads() * 8 * padded**2 if problem.solver == "cholesky" else 0
-    return 4 * n_longer * padded + grams + matrices
+    matrix = 8 * padded**2 if problem.solver == "cholesky" else 0  # of a thread
+    return tables + 4 * n_longer * padded + grams + get_num_threads() * (matrix + cg.batch_bytes())
 
 
 def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
-    """The side with these `rows`, and their assignment to threads.
+    """The side with these `rows`, and their assignment to threads, in shares of about equal work.
+
+    Long rows are assigned one by one, the longest first, so that rows which read a block of the fixed side together use
+    much of it. Short rows keep their order, so that memory is read in order.
 
     Args:
         rows: ratings of the rows to solve.
         n_columns: rows of the fixed side.
         n_rated: number of these that have ratings. Default: all.
     """
-    # VᵀV p costs F/2 times as much as a rating
-    shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
-    bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
-    return Side(rows, np.concatenate(shares), bounds, rows.lengths, n_columns if n_rated is None else n_rated)
-
-
-def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
-    """`n` shares of rows with about equal work.
-
-    Long rows are assigned one by one, the longest first, so that rows which read a block of the fixed side together use
-    much of it. Short rows keep their order, so that memory is read in order.
-    """
+    n, lengths = get_num_threads(), rows.lengths
     long_rows, short_rows = np.flatnonzero(lengths >= LONG), np.flatnonzero((lengths > 0) & (lengths < LONG))
     long_rows = long_rows[np.argsort(-lengths[long_rows], kind="stable")]
+    row_cost = ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0)  # VᵀV p costs F/2 times a rating
     work = np.cumsum(lengths[short_rows] + row_cost)
     cuts = np.searchsorted(work, np.arange(1, n) / n * work[-1:].sum())
-    return [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
+    shares = [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
+    bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
+    return Side(rows, np.concatenate(shares), bounds, rows.lengths, n_columns if n_rated is None else n_rated)
 
 
 def load(table: Table, problem: AlsObjective) -> Table:
@@ -158,7 +148,11 @@ def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective)
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:
     """The fixed side as the solvers read it; with VᵀV for implicit problems, unless it is left out."""
-    z, offsets = _aligned_zeros(len(fixed), _padded(problem)), np.zeros(len(fixed), dtype=np.float32)
+    shape = len(fixed), _padded(problem)
+    buffer = np.zeros(math.prod(shape) + 16, dtype=np.float32)
+    first = -buffer.ctypes.data % 64 // 4  # rows start at a cache line, if columns fill whole lines
+    z = buffer[first : first + math.prod(shape)].reshape(shape)
+    offsets = np.zeros(len(fixed), dtype=np.float32)
     z[:, : width(problem)] = fixed
     if problem.biases:
         offsets[:] = fixed[:, -1]
@@ -168,25 +162,20 @@ def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> 
         gram = gram_of(z).astype(np.float32)
     slope, level, target_level = (problem.alpha, 0, 1) if problem.is_implicit else (0, 1, -problem.mean)
     return cg.System(
-        z, offsets, gram,
+        z,
+        offsets,
+        gram,
         slope=np.float32(slope),
         level=np.float32(level),
         target_slope=np.float32(problem.alpha if problem.is_implicit else 1),
         target_level=np.float32(target_level),
         n_steps=problem.n_cg_steps,
         tolerance=np.float32(problem.cg_tolerance),
-    )  # fmt: skip
+    )
 
 
 def _padded(problem: AlsObjective) -> int:
     return width(problem) + -width(problem) % cg.LANES
-
-
-def _aligned_zeros(n_rows: int, n_columns: int) -> Table:
-    """Zeros whose rows start at a cache line, if `n_columns` fill whole lines."""
-    buffer = np.zeros(n_rows * n_columns + 16, dtype=np.float32)
-    first = -buffer.ctypes.data % 64 // 4
-    return buffer[first : first + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
@@ -277,9 +266,13 @@ def errors(
 @called_for(Use.TRAINING)
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def _add_errors(
-    rows: Rows, table: Annotated[Table, np.float32, 2], fixed: Annotated[Table, np.float32, 2], kind: tuple[bool, bool],
-    constants: tuple[np.float32, np.float32, np.float32, np.float32], sums: Annotated[NDArray[np.float64], 2],
-) -> None:  # fmt: skip
+    rows: Rows,
+    table: Annotated[Table, np.float32, 2],
+    fixed: Annotated[Table, np.float32, 2],
+    kind: tuple[bool, bool],
+    constants: tuple[np.float32, np.float32, np.float32, np.float32],
+    sums: Annotated[NDArray[np.float64], 2],
+) -> None:
     n = len(rows.starts)
     for run in prange(N_RUNS):
         for row in range(n * run // N_RUNS, n * (run + 1) // N_RUNS):
@@ -290,9 +283,13 @@ def _add_errors(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _row_errors(
-    rows: Rows, row: int, x: NDArray[np.float32], fixed: Table, kind: tuple[bool, bool],
+    rows: Rows,
+    row: int,
+    x: NDArray[np.float32],
+    fixed: Table,
+    kind: tuple[bool, bool],
     constants: tuple[np.float32, ...],
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     is_implicit, biases = kind
     mean, alpha, low, high = constants
     squares, loss = 0.0, 0.0

@@ -102,10 +102,18 @@ def batch_of(rows: NDArray[np.int64], padded: int) -> Batch:
     """A batch of these rows (G,) with tables (G, `padded`) of zeros; all rows are active."""
     n, f = len(rows), np.float32
     return Batch(
-        rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
-        np.zeros((n, padded), f), np.zeros((n, padded), f), np.zeros((n, padded), f), np.zeros(n, f), np.zeros(n, f),
+        rows,
+        np.ones(n, np.bool_),
+        np.zeros(n, np.int64),
+        np.zeros((n, padded), f),
+        np.zeros((n, padded), f),
+        np.zeros((n, padded), f),
+        np.zeros((n, padded), f),
+        np.zeros((n, padded), f),
+        np.zeros(n, f),
+        np.zeros(n, f),
         np.zeros(padded, f),
-    )  # fmt: skip
+    )
 
 
 @called_for(Use.TRAINING)
@@ -171,9 +179,13 @@ def step(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch) 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _advance(
-    x: NDArray[np.float32], p: NDArray[np.float32], residual: NDArray[np.float32], applied: NDArray[np.float32],
-    g: int, squares: np.float32,
-) -> np.float32:  # fmt: skip
+    x: NDArray[np.float32],
+    p: NDArray[np.float32],
+    residual: NDArray[np.float32],
+    applied: NDArray[np.float32],
+    g: int,
+    squares: np.float32,
+) -> np.float32:
     """Move x along p to the minimum, set the next p, and return |residual|²; 0 if p·A p ≤ 0: the row is solved."""
     n = np.uintp(p.shape[1])
     curvature, left = _ZERO, _ZERO
@@ -215,9 +227,8 @@ def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32
     """
     starts, lengths, items, values = rows.starts, rows.lengths, rows.items, rows.values
     z, offsets, slope, level = system.z, system.offsets, system.slope, system.level
-    positions, active, applied, right, order, part = (
-        batch.positions, batch.active, batch.applied, batch.right, batch.rows, batch.part,
-    )  # fmt: skip
+    positions, active, applied = batch.positions, batch.active, batch.applied
+    right, order, part = batch.right, batch.rows, batch.part
     least = TOGETHER * z.size // BLOCK_FLOATS  # ratings; rows with fewer are read as a whole, not in blocks
     for g in range(np.uintp(len(positions))):
         position, stop = positions[g], starts[order[g]] + lengths[order[g]]
@@ -236,9 +247,18 @@ def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _sum_applied(
-    items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, end: int, z: NDArray[np.float32],
-    slope: np.float32, level: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32],
-) -> int:  # fmt: skip
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    first: int,
+    last: int,
+    end: int,
+    z: NDArray[np.float32],
+    slope: np.float32,
+    level: np.float32,
+    p: NDArray[np.float32],
+    g: int,
+    out: NDArray[np.float32],
+) -> int:
     """Add w (z·p) z of the ratings from `first` on to `out`, until a group contains a column from `end` on.
 
     Ratings after the last whole group of `TOGETHER` are added one by one. Returns the first rating not added.
@@ -281,10 +301,16 @@ def _sum_applied(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _sum_targets(
-    items: NDArray[np.int32], values: NDArray[np.float32], first: int, stop: int, z: NDArray[np.float32],
-    weight: tuple[np.float32, np.float32], target: tuple[np.float32, np.float32], offsets: NDArray[np.float32],
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    first: int,
+    stop: int,
+    z: NDArray[np.float32],
+    weight: tuple[np.float32, np.float32],
+    target: tuple[np.float32, np.float32],
+    offsets: NDArray[np.float32],
     out: NDArray[np.float32],
-) -> None:  # fmt: skip
+) -> None:
     """Add y z of the ratings `first` to `stop` (excluded) to `out`; `weight` and `target` are (slope, level)."""
     for k in range(np.uintp(first), np.uintp(stop)):
         if weight[0] * values[k] + weight[1] > 0:

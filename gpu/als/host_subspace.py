@@ -72,7 +72,9 @@ def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
     gram = columns.gram_of(z) if problem.is_implicit else np.zeros((len(z), 0, BLOCK), dtype=np.float32)
     offsets = fixed[:, -1].copy() if problem.biases else np.zeros(len(fixed), dtype=np.float32)
     return System(
-        z, offsets, gram,
+        z,
+        offsets,
+        gram,
         slope=np.float32(problem.alpha if problem.is_implicit else 0),
         level=np.float32(0 if problem.is_implicit else 1),
         target_slope=np.float32(problem.alpha if problem.is_implicit else 1),
@@ -81,7 +83,7 @@ def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
         tolerance=np.float32(problem.cg_tolerance),
         n_factors=problem.n_factors,
         biases=problem.biases,
-    )  # fmt: skip
+    )
 
 
 @called_for(Use.TRAINING)
@@ -106,9 +108,13 @@ def _solve_share(rows: Rows, plan: cg.Plan, share: int, system: System, solved: 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_batch(
-    rows: Rows, order: NDArray[np.int64], n_ratings: int, ridges: NDArray[np.float64], system: System,
+    rows: Rows,
+    order: NDArray[np.int64],
+    n_ratings: int,
+    ridges: NDArray[np.float64],
+    system: System,
     solved: NDArray[np.float32],
-) -> None:  # fmt: skip
+) -> None:
     """Improve all blocks of the G rows of a batch, whose ratings are `n_ratings` together."""
     batch, targets = cg.batch_of(order, BLOCK), np.empty(n_ratings, np.float32)
     x = np.zeros((len(order), len(system.z) * BLOCK), np.float32)
@@ -124,9 +130,16 @@ def _solve_batch(
         own = slice(block * BLOCK, (block + 1) * BLOCK)
         _begin(rows, ridges, system, block, x, targets, batch)
         inner = cg.System(
-            system.z[block], system.offsets, system.gram[block][own], system.slope, system.level,
-            system.target_slope, system.target_level, system.n_steps, system.tolerance,
-        )  # fmt: skip
+            system.z[block],
+            system.offsets,
+            system.gram[block][own],
+            system.slope,
+            system.level,
+            system.target_slope,
+            system.target_level,
+            system.n_steps,
+            system.tolerance,
+        )
         for _ in range(system.n_steps):
             cg.step(rows, ridges, inner, batch)
         x[:, own] += batch.x
@@ -150,9 +163,12 @@ def _set_targets(rows: Rows, order: NDArray[np.int64], system: System, targets: 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_biases(
-    rows: Rows, order: NDArray[np.int64], ridges: NDArray[np.float64], biases: NDArray[np.float32],
+    rows: Rows,
+    order: NDArray[np.int64],
+    ridges: NDArray[np.float64],
+    biases: NDArray[np.float32],
     targets: NDArray[np.float32],
-) -> None:  # fmt: skip
+) -> None:
     """Solve the biases (rows,) of the batch's rows with fixed factors, and update `targets`."""
     position = 0
     for row in order:
@@ -169,9 +185,14 @@ def _solve_biases(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _begin(
-    rows: Rows, ridges: NDArray[np.float64], system: System, block: int, x: NDArray[np.float32],
-    targets: NDArray[np.float32], batch: cg.Batch,
-) -> None:  # fmt: skip
+    rows: Rows,
+    ridges: NDArray[np.float64],
+    system: System,
+    block: int,
+    x: NDArray[np.float32],
+    targets: NDArray[np.float32],
+    batch: cg.Batch,
+) -> None:
     """Begin a step of zero for this block: the gradient is the residual and the first direction."""
     order, residual, p = batch.rows, batch.residual, batch.p
     batch.x[:], batch.active[:] = 0, True
@@ -193,9 +214,14 @@ def _begin(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _sum_targets(
-    items: NDArray[np.int32], first: int, last: int, targets: NDArray[np.float32], position: int,
-    z: NDArray[np.float32], out: NDArray[np.float32],
-) -> None:  # fmt: skip
+    items: NDArray[np.int32],
+    first: int,
+    last: int,
+    targets: NDArray[np.float32],
+    position: int,
+    z: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
     """Add t z of the ratings `first` to `last` (excluded) to `out` (W,); their t start at `targets[position]`."""
     n = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
     t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)
@@ -236,25 +262,47 @@ def _subtract_fixed(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _explain(
-    rows: Rows, order: NDArray[np.int64], system: System, block: int, steps: NDArray[np.float32],
+    rows: Rows,
+    order: NDArray[np.int64],
+    system: System,
+    block: int,
+    steps: NDArray[np.float32],
     targets: NDArray[np.float32],
-) -> None:  # fmt: skip
+) -> None:
     """Subtract the contributions of `steps` (G, W) in this block from all `targets` of the batch."""
     position = 0
     for g in range(len(order)):
         start, n = rows.starts[order[g]], rows.lengths[order[g]]
         _subtract(
-            rows.items, rows.values, start, start + n, system.z[block], system.slope, system.level, steps, g, targets,
+            rows.items,
+            rows.values,
+            start,
+            start + n,
+            system.z[block],
+            system.slope,
+            system.level,
+            steps,
+            g,
+            targets,
             position,
-        )  # fmt: skip
+        )
         position += n
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _subtract(
-    items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, z: NDArray[np.float32],
-    slope: np.float32, level: np.float32, p: NDArray[np.float32], row: int, targets: NDArray[np.float32], position: int,
-) -> None:  # fmt: skip
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    first: int,
+    last: int,
+    z: NDArray[np.float32],
+    slope: np.float32,
+    level: np.float32,
+    p: NDArray[np.float32],
+    row: int,
+    targets: NDArray[np.float32],
+    position: int,
+) -> None:
     """Subtract w (z·p) of the ratings `first` to `last` (excluded) from their t, which start at `position`."""
     n, g = np.uintp(p.shape[1]) >> _SHIFT << _SHIFT, np.uintp(row)
     t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)

@@ -173,7 +173,8 @@ class AlsTrainer(Trainer[Model]):
 
     def metrics(self) -> Mapping[str, float]:
         """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
-        problem, scale, n = self.problem, self._error_scale(), len(self.ratings)
+        problem, n = self.problem, len(self.ratings)
+        scale = self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)  # see `Model.error_scale`
         self._complete()
         squares, loss = self._users.errors(self._items, scale)
         loss += self._users.penalty() + self._items.penalty()
@@ -181,21 +182,14 @@ class AlsTrainer(Trainer[Model]):
         metrics = {"train_loss": loss / n}
         if not problem.is_implicit:
             metrics["train_rmse"] = float(np.sqrt(squares / n))
-        return metrics | self._test_metrics()
-
-    def _test_metrics(self) -> dict[str, float]:
         if self.test is None or self._held_out is None:
-            return {}
-        if self.problem.is_implicit:
+            return metrics
+        if problem.is_implicit:
             ranks = evaluate.ranking(self._model(), self._rated, self.test)
-            return {f"test_{name}": value for name, value in ranks.items()}
+            return metrics | {f"test_{name}": value for name, value in ranks.items()}
         tables = self._users.table, self._items.table
-        squares, _ = self._twin(als.errors)(self._held_out, *tables, self.problem, self._error_scale())
-        return {"test_rmse": float(np.sqrt(squares / len(self.test)))}
-
-    def _error_scale(self) -> tuple[float, float]:
-        """See `Model.error_scale`."""
-        return self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)
+        squares, _ = self._twin(als.errors)(self._held_out, *tables, problem, scale)
+        return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
 
 def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

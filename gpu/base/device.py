@@ -147,17 +147,13 @@ def _obstacle_of_driver(cupy: ModuleType) -> str | None:
             return "there is no CUDA device"
         cupy.cuda.Device().compute_capability  # noqa: B018 - a device that is there may still not answer
     except Exception as error:  # no driver, one without a device or one too old: CUDA's own words say which
-        return f"the CUDA driver ({_driver(runtime)}) gives no device: {_line(error)}"
+        try:
+            version = runtime.driverGetVersion()
+        except Exception:  # as good as none
+            version = 0
+        newest = f"for CUDA up to {version // 1000}.{version % 1000 // 10}" if version else "none found"
+        return f"the CUDA driver ({newest}) gives no device: {_line(error)}"
     return None
-
-
-def _driver(runtime: ModuleType) -> str:
-    """The newest CUDA that the driver supports."""
-    try:
-        version = runtime.driverGetVersion()
-    except Exception:  # as good as none
-        version = 0
-    return f"for CUDA up to {version // 1000}.{version % 1000 // 10}" if version else "none found"
 
 
 def _obstacle_of_compiler(cupy: ModuleType) -> str | None:

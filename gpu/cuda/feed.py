@@ -65,7 +65,10 @@ class Feed:
         Work that the current stream gets from now on waits for the copies.
         """
         if not self._buffers:
-            self._allocate()
+            n_bytes = max(parcel.n_bytes for parcel in self._parcels)
+            self._buffers = [_Buffer(n_bytes) for _ in range(N_BUFFERS)]
+            for _ in range(2 * N_COPIERS):
+                self._slots.put(_Slot(pinned(PIECE_BYTES), cupy.cuda.Event(block=True, disable_timing=True)))
         buffer = self._buffers[0]
         if buffer.number != number:
             buffer = self._buffers[1]
@@ -86,12 +89,6 @@ class Feed:
         self._buffers.reverse()
         self._load(buffer, (number + N_BUFFERS) % len(self._parcels))
 
-    def _allocate(self) -> None:
-        n_bytes = max(parcel.n_bytes for parcel in self._parcels)
-        self._buffers = [_Buffer(n_bytes) for _ in range(N_BUFFERS)]
-        for _ in range(2 * N_COPIERS):
-            self._slots.put(_Slot(pinned(PIECE_BYTES), cupy.cuda.Event(block=True, disable_timing=True)))
-
     def _load(self, buffer: _Buffer, number: int) -> None:
         """Begin to fill a buffer, unless it has this parcel."""
         if buffer.number == number:
@@ -101,9 +98,10 @@ class Feed:
         buffer.number = number
         buffer.stream.wait_event(buffer.free)
         views, _ = _views(buffer.memory, self._parcels[number])
+        sources = [array.reshape(-1).view(np.uint8) for array in self._parcels[number].arrays]
         pieces = [
             (source[first : first + PIECE_BYTES], to.data.ptr + first)
-            for source, to in zip(map(_bytes_of, self._parcels[number].arrays), views, strict=True)
+            for source, to in zip(sources, views, strict=True)
             for first in range(0, len(source), PIECE_BYTES)
         ]
         tasks, left = range(min(N_COPIERS, len(pieces))), iter(pieces)
@@ -151,15 +149,11 @@ class _Buffer:
 
 def _views(memory: Any, parcel: Parcel) -> tuple[list[Any], Any]:
     """The arrays of the parcel, and its spare memory, in a buffer."""
-    found, first = [], 0
+    arrays, first = [], 0
     for array in parcel.arrays:
-        found.append(memory[first : first + array.nbytes].view(array.dtype))
+        arrays.append(memory[first : first + array.nbytes].view(array.dtype))
         first += _aligned(array.nbytes)
-    return found, memory[first : first + parcel.spare_bytes]
-
-
-def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    return array.reshape(-1).view(np.uint8)
+    return arrays, memory[first : first + parcel.spare_bytes]
 
 
 def _aligned(n_bytes: int) -> int:

@@ -30,8 +30,8 @@ class Scratch:
 
 def pinned(n_bytes: int) -> NDArray[np.uint8]:
     """Pinned host memory, uint8 (n_bytes,), for asynchronous copies to and from the device."""
-    found: NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
-    return found
+    memory: NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
+    return memory
 
 
 def fetched(array: Any, to: NDArray[Any]) -> NDArray[Any]:

@@ -54,7 +54,8 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
         return _of_preferences(ratings, params)
     if params.is_nonnegative:
         return Calibration(density=_density(ratings))
-    unit = _unit_of(ratings)
+    # The deviation of ratings from shrunk biases; if it is 0, the largest rating.
+    unit = residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
     is_als = params.refits == "exact"
     return Calibration(
         unit=unit * ALS_UNIT if is_als else unit,
@@ -63,11 +64,6 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
         prior=ALS_PRIOR if is_als else FACTOR_PRIOR,
         density=_density(ratings),
     )
-
-
-def _unit_of(ratings: Ratings) -> float:
-    """Deviation of ratings from shrunk biases; if it is 0, the largest rating."""
-    return residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
 
 
 def _of_paper(ratings: Ratings, params: Params) -> Calibration:
@@ -105,25 +101,25 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
 
 def _of_preferences(ratings: Ratings, params: Params) -> Calibration:
     values = ratings.by_user.values
-    given, sums = unpacked(values)
-    rated, summed = (given, sums[:0]) if given is values else (given[~np.isnan(given)], sums[sums != 0])
+    rated, summed = unpacked(values)
+    rated, summed = (rated, summed[:0]) if rated is values else (rated[~np.isnan(rated)], summed[summed != 0])
     kind = params.values
     if kind == "auto":  # events alone are counts; beside ratings, these decide
         kind = kind_of(rated) if len(rated) else "counts"
     if kind == "ratings":
-        found = _with_events(_of_ratings(rated, has_events=len(summed) > 0), summed, params)
+        calibration = _with_events(_of_ratings(rated, has_events=len(summed) > 0), summed, params)
     else:
         rated = amounts(values)
-        found = _of_counts(rated, params)
-    liked = of_one_kind(rated, found)
+        calibration = _of_counts(rated, params)
+    liked = of_one_kind(rated, calibration)
     if (liked > 0).any():
-        found = dataclasses.replace(found, typical=float(liked[liked > 0].mean(dtype=np.float64)))
+        calibration = dataclasses.replace(calibration, typical=float(liked[liked > 0].mean(dtype=np.float64)))
     if params.is_logit:
-        return dataclasses.replace(found, density=_density(ratings))
+        return dataclasses.replace(calibration, density=_density(ratings))
     if params.has_item_weights:
-        return _with_ridge(found, ratings, params)
+        return _with_ridge(calibration, ratings, params)
     says_nothing = kind == "counts" and not liked.all()
-    return _with_weights(found, ratings.where(liked != 0) if says_nothing else ratings, params)
+    return _with_weights(calibration, ratings.where(liked != 0) if says_nothing else ratings, params)
 
 
 def _of_ratings(values: NDArray[np.float32], *, has_events: bool) -> Calibration:
@@ -137,16 +133,16 @@ def _of_ratings(values: NDArray[np.float32], *, has_events: bool) -> Calibration
     return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
 
 
-def _with_events(found: Calibration, sums: NDArray[np.float32], params: Params) -> Calibration:
+def _with_events(calibration: Calibration, sums: NDArray[np.float32], params: Params) -> Calibration:
     """Add the scale of the sums of events (B,) beside ratings, and α_e."""
     weight = EVENT_WEIGHT if params.event_weight is None else params.event_weight
-    found = dataclasses.replace(found, event_weight=weight)
+    calibration = dataclasses.replace(calibration, event_weight=weight)
     if not (sums > 0).any():
-        return found
+        return calibration
     counts = _of_counts(sums, params)
     typical = counted(sums[sums > 0].astype(np.float64), counts.scale, counts.is_damped).mean()
     return dataclasses.replace(
-        found, event_scale=counts.scale, event_damped=counts.is_damped, event_typical=float(typical)
+        calibration, event_scale=counts.scale, event_damped=counts.is_damped, event_typical=float(typical)
     )
 
 
@@ -160,7 +156,7 @@ def _of_counts(values: NDArray[np.float32], params: Params) -> Calibration:
     return Calibration(values="counts", middle=0.0, scale=(low, math.inf if is_damped else high), is_damped=is_damped)
 
 
-def _with_weights(found: Calibration, rated: Ratings, params: Params) -> Calibration:
+def _with_weights(calibration: Calibration, rated: Ratings, params: Params) -> Calibration:
     """Add α and λ, those of `params` or computed from the trained ratings.
 
     By default α = √(1 / density). A random matrix of U × I with this density has no singular value far beyond
@@ -171,23 +167,23 @@ def _with_weights(found: Calibration, rated: Ratings, params: Params) -> Calibra
     alpha = density**-0.5 if params.alpha is None else params.alpha
     ridge = alpha * min(NOISE_SHARE * (n_users**-0.5 + n_items**-0.5), MOST_RIDGE)
     ridge = ridge if params.regularization is None else params.regularization
-    return dataclasses.replace(found, alpha=alpha, regularization=ridge, density=density)
+    return dataclasses.replace(calibration, alpha=alpha, regularization=ridge, density=density)
 
 
-def _with_ridge(found: Calibration, ratings: Ratings, params: Params) -> Calibration:
+def _with_ridge(calibration: Calibration, ratings: Ratings, params: Params) -> Calibration:
     """Add λ of EASE, that of `params` or computed from the likes.
 
     If X is random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)². So
     eigenvalues below that may be noise.
     """
-    x = preferences(ratings.by_user.values, found)
+    x = preferences(ratings.by_user.values, calibration)
     x = x if ratings.weights is None else x * ratings.weights
     liked = ratings.where(x > 0)
     n_users, n_items = (max(int(np.count_nonzero(rows.lengths)), 1) for rows in (liked.by_user, liked.by_item))
     squares = float(np.square(x[x > 0], dtype=np.float64).sum())
     ridge = NOISE_RIDGE * squares * (n_users**-0.5 + n_items**-0.5) ** 2
     ridge = ridge if params.regularization is None else params.regularization
-    return dataclasses.replace(found, regularization=ridge, density=_density(liked))
+    return dataclasses.replace(calibration, regularization=ridge, density=_density(liked))
 
 
 def kind_of(values: NDArray[np.float32]) -> Kind:

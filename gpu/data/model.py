@@ -97,7 +97,17 @@ class Model:
         Raises:
             InvalidInput: an array is missing, unknown, or of the wrong dtype or shape.
         """
-        _check_arrays(arrays)
+        if arrays.keys() != ARRAYS.keys():
+            raise InvalidInput(f"Invalid arrays of model: expected {sorted(ARRAYS)}, got {sorted(arrays)}")
+        sizes: dict[str, int] = {}
+        for name, (axes, dtype) in ARRAYS.items():
+            array = arrays[name]
+            if array.dtype != dtype or array.ndim != len(axes):
+                given = f"{array.dtype} {array.shape}"
+                raise InvalidInput(f"Invalid {name}: expected {dtype.__name__} ({axes}), got {given}")
+            for axis, size in zip(axes, array.shape, strict=True):
+                if sizes.setdefault(axis, size) != size:
+                    raise InvalidInput(f"Invalid shape of {name}: expected {axis} = {sizes[axis]}, got {array.shape}")
         self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
         self.calibration = calibration
         self._adopt({name: Growing(array, _fill(name)) for name, array in arrays.items()})
@@ -204,7 +214,14 @@ class Model:
             user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row, also as a neighbor.
             n_users, n_items: length of the result; rows without a source are new.
         """
-        moved = self._empty(n_users, n_items)
+        moved, shapes = Model.__new__(Model), _shapes(self.params, n_users, n_items, self.projections.shape[1])
+        moved.params, moved.mean, moved.scale, moved.calibration = self.params, self.mean, self.scale, self.calibration
+        moved._adopt(
+            {
+                name: Growing(getattr(self, name)) if axes == "TT" else Growing.filled(shapes[name], dtype, _fill(name))
+                for name, (axes, dtype) in ARRAYS.items()
+            }
+        )
         moves = {"U": _move_of(user_rows), "I": _move_of(item_rows)}
         for name, (axes, _) in ARRAYS.items():
             if axes[0] in moves:
@@ -219,18 +236,6 @@ class Model:
     def _adopt(self, buffers: dict[str, Growing]) -> None:
         self._buffers = buffers
         self._point()
-
-    def _empty(self, n_users: int, n_items: int) -> Model:
-        """A model of zeros with the settings of this one, in arrays that grow without a copy."""
-        made = Model.__new__(Model)
-        shapes = _shapes(self.params, n_users, n_items, self.projections.shape[1])
-        buffers = {
-            name: Growing(getattr(self, name)) if axes == "TT" else Growing.filled(shapes[name], dtype, _fill(name))
-            for name, (axes, dtype) in ARRAYS.items()
-        }
-        made.params, made.mean, made.scale, made.calibration = self.params, self.mean, self.scale, self.calibration
-        made._adopt(buffers)
-        return made
 
     def _point(self) -> None:
         for name, buffer in self._buffers.items():
@@ -270,16 +275,3 @@ def weight_bytes(params: Params, n_items: int) -> int:
 def _fill(name: str) -> int:
     """The value of new rows."""
     return {"neighbors": NO_NEIGHBOR, "item_slots": NO_SLOT}.get(name, 0)
-
-
-def _check_arrays(arrays: dict[str, NDArray[Any]]) -> None:
-    if arrays.keys() != ARRAYS.keys():
-        raise InvalidInput(f"Invalid arrays of model: expected {sorted(ARRAYS)}, got {sorted(arrays)}")
-    sizes: dict[str, int] = {}
-    for name, (axes, dtype) in ARRAYS.items():
-        array = arrays[name]
-        if array.dtype != dtype or array.ndim != len(axes):
-            raise InvalidInput(f"Invalid {name}: expected {dtype.__name__} ({axes}), got {array.dtype} {array.shape}")
-        for axis, size in zip(axes, array.shape, strict=True):
-            if sizes.setdefault(axis, size) != size:
-                raise InvalidInput(f"Invalid shape of {name}: expected {axis} = {sizes[axis]}, got {array.shape}")

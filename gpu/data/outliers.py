@@ -22,21 +22,17 @@ MAX_SAMPLE = 1 << 20  # values; quantiles come from a sample of this size, since
 def sane_range(values: NDArray[np.float32]) -> tuple[float, float]:
     """(lowest, highest) of `values` (N,), N > 0, without those far beyond the others."""
     low, high = float(values.min()), float(values.max())
-    least, most = _fences(values[:: -(-len(values) // MAX_SAMPLE)])
+    sample = values[:: -(-len(values) // MAX_SAMPLE)]
+    for pair in PAIRS:
+        first, last = map(float, np.quantile(sample, pair, method="inverted_cdf"))
+        if last > first:
+            break
+    width = FENCE * (last - first or abs(first) or 1.0)
+    least, most = first - width, last + width  # some values lie within, because quantiles are values themselves
     if least <= low and high <= most:
         return low, high
     sane = values[(values >= least) & (values <= most)]
     return float(sane.min()), float(sane.max())
-
-
-def _fences(sample: NDArray[np.float32]) -> tuple[float, float]:
-    """(lowest, highest) plausible value; some values lie within, because quantiles are values themselves."""
-    for pair in PAIRS:
-        low, high = map(float, np.quantile(sample, pair, method="inverted_cdf"))
-        if high > low:
-            break
-    width = FENCE * (high - low or abs(low) or 1.0)
-    return low - width, high + width
 
 
 def winsorized(ratings: Ratings) -> tuple[Ratings, int]:

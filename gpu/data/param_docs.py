@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from gpu.data.param_kinds import Params
@@ -21,21 +20,15 @@ def meanings(kind: type[Any]) -> dict[str, str]:
     A parameter that is "as in" another class gets the text of that class. Empty if Python was started without
     docstrings.
     """
-    found: dict[str, str] = {}
-    for one in inspect.getmro(kind):
-        for name, text in _entries(one):
+    texts: dict[str, str] = {}
+    for described in inspect.getmro(kind):
+        section = _SECTION.search(inspect.cleandoc(described.__doc__ or ""))
+        for names, lines in _ENTRY.findall("" if section is None else section[1]):
+            text = " ".join(lines.split())
             reference = _AS_IN.fullmatch(text)
-            meaning = text if reference is None else meanings(_class(reference[1])).get(name, "")
-            found.setdefault(name, meaning)
-    return {name: _MODULE.sub("", text).replace("`", "") for name, text in found.items() if text}
-
-
-def _entries(kind: type[Any]) -> Iterator[tuple[str, str]]:
-    """Name and text of what the docstring of one class describes."""
-    section = _SECTION.search(inspect.cleandoc(kind.__doc__ or ""))
-    for names, text in _ENTRY.findall("" if section is None else section[1]):
-        for name in names.split(", "):
-            yield name, " ".join(text.split())
+            for name in names.split(", "):
+                texts.setdefault(name, text if reference is None else meanings(_class(reference[1])).get(name, ""))
+    return {name: _MODULE.sub("", text).replace("`", "") for name, text in texts.items() if text}
 
 
 def _class(name: str) -> type[Params]:

@@ -92,10 +92,30 @@ class Ratings:
                 offending position is named).
         """
         users, items, values = np.asarray(users), np.asarray(items), np.asarray(values)
-        n_users, n_items = _checked_shape(users, items, values, shape)
-        values = _float32(values)
-        keep = _last_of_each_pair(users, items, n_items)
-        users, items, values = users[keep], items[keep], values[keep]
+        if not users.shape == items.shape == values.shape or users.ndim != 1:
+            raise InvalidRatings(
+                "Invalid shapes of users, items, values: expected three equal (N,), "
+                f"got {users.shape}, {items.shape}, {values.shape}"
+            )
+        if shape is None:
+            shape = (int(users.max()) + 1, int(items.max()) + 1) if len(users) else (0, 0)
+        n_users, n_items = shape
+        _check_range(users, n_users, "users")
+        _check_range(items, n_items, "items")
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            rounded = values.astype(np.float32)
+        bad = np.flatnonzero(~np.isfinite(rounded))
+        if len(bad):
+            value = values[bad[0]]
+            wanted = f"at most {np.finfo(np.float32).max:.7g}" if np.isfinite(value) else "a finite number"
+            raise InvalidRatings(f"Invalid rating at position {bad[0]}: expected {wanted}, got {value}")
+        # The last entry of each pair, by user, then item.
+        pair = users.astype(np.int64) * max(n_items, 1) + items
+        order = np.argsort(pair, kind="stable")
+        pair, is_last = pair[order], np.ones(len(order), dtype=np.bool_)
+        is_last[:-1] = pair[1:] != pair[:-1]
+        keep = order[is_last]
+        users, items, values = users[keep], items[keep], rounded[keep]
         by_user = _compress(users, items, values, n_users)
         order = np.argsort(items, kind="stable")  # `users` ascends already, so each column ascends by user
         by_item = _compress(items[order], users[order], values[order], n_items)
@@ -188,47 +208,11 @@ def _keys_or_rows(keys: NDArray[np.uint64] | None, n: int, name: str) -> NDArray
     return keys
 
 
-def _checked_shape(
-    users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating], shape: tuple[int, int] | None
-) -> tuple[int, int]:
-    if not users.shape == items.shape == values.shape or users.ndim != 1:
-        raise InvalidRatings(
-            "Invalid shapes of users, items, values: expected three equal (N,), "
-            f"got {users.shape}, {items.shape}, {values.shape}"
-        )
-    if shape is None:
-        shape = (int(users.max()) + 1, int(items.max()) + 1) if len(users) else (0, 0)
-    _check_range(users, shape[0], "users")
-    _check_range(items, shape[1], "items")
-    return shape
-
-
-def _float32(values: NDArray[np.floating]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what becomes infinite is refused below
-        kept = values.astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(kept))
-    if len(bad):
-        value = values[bad[0]]
-        wanted = f"at most {np.finfo(np.float32).max:.7g}" if np.isfinite(value) else "a finite number"
-        raise InvalidRatings(f"Invalid rating at position {bad[0]}: expected {wanted}, got {value}")
-    return kept
-
-
 def _check_range(rows: NDArray[np.integer], n: int, name: str) -> None:
     if n > MAX_ROWS:
         raise InvalidRatings(f"Invalid number of {name}: expected at most {MAX_ROWS:,}, got {n:,}")
     if len(rows) and (rows.min() < 0 or rows.max() >= n):
         raise InvalidRatings(f"Invalid rows of {name}: expected 0 to {n - 1}, got {rows.min()} to {rows.max()}")
-
-
-def _last_of_each_pair(users: NDArray[np.integer], items: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
-    """Positions of the last entry of each (user, item), ordered by user, then item."""
-    pair = users.astype(np.int64) * max(n_items, 1) + items
-    order = np.argsort(pair, kind="stable")
-    ordered = pair[order]
-    is_last = np.ones(len(ordered), dtype=np.bool_)
-    is_last[:-1] = ordered[1:] != ordered[:-1]
-    return order[is_last]
 
 
 def _compress(

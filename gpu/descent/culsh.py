@@ -40,21 +40,17 @@ def trainer(
     of_neighbors = backend.twin(host_similarity.bytes_needed)(ratings, params)
     needed = max(of_neighbors, bytes_needed(ratings, params, backend, exchange))
     check_training(needed, params.n_factors, ratings, backend)
-    known, biases = start_of_biases(ratings, params)
-    known = known._replace(middle=calibration.middle)
-    found = similarity.neighbors(ratings, params, backend, known, exchange)
+    baselines, biases = start_of_biases(ratings, params)
+    baselines = baselines._replace(middle=calibration.middle)
+    neighbors = similarity.neighbors(ratings, params, backend, baselines, exchange)
     if params.is_implicit:
-        known = biases = _implicit_baselines(known, params, ratings)
-    model = start_model(ratings, params, known, biases, found.projections.shape[1])
+        # μ is the log-odds of a positive among the samples. All else is 0, since neighbor residuals are 1 or −1.
+        n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, baselines.middle))), 1)
+        mean = -math.log((params.n_absences * n_likes + max(len(ratings) - n_likes, 0)) / n_likes)
+        nothing = np.zeros_like(baselines.user), np.zeros_like(baselines.item)
+        baselines = biases = Baselines(mean, *nothing, baselines.middle)
+    model = start_model(ratings, params, baselines, biases, neighbors.projections.shape[1])
     if params.is_implicit:
         model.scale, model.calibration = (0.0, 1.0), calibration
-    model.neighbors[:], model.projections[:] = found.neighbors, found.projections
-    return DescentTrainer(model, params, ratings, backend, test, found.seconds, exchange)
-
-
-def _implicit_baselines(known: Baselines, params: CulshParams, ratings: Ratings) -> Baselines:
-    """Baselines with μ = the log-odds of a positive among the samples, and zeros, as neighbor residuals are 1 or −1."""
-    n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, known.middle))), 1)
-    n_dislikes = max(len(ratings) - n_likes, 0)
-    mean = -math.log((params.n_absences * n_likes + n_dislikes) / n_likes)
-    return Baselines(mean, np.zeros_like(known.user), np.zeros_like(known.item), known.middle)
+    model.neighbors[:], model.projections[:] = neighbors.neighbors, neighbors.projections
+    return DescentTrainer(model, params, ratings, backend, test, neighbors.seconds, exchange)

@@ -36,9 +36,8 @@ CONCURRENT_UPDATES = 0.5  # updates per item in flight besides one's own; lower 
 MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid, at most; and the target number of ratings in a cell
 STATIC_SHARED = 1024  # bytes, at most; shared memory of `learn_tiles` without the tile
 N_SOME = 4096  # users whose factors stand for those of all
-RATES = np.dtype([(name, "<f4") for name in (
-    "mean", "step", "shrink", "bias_step", "bias_shrink", "weight_step", "weight_decay", "low", "high",
-)])  # fmt: skip
+RATE_NAMES = "mean", "step", "shrink", "bias_step", "bias_shrink", "weight_step", "weight_decay", "low", "high"
+RATES = np.dtype([(name, "<f4") for name in RATE_NAMES])
 SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
 
 
@@ -92,20 +91,36 @@ class Descent:
         self._base = float(model.mean), to_device(model.user_baseline), to_device(model.item_baseline)
         self._tiling = _tiling(ratings, params)
         self._n_tiles = self._tiling.n_tiles
-        self._geometry = geometry or Geometry.of(params, self._most_groups(), model.middle > NO_MIDDLE)
+        most_groups = MOST_THREADS  # lane groups in flight; several tiles have no limit
+        if self._n_tiles == 1:  # as many as `CONCURRENT_UPDATES` holds for
+            counts = self._samples_of_items()
+            most_groups = max(1, int(CONCURRENT_UPDATES * counts.sum() ** 2 / max(counts @ counts, 1)))
+        self._geometry = geometry or Geometry.of(params, most_groups, model.middle > NO_MIDDLE)
         self._parameters = DescentParameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
         self._cells = Cells(self._n_tiles, self._item_bounds, exchange)
 
     def compile(self) -> None:
         """Compile the kernels of all other methods, by training a model of two users."""
-        _rehearse(self._params, self._model, self._geometry)
+        params, like, n_items = self._params, self._model, self._model.n_items
+        few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
+        model = Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items, calibration=like.calibration)
+        rehearsal = Descent(model, params, few, None, geometry=self._geometry)
+        rehearsal.prepare()
+        rehearsal.learn(0, Rates.none())
+        rehearsal.shrink(Shares(0.0, 0.0, 0.0))
+        rehearsal.train_error()
+        rehearsal.is_finite()
+        rehearsal.fetch()
 
     def prepare(self) -> None:
         """Deal the users into tiles and lay their ratings out."""
         self.tiles = deal(self._rows.lengths, self._tiling)
         self._parameters.settle(self.tiles)
-        self._parameters.shares = self._shares()
+        # The share of its step that an update of each item takes: 1 / (1 + expected groups in flight).
+        in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
+        shares = 1 / (1 + in_flight / self._n_samples * self._samples_of_items())
+        self._parameters.shares = to_device(shares.astype(np.float32))
         if self._params.n_absences:
             self._pairs, self._negatives = descent_neighbors.samples(self._rows, self._params.n_absences)
         else:
@@ -187,18 +202,6 @@ class Descent:
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         return self._laid_out(rows_of(self._test), 0)
 
-    def _most_groups(self) -> int:
-        """Largest number of lane groups in flight for which `CONCURRENT_UPDATES` holds; several tiles have no limit."""
-        if self._n_tiles > 1:
-            return MOST_THREADS
-        counts = self._samples_of_items()
-        return max(1, int(CONCURRENT_UPDATES * counts.sum() ** 2 / max(counts @ counts, 1)))
-
-    def _shares(self) -> Any:
-        """Share of its step that an update of each item takes, 1 / (1 + expected groups in flight): float32 (I,)."""
-        in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
-        return to_device((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
-
     def _samples_of_items(self) -> NDArray[np.float64]:
         n_likes = np.count_nonzero(are_likes(self._ratings.by_user.values, self._model.middle))
         drawn = self._n_negatives * n_likes / self._model.n_items
@@ -210,20 +213,16 @@ class Descent:
     def _laid_out(self, pairs: DeviceRatings, per_rating: int) -> Visits:
         arguments = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
         layout = in_order(*arguments, self._item_bounds) if self._params.deterministic else lay_out(*arguments)
-        return Visits(pairs, per_rating, layout, self._near(pairs, layout))
-
-    def _near(self, pairs: DeviceRatings, layout: Layout) -> Any:
-        neighbors, k = self._parameters.neighbors, self._geometry.n_neighbors
-        if not k:
-            return cupy.empty(0, dtype=cupy.float16)
-        if self._geometry.is_implicit:
+        neighbors, k, middle = self._parameters.neighbors, self._geometry.n_neighbors, self._model.middle
+        if self._geometry.is_implicit and k:
             words = descent_neighbors.mask_words(k, self._geometry.has_dislikes)
-            bits = cupy.empty((len(pairs.entries), words), dtype=cupy.uint32)
-            descent_neighbors.masks(self._rows, pairs, neighbors, layout.targets, bits, self._model.middle)
-            return bits
-        residuals = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
-        descent_neighbors.residuals(self._rows, pairs, neighbors, self._base, layout.targets, residuals)
-        return residuals
+            near = cupy.empty((len(pairs.entries), words), dtype=cupy.uint32)
+            descent_neighbors.masks(self._rows, pairs, neighbors, layout.targets, near, middle)
+        else:
+            near = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
+            if k:
+                descent_neighbors.residuals(self._rows, pairs, neighbors, self._base, layout.targets, near)
+        return Visits(pairs, per_rating, layout, near)
 
     def _struct(self, rates: Rates) -> Any:
         """`Rates` of the kernels, passed by value."""
@@ -240,11 +239,10 @@ class Descent:
         at, layout, geometry = self.tiles, visits.layout, self._geometry
         shared = at.tile_users * geometry.row_bytes
         run = self._learner if losses is None else self._tile_kernel(learn=False)
-        arguments = (
-            layout.segments, layout.segment_begin, layout.n_segments, layout.tile_begin, np.int32(at.n_tiles),
-            np.int32(at.tile_users), _samples(visits), self._parameters.struct(), self._parameters.users,
-            self._parameters.user_bias, rates, salt, losses,
-        )  # fmt: skip
+        tiles = layout.tile_begin, np.int32(at.n_tiles), np.int32(at.tile_users)
+        items, users = self._parameters.struct(), (self._parameters.users, self._parameters.user_bias)
+        segments = layout.segments, layout.segment_begin, layout.n_segments
+        arguments = *segments, *tiles, _samples(visits), items, *users, rates, salt, losses
         run((self._n_blocks(),), (geometry.threads,), arguments, shared_mem=shared)
 
     @cached_property
@@ -258,11 +256,11 @@ class Descent:
         at, layout, own = self.tiles, self.visits.layout, self._cells.own
         first = own.start * at.tile_users
         run = kernel(NAME, "learn_cells", self._geometry.macros(learn=True))
-        arguments = (
-            layout.segments, layout.cuts[own], np.int32(own.start + shift), layout.tile_begin[own.start :],
-            np.int32(at.n_tiles), np.int32(at.tile_users), _samples(self.visits), self._parameters.struct(),
-            self._parameters.users[first:], self._parameters.user_bias[first:], self._struct(rates), salt,
-        )  # fmt: skip
+        tiles = layout.tile_begin[own.start :], np.int32(at.n_tiles), np.int32(at.tile_users)
+        items = self._parameters.struct()
+        users = self._parameters.users[first:], self._parameters.user_bias[first:]
+        segments = layout.segments, layout.cuts[own], np.int32(own.start + shift)
+        arguments = *segments, *tiles, _samples(self.visits), items, *users, self._struct(rates), salt
         if own.stop > own.start:
             run((own.stop - own.start,), (WARP,), arguments)
 
@@ -308,19 +306,6 @@ def _drawn(seed: int, epoch: int, n_tiles: int) -> tuple[np.uint32, NDArray[np.i
 
 def _n_samples(ratings: Ratings, params: SgdParams) -> int:
     return len(ratings) * (1 + params.n_absences)
-
-
-def _rehearse(params: SgdParams, like: Model, geometry: Geometry) -> None:
-    n_items = like.n_items
-    few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
-    model = Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items, calibration=like.calibration)
-    rehearsal = Descent(model, params, few, None, geometry=geometry)
-    rehearsal.prepare()
-    rehearsal.learn(0, Rates.none())
-    rehearsal.shrink(Shares(0.0, 0.0, 0.0))
-    rehearsal.train_error()
-    rehearsal.is_finite()
-    rehearsal.fetch()
 
 
 def _samples(visits: Visits) -> Any:

@@ -23,9 +23,8 @@ PIECE = 4  # factors of a lane, at least; a lane loads and adds them as one vect
 LEAST_LANES = 8  # lanes of a group, if F has enough pieces: with fewer ratings in flight parameters are fresher
 FACTORS_A_LANE, NEIGHBORS_A_LANE = 16, 16  # factors and neighbors of a lane, at most, until a group has 32 lanes
 MOST_NEIGHBORS = 256
-ITEMS = np.dtype([(name, "<u8") for name in (
-    "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares",
-)])  # fmt: skip
+ITEM_NAMES = "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares"
+ITEMS = np.dtype([(name, "<u8") for name in ITEM_NAMES])
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,15 @@ class Geometry:
     def macros(self, *, learn: bool) -> dict[str, int]:
         """The macros of kernels/sgd.cu."""
         return {
-            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbors, "HALF": int(self.is_half),
-            "IMPLICIT": int(self.is_implicit), "DISLIKES": int(self.has_dislikes), "LEARN": int(learn),
+            "F": self.n_factors,
+            "LANES": self.lanes,
+            "K": self.n_neighbors,
+            "HALF": int(self.is_half),
+            "IMPLICIT": int(self.is_implicit),
+            "DISLIKES": int(self.has_dislikes),
+            "LEARN": int(learn),
             "THREADS": self.threads,
-        }  # fmt: skip
+        }
 
 
 class DescentParameters:
@@ -122,7 +126,7 @@ class DescentParameters:
         """`Items` of the kernels, passed by value."""
         struct = np.zeros((), dtype=ITEMS)
         arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbors, self.shares
-        for name, array in zip(ITEMS.names or (), arrays, strict=True):
+        for name, array in zip(ITEM_NAMES, arrays, strict=True):
             struct[name] = array.data.ptr
         return struct
 

@@ -6,15 +6,14 @@ inputs give equal bits.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import cupy
 import numpy as np
-from cupy_backends.cuda.api import driver
 
 from gpu.base.device import shared_memory
 from gpu.cuda.kernels import kernel
+from gpu.cuda.launcher import blocks_at_once
 from gpu.cuda.ratings import DeviceRatings
 from gpu.data.ratings import NO_MIDDLE
 
@@ -176,7 +175,7 @@ def _launch(
     if not n_rows:
         return
     run = kernel(NAME, function, macros, shared_memory() - STATIC_SHARED)
-    blocks = min(n_rows, _resident(run, threads, shared_bytes))
+    blocks = min(n_rows, blocks_at_once(run, threads, shared_bytes))
     next_row = cupy.zeros(1, dtype=cupy.uint32)
     run((blocks,), (threads,), (_sparse(rows), np.int64(n_rows), *arguments, next_row), shared_mem=shared_bytes)
 
@@ -184,10 +183,3 @@ def _launch(
 def _fits(line: int) -> bool:
     """Whether a line of `line` bytes fits into the shared memory of a block."""
     return line <= shared_memory() - STATIC_SHARED
-
-
-@functools.cache
-def _resident(run: Any, threads: int, shared_bytes: int) -> int:
-    """Blocks of a kernel that the device runs at once."""
-    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(run.kernel.ptr, threads, shared_bytes)
-    return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

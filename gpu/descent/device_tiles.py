@@ -128,13 +128,17 @@ def lay_out(pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, m
     records, targets = cupy.empty((n, 2), dtype=cupy.uint32), cupy.empty(n, dtype=cupy.int32)
     segments = cupy.empty((segments_needed(n, tiles.n_tiles, n_items), 4), dtype=cupy.int32)
     n_segments = cupy.empty(tiles.n_tiles, dtype=cupy.int32)
-    build, n_blocks, shared, counts = _builder(tiles.n_tiles, n_items)
-    arguments = (
-        pairs.starts, pairs.lengths, pairs.entries, pairs.values, np.int32(per_rating), np.float32(middle), tiles.users,
-        tile_begin, segment_begin, np.int32(tiles.n_tiles), np.int32(tiles.tile_users), np.int32(n_items),
-        np.int32(LONGEST), counts, records, targets, segments, n_segments,
-    )  # fmt: skip
-    build((n_blocks,), (THREADS,), arguments, shared_mem=shared)
+    # Items are counted in shared memory, or in global memory if they are too many.
+    n_blocks = min(tiles.n_tiles, 2 * cupy.cuda.Device().attributes["MultiProcessorCount"])
+    shared = 4 * (n_items + 1)
+    fits = shared + STATIC_SHARED <= shared_memory()
+    counts = cupy.empty(0 if fits else n_blocks * (n_items + 1), dtype=cupy.int32)
+    build = kernel(NAME, "build_tiles", {"SHARED_COUNTS": int(fits)}, shared_memory() - STATIC_SHARED)
+    samples = *pairs, np.int32(per_rating), np.float32(middle)
+    begins = tiles.users, tile_begin, segment_begin
+    sizes = np.int32(tiles.n_tiles), np.int32(tiles.tile_users), np.int32(n_items), np.int32(LONGEST)
+    arguments = *samples, *begins, *sizes, counts, records, targets, segments, n_segments
+    build((n_blocks,), (THREADS,), arguments, shared_mem=shared if fits else 0)
     return Layout(records, tile_begin, segments, segment_begin, n_segments, targets)
 
 
@@ -188,13 +192,3 @@ def _begins(sizes: Any) -> Any:
     begins = cupy.zeros(len(sizes) + 1, dtype=cupy.int64)
     cupy.cumsum(sizes, out=begins[1:])
     return begins
-
-
-def _builder(n_tiles: int, n_items: int) -> tuple[Any, int, int, Any]:
-    """(sorting kernel, number of blocks, bytes of shared memory, global memory for counts that do not fit there)."""
-    shared, n_multiprocessors = 4 * (n_items + 1), cupy.cuda.Device().attributes["MultiProcessorCount"]
-    fits = shared + STATIC_SHARED <= shared_memory()
-    n_blocks = min(n_tiles, 2 * n_multiprocessors)
-    counts = cupy.empty(0 if fits else n_blocks * (n_items + 1), dtype=cupy.int32)
-    build = kernel(NAME, "build_tiles", {"SHARED_COUNTS": int(fits)}, shared_memory() - STATIC_SHARED)
-    return build, n_blocks, shared if fits else 0, counts

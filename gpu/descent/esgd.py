@@ -108,18 +108,14 @@ class EsgdTrainer(Trainer[Model]):
         ridges = np.float32(params.regularization), np.float32(params.ridge_of_items)
         if not self._users_of.is_idle:
             self._twin(esgd.learn_epoch)(self._samples, self._users, self._items, step, *ridges)
-        self._add_up(step)
+        if self._changes is not None:  # add up those of all ranks; see `gpu.descent.delayed_items`
+            self._exchange.reduce(self._changes.collect((self._items,), self._users[:N_SOME]))
+            self._changes.apply((self._items,), (float(step),))
         for table in (self._users, self._items) if params.is_calibrated else ():
             table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
         if self._changes is not None:
             self._changes.remember((self._items,))
         self._twin(esgd.finish)()
-
-    def _add_up(self, step: np.float32) -> None:
-        """Add up the changes of items of all ranks; see `gpu.descent.delayed_items`."""
-        if self._changes is not None:
-            self._exchange.reduce(self._changes.collect((self._items,), self._users[:N_SOME]))
-            self._changes.apply((self._items,), (float(step),))
 
     def is_finite(self) -> bool:
         """Whether every factor is finite, on all ranks."""

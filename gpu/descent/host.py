@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gpu.data import host_terms
 from gpu.data.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model, bytes_of
 from gpu.data.ratings import NO_MIDDLE, Ratings
-from gpu.data.views import NO_WEIGHTS, Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
+from gpu.data.views import NO_WEIGHTS, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
 from gpu.descent import host_sgd as sgd
 from gpu.descent.host_rotation import Rotation, first_groups
 from gpu.descent.params import CulshImplicitParams, SgdParams
@@ -144,7 +144,16 @@ class Descent:
     def train_error(self) -> float:
         """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
         self.complete()
-        losses = self._cross_entropies() if self.model.is_implicit else self._squares()
+        rows, samples = self._blocks.rows, self._samples
+        losses: NDArray[np.floating]
+        if self.model.is_implicit:
+            per_user = samples.cuts[:, -1] - samples.cuts[:, 0]
+            ends = np.cumsum(per_user)
+            places = np.arange(per_user.sum()) + np.repeat(samples.cuts[:, 0] - (ends - per_user), per_user)
+            scores = self._scores(per_user, samples.items[places])
+            losses = np.logaddexp(0, scores) - samples.targets[places] * scores
+        else:
+            losses = (self._scores(rows.lengths, rows.items).astype(np.float64) - rows.values) ** 2
         total, n = self._exchange.totals(float(losses.sum(dtype=np.float64)), len(losses))
         return total / n if self.model.is_implicit else float(np.sqrt(total / n))
 
@@ -161,21 +170,15 @@ class Descent:
         return float(np.sqrt(squares / n_all))
 
     def _learn_sub_step(self, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int, rates: Rates) -> None:
-        sgd.learn_sub_step(
-            self._blocks.rows, self._samples, order, bounds, self._groups.start + shift, self._lines, self._arrays(),
-            rates,
-        )  # fmt: skip
+        arrays, own = arrays_of(self.model), self._blocks.users
+        arrays = arrays._replace(**{name: getattr(arrays, name)[own] for name in (*LEARNED_USERS, "user_baseline")})
+        step = self._groups.start + shift
+        sgd.learn_sub_step(self._blocks.rows, self._samples, order, bounds, step, self._lines, arrays, rates)
 
     def _own_bounds(self) -> NDArray[np.int64]:
         """First user of each user group of this rank, counted from its first user; (n + 1,)."""
         bounds = self._blocks.user_bounds[self._groups.start : self._groups.stop + 1]
         return bounds - self._blocks.users.start
-
-    def _arrays(self) -> Arrays:
-        """The arrays of the model, with the users of this rank alone."""
-        arrays, own = arrays_of(self.model), self._blocks.users
-        users = {name: getattr(arrays, name)[own] for name in (*LEARNED_USERS, "user_baseline")}
-        return arrays._replace(**users)
 
     def _own(self, *names: str) -> Iterator[NDArray[np.float32]]:
         """The rows of arrays that this rank has learned last: views that do not overlap."""
@@ -183,23 +186,6 @@ class Descent:
             of_users = ARRAYS[name][0].startswith("U")
             for rows in [self._blocks.users] if of_users else self._rotation.held():
                 yield getattr(self.model, name)[rows]
-
-    def _squares(self) -> NDArray[np.float64]:
-        """Squared errors of this rank's training ratings."""
-        rows = self._blocks.rows
-        scores = self._scores(rows.lengths, rows.items)
-        squares: NDArray[np.float64] = (scores.astype(np.float64) - rows.values) ** 2
-        return squares
-
-    def _cross_entropies(self) -> NDArray[np.float32]:
-        """Of this rank's samples in the last epoch."""
-        samples = self._samples
-        per_user = samples.cuts[:, -1] - samples.cuts[:, 0]
-        ends = np.cumsum(per_user)
-        places = np.arange(per_user.sum()) + np.repeat(samples.cuts[:, 0] - (ends - per_user), per_user)
-        scores = self._scores(per_user, samples.items[places])
-        losses: NDArray[np.float32] = np.logaddexp(0, scores) - samples.targets[places] * scores
-        return losses
 
     def _scores(self, n_pairs: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float32]:
         """Predictions for `n_pairs` items of each of this rank's users."""
@@ -266,7 +252,6 @@ class ImplicitBlocks(Blocks):
         if epoch != self._epoch:
             keys = self._params.seed, epoch, self._middle
             sgd.draw_negatives(self.rows, self.n_items, *keys, self._negatives, self._first)
-            known = self._group_of, self._middle
-            sgd.mix_samples(self.rows, self._negatives, *known, self._drawn, self._weights)
+            sgd.mix_samples(self.rows, self._negatives, self._group_of, self._middle, self._drawn, self._weights)
             self._epoch = epoch
         return self._drawn

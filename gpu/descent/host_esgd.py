@@ -113,9 +113,13 @@ def learn_epoch(
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")
 def _step(
-    p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32,
+    p: NDArray[np.float32],
+    q: NDArray[np.float32],
+    target: np.float32,
+    step: np.float32,
+    regularization: np.float32,
     item_regularization: np.float32,
-) -> None:  # fmt: skip
+) -> None:
     """Move p and q (F,) toward `target`, both computed from the old values."""
     dot = _ZERO
     for f in range(len(p)):

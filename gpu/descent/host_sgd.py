@@ -40,9 +40,13 @@ def _step(user: int, item: int, error: np.float32, arrays: Arrays, rates: Rates)
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
 def _step_weights(
-    item: int, push_rated: np.float32, push_unrated: np.float32, near: NDArray[np.float32], arrays: Arrays,
+    item: int,
+    push_rated: np.float32,
+    push_unrated: np.float32,
+    near: NDArray[np.float32],
+    arrays: Arrays,
     rates: Rates,
-) -> None:  # fmt: skip
+) -> None:
     """Move w of the rated and c of the unrated neighbors of `item`, as `near` says."""
     w, c = arrays.explicit_weights, arrays.implicit_weights
     decay = rates.weight_step * rates.weight_regularization
@@ -54,9 +58,14 @@ def _step_weights(
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _visit(
-    user: int, group: int, samples: Samples, line: NDArray[np.float32], near: NDArray[np.float32], arrays: Arrays,
+    user: int,
+    group: int,
+    samples: Samples,
+    line: NDArray[np.float32],
+    near: NDArray[np.float32],
+    arrays: Arrays,
     rates: Rates,
-) -> None:  # fmt: skip
+) -> None:
     """Learn the samples of `user` in one item group."""
     for p in range(samples.cuts[user, group], samples.cuts[user, group + 1]):
         item = samples.items[p]
@@ -73,9 +82,15 @@ def _visit(
 @called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
 def learn_sub_step(
-    rows: Rows, samples: Samples, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int,
-    lines: Annotated[NDArray[np.float32], 2], arrays: Arrays, rates: Rates,
-) -> None:  # fmt: skip
+    rows: Rows,
+    samples: Samples,
+    order: NDArray[np.int32],
+    bounds: NDArray[np.int64],
+    shift: int,
+    lines: Annotated[NDArray[np.float32], 2],
+    arrays: Arrays,
+    rates: Rates,
+) -> None:
     """Learn one item group with each user group: a D-th of an epoch of eq. 5, in place.
 
     Args:
@@ -177,9 +192,13 @@ def _nth_unrated(row: NDArray[np.int32], n: np.int64) -> np.int64:
 @called_for(Use.TRAINING)
 @njit(parallel=True, nogil=True, cache=True)
 def mix_samples(
-    rows: Rows, negatives: Annotated[NDArray[np.int32], 2], item_group: NDArray[np.uint8], middle: np.float32,
-    samples: Samples, weights: NDArray[np.float32] = NO_WEIGHTS,
-) -> None:  # fmt: skip
+    rows: Rows,
+    negatives: Annotated[NDArray[np.int32], 2],
+    item_group: NDArray[np.uint8],
+    middle: np.float32,
+    samples: Samples,
+    weights: NDArray[np.float32] = NO_WEIGHTS,
+) -> None:
     """Fill `samples` with each rating (target 1; 0 below `middle`) and its negatives (0), by user, then by item group.
 
     Args:
@@ -196,9 +215,14 @@ def mix_samples(
 
 @njit(nogil=True, cache=True)
 def _mix_row(
-    rows: Rows, user: int, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32,
-    samples: Samples, weights: NDArray[np.float32],
-) -> None:  # fmt: skip
+    rows: Rows,
+    user: int,
+    negatives: NDArray[np.int32],
+    item_group: NDArray[np.uint8],
+    middle: np.float32,
+    samples: Samples,
+    weights: NDArray[np.float32],
+) -> None:
     start, end = rows.starts[user], rows.starts[user] + rows.lengths[user]
     per_rating = negatives.shape[1] + 1
     cuts = samples.cuts[user]

@@ -163,18 +163,16 @@ class DescentTrainer(Trainer[Model]):
     def metrics(self) -> Mapping[str, float]:
         """See `gpu.training.loop.EpochReport`; ranks of lists only on rank 0."""
         name = "train_loss" if self.params.is_implicit else "train_rmse"
-        return {name: self._descent.train_error()} | self._test_metrics()
-
-    def _test_metrics(self) -> dict[str, float]:
+        metrics = {name: self._descent.train_error()}
         if self.test is None:
-            return {}
+            return metrics
         if not self.params.is_implicit:
-            return {"test_rmse": self._descent.test_rmse()}
+            return metrics | {"test_rmse": self._descent.test_rmse()}
         self._descent.complete()
         if self.exchange.rank:
-            return {}
+            return metrics
         ranking = evaluate.ranking(self._descent.fetch(), self.ratings.by_user, self.test)
-        return {f"test_{name}": value for name, value in ranking.items()}
+        return metrics | {f"test_{name}": value for name, value in ranking.items()}
 
 
 def descent_of(

@@ -67,7 +67,10 @@ class EaseTrainer(Trainer[Model]):
         """Compute all weights."""
         del epoch
         if len(self._items):
-            matrix = _matrix(self._liked, self._items)
+            starts, _, columns, values = self._liked.by_user
+            x = values.astype(np.float64), columns, np.append(starts, len(columns))
+            shape = self._liked.n_users, self._liked.n_items
+            matrix = scipy.sparse.csr_matrix(x, shape)[:, self._items]
             self._weights = self._twin(ease.item_weights)(matrix, self._calibration.regularization)
 
     def diverged(self, epoch: int) -> TrainingDiverged:
@@ -79,14 +82,16 @@ class EaseTrainer(Trainer[Model]):
         """See `gpu.training.loop.EpochReport`; empty without a test set."""
         if self._test is None:
             return {}
-        found = evaluate.ranking(self.model(), rows_by_age(self._ratings, self._calibration), self._test)
-        return {f"test_{name}": value for name, value in found.items()}
+        ranking = evaluate.ranking(self.model(), rows_by_age(self._ratings, self._calibration), self._test)
+        return {f"test_{name}": value for name, value in ranking.items()}
 
     def model(self) -> Model:
         """The model with the present weights."""
         ratings, liked = self._ratings, self._liked
         model = model_of(ratings, self._params, self._calibration, self._items, self._weights)
-        model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, self._items)
+        likes_some, (users, items, _) = np.zeros(ratings.n_users, dtype=np.bool_), liked.coo()
+        likes_some[users[np.isin(items, self._items)]] = True
+        model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~likes_some
         model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
         return model
 
@@ -122,22 +127,6 @@ def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:
     x = x if ratings.weights is None else x * ratings.weights
     shape = ratings.n_users, ratings.n_items
     return Ratings.from_coo(users[x > 0], items[x > 0], x[x > 0], shape)
-
-
-def _matrix(liked: Ratings, items: NDArray[np.int64]) -> scipy.sparse.csr_matrix:
-    """X, float64 (U, T)."""
-    starts, _, columns, values = liked.by_user
-    bounds = np.append(starts, len(columns))
-    shape = liked.n_users, liked.n_items
-    return scipy.sparse.csr_matrix((values.astype(np.float64), columns, bounds), shape)[:, items]
-
-
-def _like_some(liked: Ratings, items: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which users (U,) like an item with weights."""
-    found = np.zeros(liked.n_users, dtype=np.bool_)
-    users, rated, _ = liked.coo()
-    found[users[np.isin(rated, items)]] = True
-    return found
 
 
 def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) -> None:

@@ -37,7 +37,9 @@ def rank_all(best: Any, signatures: Any, candidates: Any, queries: Any) -> None:
     _run("count_ones", len(signatures) * WARP, signatures, _words(signatures), np.int32(len(signatures)), ones)
     for first, agreements in agreeing(signatures, ones, candidates, queries):
         part = slice(first, first + len(agreements))
-        _select(best[part], agreements, queries[part], candidates)
+        rows = agreements, np.int32(agreements.shape[1]), queries[part]
+        arguments = *rows, candidates, np.int32(len(candidates)), _k(best), best[part]
+        _run_lists("select_agreeing", best, len(agreements), *arguments)
 
 
 def agreeing(signatures: Any, ones: Any, candidates: Any, queries: Any) -> Iterator[tuple[int, Any]]:
@@ -57,7 +59,10 @@ def agreeing(signatures: Any, ones: Any, candidates: Any, queries: Any) -> Itera
     agreements = cupy.empty((n_rows, stride), dtype=cupy.uint16)
     for first in range(0, len(queries), n_rows or 1):
         part = queries[first : first + n_rows]
-        _agree(agreements, signatures, ones, part, candidates)
+        sides = part, np.int32(len(part)), candidates, np.int32(len(candidates))
+        grid = -(-len(candidates) // TILE), -(-len(part) // TILE)
+        arguments = signatures, _words(signatures), ones, *sides, agreements, np.int32(stride)
+        kernel(NAME, "agree", {})(grid, (TILE_THREADS,), arguments)
         yield first, agreements[: len(part)]
 
 
@@ -110,19 +115,6 @@ def outdated(neighbors: Any, owners: Any, changed: Any, signatures: Any, is_cand
         arguments = *lists, signatures, _words(signatures), is_candidate, stale
         kernel(NAME, "outdated", {})((len(owners),), (WARP,), arguments)
     return stale
-
-
-def _agree(agreements: Any, signatures: Any, ones: Any, queries: Any, candidates: Any) -> None:
-    sides = queries, np.int32(len(queries)), candidates, np.int32(len(candidates))
-    grid = -(-len(candidates) // TILE), -(-len(queries) // TILE)
-    arguments = signatures, _words(signatures), ones, *sides, agreements, np.int32(agreements.shape[1])
-    kernel(NAME, "agree", {})(grid, (TILE_THREADS,), arguments)
-
-
-def _select(best: Any, agreements: Any, queries: Any, candidates: Any) -> None:
-    rows = agreements, np.int32(agreements.shape[1]), queries
-    arguments = *rows, candidates, np.int32(len(candidates)), _k(best), best
-    _run_lists("select_agreeing", best, len(queries), *arguments)
 
 
 def _run_lists(function: str, best: Any, n_warps: int, *arguments: Any) -> None:

@@ -98,7 +98,8 @@ def _moments(ratings: Ratings, first: int, n: int, stride: int) -> Any:
     """`MOMENTS` of items `first` … `first + n − 1` with all items, float32 (6, n, stride)."""
     rows = rows_of(ratings)
     shift = float(cupy.rint(2 * rows.values.mean(dtype=cupy.float64)) / 2)  # stars less half stars are exact too
-    is_half = _is_exact(rows.values, shift)
+    moved = rows.values - np.float32(shift)
+    is_half = all(bool((x.astype(cupy.float16).astype(cupy.float32) == x).all()) for x in (moved, moved * moved))
     dtype = cupy.dtype(cupy.float16 if is_half else cupy.float32)
     users = max(1, min(ratings.n_users, USERS_BYTES // (3 * dtype.itemsize * stride)))
     dense = cupy.empty((3, users, stride), dtype=dtype)
@@ -111,12 +112,6 @@ def _moments(ratings: Ratings, first: int, n: int, stride: int) -> Any:
         for moment, (left, right) in zip(moments, MOMENTS, strict=True):
             _multiply(dense["MXQ".index(left)][:held, first:], dense["MXQ".index(right)][:held], moment)
     return moments
-
-
-def _is_exact(values: Any, shift: float) -> bool:
-    """Whether float16 holds every rating minus `shift`, and its square, exactly."""
-    moved = values - np.float32(shift)
-    return all(bool((x.astype(cupy.float16).astype(cupy.float32) == x).all()) for x in (moved, moved * moved))
 
 
 def _multiply(left: Any, right: Any, to: Any) -> None:

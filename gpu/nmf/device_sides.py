@@ -17,10 +17,11 @@ Floats = NDArray[Any]  # float32 or float64
 EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/hals_gather.cu
 
 _extrapolate = cupy.ElementwiseKernel(
-    "T share, T epsilon", "T x, T last",
+    "T share, T epsilon",
+    "T x, T last",
     "T now = x, moved = now + share * (now - last); x = moved < epsilon ? epsilon : moved; last = now;",
     "nearfield_extrapolate",
-)  # fmt: skip
+)
 
 
 class Side(NamedTuple):

@@ -72,12 +72,12 @@ def _sweep_plain(side: Side, gram: Any, normalize: bool) -> None:
     """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
     table, epsilon = side.columns, side.columns.dtype.type(EPSILON)
     for k in range(len(table)):
-        found = side.products[k] - gram[k] @ table
-        found += table[k] * gram[k, k] if normalize else table[k]
-        cupy.maximum(found, epsilon, out=found)
+        column = side.products[k] - gram[k] @ table
+        column += table[k] * gram[k, k] if normalize else table[k]
+        cupy.maximum(column, epsilon, out=column)
         if normalize:
-            found /= cupy.sqrt(sum_on_device(found, found)).astype(table.dtype)
-        cupy.maximum(found, epsilon, out=table[k])
+            column /= cupy.sqrt(sum_on_device(column, column)).astype(table.dtype)
+        cupy.maximum(column, epsilon, out=table[k])
 
 
 def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:

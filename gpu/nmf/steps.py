@@ -94,7 +94,11 @@ class Steps:
         self._gram_of_W = self._twin(hals.gram)(self._rows)
         self._solve(self._columns, self._rows, self._gram_of_W, is_W=False)
         self._gram_of_H = self._twin(hals.gram)(self._columns)
-        error = self._error_of(self._gram_of_W, self._gram_of_H)
+        problem, inner = self._problem, self._twin(hals.inner)(self._columns)
+        products = self._twin(hals.sum_of_products)(self._gram_of_W, self._gram_of_H)
+        squares = problem.squares - 2 * inner + products
+        error = float(np.sqrt(max(squares, 0.0) / problem.squares))
+        (error,) = problem.exchange.totals(0.0 if problem.exchange.rank else error)  # all ranks take that of rank 0
         self._twin(hals.finish)()
         return error
 
@@ -105,14 +109,6 @@ class Steps:
 
     def _sweep(self, solved: hals.Side, gram: Floats, is_W: bool) -> None:
         self._twin(hals.sweep)(solved, gram, tile=self._problem.tile, normalize=is_W)
-
-    def _error_of(self, S: Floats, Q: Floats) -> float:
-        """The relative error from the Gram matrices S of W and Q of H, which all ranks take from rank 0."""
-        problem, inner = self._problem, self._twin(hals.inner)(self._columns)
-        found = problem.squares - 2 * inner + self._twin(hals.sum_of_products)(S, Q)
-        error = float(np.sqrt(max(found, 0.0) / problem.squares))
-        (error,) = problem.exchange.totals(0.0 if problem.exchange.rank else error)
-        return error
 
 
 class ExtrapolatedSteps(Steps):
@@ -141,9 +137,18 @@ class ExtrapolatedSteps(Steps):
         self._twin(hals.extrapolate)(self._rows, self._last_W, self._share)
         error = self._solve_columns()
         if error > self.error:
-            self._take_back()
+            # Return to the best factors. The epoch says nothing about convergence unless it was a plain one.
+            self.gain = 0.0 if self._share < LEAST_SHARE else math.nan
+            self._limit, self._share = self._share, self._share / SHRINKAGE
+            self._twin(hals.put)(self._best_W, self._rows)
+            self._twin(hals.put)(self._best_H, self._columns)
+            self._twin(hals.keep)(self._rows, self._last_W)
         else:  # also one that is not a number, so that training ends
-            self._accept(error)
+            self.gain, self.error = self.error - error, error
+            self._twin(hals.keep)(self._rows, self._best_W)
+            self._twin(hals.extrapolate)(self._columns, self._best_H, self._share)
+            self._share = min(self._limit, GROWTH * self._share)
+            self._limit = min(1.0, LIMIT_GROWTH * self._limit)
             self._balance()
 
     def factors(self) -> tuple[Floats, Floats]:
@@ -171,13 +176,6 @@ class ExtrapolatedSteps(Steps):
         del is_W
         self._twin(hals.sweep_exactly)(solved, gram, tile=self._problem.tile)
 
-    def _accept(self, error: float) -> None:
-        self.gain, self.error = self.error - error, error
-        self._twin(hals.keep)(self._rows, self._best_W)
-        self._twin(hals.extrapolate)(self._columns, self._best_H, self._share)
-        self._share = min(self._limit, GROWTH * self._share)
-        self._limit = min(1.0, LIMIT_GROWTH * self._limit)
-
     def _balance(self) -> None:
         """Make columns of W and H equally long if one is so short that its entries are close to ε.
 
@@ -196,14 +194,6 @@ class ExtrapolatedSteps(Steps):
                 table = state[name]
                 state[name] = np.maximum(table * factors, EPSILON).astype(table.dtype)
         self.restore(state)
-
-    def _take_back(self) -> None:
-        """Return to the best factors. The epoch says nothing about convergence unless it was a plain one."""
-        self.gain = 0.0 if self._share < LEAST_SHARE else math.nan
-        self._limit, self._share = self._share, self._share / SHRINKAGE
-        self._twin(hals.put)(self._best_W, self._rows)
-        self._twin(hals.put)(self._best_H, self._columns)
-        self._twin(hals.keep)(self._rows, self._last_W)
 
 
 STEPS: dict[str, type[Steps]] = {"extrapolated": ExtrapolatedSteps, "tiled": Steps, "plain": Steps}

@@ -48,10 +48,23 @@ def choice_of(requests: RankingRequests, eligible: Sequence[Eligible | None], n_
     of_user = [distinct[one] for one in eligible]
     rows, lengths, bits, words, counts = np.array([numbers for numbers, _ in chosen])[of_user].T
     choice = Choice(
-        rows.astype(np.uint64), lengths.astype(np.int32), bits.astype(np.uint64), words.astype(np.int32), counts,
-        tuple(copy for _, copy in chosen),
-    )  # fmt: skip
-    return _with_candidates(choice, requests) if requests.has_candidates.any() else choice
+        candidates=rows.astype(np.uint64),
+        n_candidates=lengths.astype(np.int32),
+        filters=bits.astype(np.uint64),
+        filter_words=words.astype(np.int32),
+        n_eligible=counts,
+        held=tuple(copy for _, copy in chosen),
+    )
+    bounds, has_some = requests.candidate_starts, requests.has_candidates
+    if not has_some.any():
+        return choice
+    given = to_device(requests.candidates[bounds[0] : bounds[-1]].astype(np.int32))
+    addresses = (given.data.ptr + 4 * (bounds[:-1] - bounds[0])).astype(np.uint64)
+    return choice._replace(
+        candidates=np.where(has_some, addresses, choice.candidates),
+        n_candidates=np.where(has_some, np.diff(bounds), choice.n_candidates).astype(np.int32),
+        held=(*choice.held, given),
+    )
 
 
 def bits_of(eligible: Eligible) -> Any:
@@ -93,15 +106,3 @@ def _numbers(eligible: Eligible | None, n_items: int, most: int) -> tuple[tuple[
         return (rows.data.ptr, int(np.searchsorted(eligible.rows, n_items)), 0, 0, n_items), rows
     bits = bits_of(eligible)
     return (0, -1, bits.data.ptr, len(bits), min(eligible.count, n_items)), bits
-
-
-def _with_candidates(choice: Choice, requests: RankingRequests) -> Choice:
-    """`choice` with the candidates that requests give."""
-    bounds, has_some = requests.candidate_starts, requests.has_candidates
-    rows = to_device(requests.candidates[bounds[0] : bounds[-1]].astype(np.int32))
-    addresses = (rows.data.ptr + 4 * (bounds[:-1] - bounds[0])).astype(np.uint64)
-    return choice._replace(
-        candidates=np.where(has_some, addresses, choice.candidates),
-        n_candidates=np.where(has_some, np.diff(bounds), choice.n_candidates).astype(np.int32),
-        held=(*choice.held, rows),
-    )

@@ -98,21 +98,18 @@ class RankedPart:
     def grow(self, n_rows: int) -> None:
         """Grow to a model of `n_rows` items; new ones are not hidden and have no parameters."""
         if n_rows > self._capacity * self.n_parts:
-            self._lengthen(-(-max(n_rows, self._capacity * self.n_parts * 3 // 2) // (TILE * self.n_parts)) * TILE)
+            capacity = -(-max(n_rows, self._capacity * self.n_parts * 3 // 2) // (TILE * self.n_parts)) * TILE
+            for name, (shape, dtype, fill) in self._fills.items():
+                length, held = capacity * (self.n_parts if name in OF_ALL_ROWS else 1), self.arrays[name]
+                longer = cupy.full((length, *shape), fill, dtype)
+                longer[: len(held)] = held
+                self.arrays[name] = longer
+            self.arrays["bounds"][self._capacity :, 0] = -np.inf
+            self._capacity = capacity
         n_items = self.place.length(n_rows)
         self.arrays["bounds"][self.n_items : n_items, 0] = self.start
         self.n_items, self.n_rows = n_items, n_rows
         self.structure = self._structure()
-
-    def _lengthen(self, capacity: int) -> None:
-        """Make room for `capacity` items of each part."""
-        for name, (shape, dtype, fill) in self._fills.items():
-            length, held = capacity * (self.n_parts if name in OF_ALL_ROWS else 1), self.arrays[name]
-            longer = cupy.full((length, *shape), fill, dtype)
-            longer[: len(held)] = held
-            self.arrays[name] = longer
-        self.arrays["bounds"][self._capacity :, 0] = -np.inf
-        self._capacity = capacity
 
     def invert(self) -> None:
         """Rebuild the inverse of the present lists, and empty the chains."""
@@ -143,12 +140,12 @@ class RankedPart:
         self._most_later += n_later
 
     def _structure(self) -> Any:
-        found = np.zeros((), dtype=ITEMS)
+        structure = np.zeros((), dtype=ITEMS)
         for name in POINTERS:
-            found[name] = self.arrays[name].data.ptr
+            structure[name] = self.arrays[name].data.ptr
         for name in (*NUMBERS, "middle", "lift"):
-            found[name] = getattr(self, name)
-        return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
+            structure[name] = getattr(self, name)
+        return structure.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
 
 
 RankedItems = tuple[RankedPart, ...]
@@ -181,14 +178,31 @@ def ranked_items_of(model: Model, *devices: int) -> RankedItems:
     A device that is named several times has several parts.
     """
     devices = devices or (cupy.cuda.Device().id,)
-    return tuple(_uploaded(model, Part(n, len(devices)), device) for n, device in enumerate(devices))
+    parts: list[RankedPart] = []
+    for n, device in enumerate(devices):
+        with cupy.cuda.Device(device):
+            part = RankedPart(model, Part(n, len(devices)), device)
+            part.grow(model.n_items)
+            for first in range(0, part.n_items, CHUNK):
+                rows = part.place.rows(np.arange(first, min(first + CHUNK, part.n_items))).astype(np.int64, copy=False)
+                _renew(part, model, rows, is_linked=False)
+            _copy_baselines(part, model, np.arange(model.n_items))
+            if part.n_slots and part.n_items:
+                part.invert()
+            parts.append(part)
+    return tuple(parts)
 
 
 def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,)."""
     for part in ranked_items:
         with cupy.cuda.Device(part.device):
-            _refresh(part, model, items)
+            if model.n_items > part.n_rows:
+                part.grow(model.n_items)
+            own = items[part.place.holds(items)]
+            part.make_room(len(own) * part.n_slots)
+            _renew(part, model, own, is_linked=True)
+            _copy_baselines(part, model, items)
 
 
 def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
@@ -202,28 +216,6 @@ def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidd
                 places = to_device(own.astype(np.int32))
                 part.arrays["hidden"][places] = to_device(hidden[are_own].astype(np.uint8))
                 _launch(part, "reopen", len(own), places, np.int32(len(own)))
-
-
-def _uploaded(model: Model, place: Part, device: int) -> RankedPart:
-    with cupy.cuda.Device(device):
-        part = RankedPart(model, place, device)
-        part.grow(model.n_items)
-        for first in range(0, part.n_items, CHUNK):
-            rows = place.rows(np.arange(first, min(first + CHUNK, part.n_items))).astype(np.int64, copy=False)
-            _renew(part, model, rows, is_linked=False)
-        _copy_baselines(part, model, np.arange(model.n_items))
-        if part.n_slots and part.n_items:
-            part.invert()
-        return part
-
-
-def _refresh(part: RankedPart, model: Model, items: NDArray[np.int64]) -> None:
-    if model.n_items > part.n_rows:
-        part.grow(model.n_items)
-    own = items[part.place.holds(items)]
-    part.make_room(len(own) * part.n_slots)
-    _renew(part, model, own, is_linked=True)
-    _copy_baselines(part, model, items)
 
 
 def _copy_baselines(part: RankedPart, model: Model, items: NDArray[np.int64]) -> None:

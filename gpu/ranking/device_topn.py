@@ -57,6 +57,7 @@ THREADS, WIDE = 256, 1024  # as in kernels/topn.cu
 TOUCHING, MOST_PARTS = 16, 128  # blocks a user
 AT_ONCE, RESERVED = 2, 1024  # blocks of the scan on a multiprocessor, and bytes that CUDA reserves for each
 
+OF_USERS = "factors", "biases", "baselines", "starts", "lengths", "has_candidates"  # a row each, of `RankingRequests`
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
@@ -80,10 +81,12 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequenc
         return np.concatenate([items for items, _ in answers]), np.concatenate([scores for _, scores in answers])
     parts = [part for part in ranked_items if part.n_items]
     try:
-        batches = [_begun(part, requests, eligible, n) for part in parts]  # each device starts before any is waited for
+        batches = [_begin(part, requests, eligible, n) for part in parts]  # each device starts before any is waited for
         return merged([_lists(part, batch, requests, eligible, n) for part, batch in zip(parts, batches, strict=True)])
     except BaseException:
-        _wait_for(parts)
+        for part in parts:  # devices may still read the buffers of the failed batch, which the next one overwrites
+            with cupy.cuda.Device(part.device), contextlib.suppress(Exception):  # the first error is the one to report
+                cupy.cuda.get_current_stream().synchronize()
         raise
 
 
@@ -113,49 +116,37 @@ def _users(
     requests: RankingRequests, eligible: Sequence[Eligible | None], first: int, last: int
 ) -> tuple[RankingRequests, Sequence[Eligible | None]]:
     users, bounds = slice(first, last), slice(first, last + 1)
-    return requests._replace(
-        factors=requests.factors[users], biases=requests.biases[users], baselines=requests.baselines[users],
-        starts=requests.starts[users], lengths=requests.lengths[users],
-        exclude_starts=requests.exclude_starts[bounds], candidate_starts=requests.candidate_starts[bounds],
-        has_candidates=requests.has_candidates[users],
-    ), eligible[users]  # fmt: skip
+    of_users = {name: getattr(requests, name)[users] for name in OF_USERS}
+    of_bounds = {name: getattr(requests, name)[bounds] for name in ("exclude_starts", "candidate_starts")}
+    return requests._replace(**of_users, **of_bounds), eligible[users]
 
 
-def _begun(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch | None:
-    """A batch that the part's device works on; None if the lists are to be sorted from the scores of all items."""
+def _begin(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch | None:
+    """Launch everything that makes lists of the part's items, on its device.
+
+    None if the lists are to be sorted from the scores of all items.
+    """
     with cupy.cuda.Device(part.device):
         if n > WIDE or (compute_capability() < TENSOR_CORES and part.n_items > FEW_ITEMS):
             return None
-        return _begin(part, requests, eligible, n)
-
-
-def _wait_for(parts: Sequence[RankedPart]) -> None:
-    """Wait for the devices, which may still read the buffers of a failed batch; the next batch overwrites them."""
-    for part in parts:
-        with cupy.cuda.Device(part.device), contextlib.suppress(Exception):  # the first error is the one to report
-            cupy.cuda.get_current_stream().synchronize()
-
-
-def _begin(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch:
-    """Launch everything that makes lists of the part's items."""
-    masks = requests.lengths + np.diff(requests.exclude_starts)
-    choice = choice_of(requests, eligible, part.n_rows, most_listed(part.n_rows))
-    sizes = sizes_of(part, n, choice, int(masks.max()))
-    batch = upload(part, requests, choice, n, sizes)
-    if sizes.stride == 1:
-        _score_all(part, batch, sizes.room)
-    else:
-        _touch(part, batch)
-        _scan(part, "sample_scores", batch, sizes.n_sampled // TILE)
-        _score_touched(part, batch, sizes.n_sampled // TILE, is_sampled=True)
-        _launch(part, "set_floors", (batch.n_users,), WIDE, batch.structure)
-        _scan(part, "scan", batch, -(-part.n_items // TILE))
-        n_rows = max(sizes.stride * n, int(choice.n_candidates.max()))
-        grid = _blocks(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
-        _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(0))
-        _score_touched(part, batch, -(-part.n_items // TILE), is_sampled=False)
-    _launch(part, "list_best", (batch.n_users,), WIDE, batch.structure)
-    return batch
+        masks = requests.lengths + np.diff(requests.exclude_starts)
+        choice = choice_of(requests, eligible, part.n_rows, most_listed(part.n_rows))
+        sizes = sizes_of(part, n, choice, int(masks.max()))
+        batch = upload(part, requests, choice, n, sizes)
+        if sizes.stride == 1:
+            _score_all(part, batch, sizes.room)
+        else:
+            _touch(part, batch)
+            _scan(part, "sample_scores", batch, sizes.n_sampled // TILE)
+            _score_touched(part, batch, sizes.n_sampled // TILE, is_sampled=True)
+            _launch(part, "set_floors", (batch.n_users,), WIDE, batch.structure)
+            _scan(part, "scan", batch, -(-part.n_items // TILE))
+            n_rows = max(sizes.stride * n, int(choice.n_candidates.max()))
+            grid = _blocks(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
+            _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(0))
+            _score_touched(part, batch, -(-part.n_items // TILE), is_sampled=False)
+        _launch(part, "list_best", (batch.n_users,), WIDE, batch.structure)
+        return batch
 
 
 def _lists(
@@ -168,8 +159,8 @@ def _lists(
     with cupy.cuda.Device(part.device):
         if batch is not None:
             out = fetched(batch.out)
-            counts, found = out[: 2 * n_users].reshape(-1, 2), out[2 * n_users :].reshape(2, -1, n)
-            items[:], scores[:] = found[0], found[1].view(np.float32)
+            counts, lists = out[: 2 * n_users].reshape(-1, 2), out[2 * n_users :].reshape(2, -1, n)
+            items[:], scores[:] = lists[0], lists[1].view(np.float32)
             overflowed = np.flatnonzero(counts.max(axis=1) > batch.keys.shape[1])
         for user in overflowed.tolist():
             items[user], scores[user] = _sorted(part, *_users(requests, eligible, user, user + 1), n)
@@ -207,14 +198,8 @@ def _touch(part: RankedPart, batch: Batch) -> None:
 
 def _score_touched(part: RankedPart, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
     if batch.touched.size:
-        _launch(
-            part,
-            "score_touched",
-            (_blocks(n_tiles), batch.n_users),
-            THREADS,
-            batch.structure,
-            np.int32(is_sampled),
-        )
+        grid = _blocks(n_tiles), batch.n_users
+        _launch(part, "score_touched", grid, THREADS, batch.structure, np.int32(is_sampled))
 
 
 def _blocks(n_threads: int) -> int:
@@ -223,21 +208,21 @@ def _blocks(n_threads: int) -> int:
 
 
 def _launch(part: RankedPart, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
-    found = part.kernels.get((function, 0))
-    if found is None:
-        found = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width})
-    found(grid, (threads,), (part.structure, *arguments))
+    run = part.kernels.get((function, 0))
+    if run is None:
+        run = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width})
+    run(grid, (threads,), (part.structure, *arguments))
 
 
 def _scan(part: RankedPart, function: str, batch: Batch, n_tiles: int) -> None:
     tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
     threads, users, shared, blocks = _geometry(part.width, tiles, cupy.cuda.Device().id)
-    found = part.kernels.get((function, tiles))
-    if found is None:
-        found = part.kernels[function, tiles] = kernel(SCAN, function, {"G": part.width, "MT": tiles}, shared)
+    run = part.kernels.get((function, tiles))
+    if run is None:
+        run = part.kernels[function, tiles] = kernel(SCAN, function, {"G": part.width, "MT": tiles}, shared)
     chunks = -(-batch.n_users // users)
     grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
-    found(grid, (threads,), (part.structure, batch.structure), shared_mem=shared)
+    run(grid, (threads,), (part.structure, batch.structure), shared_mem=shared)
 
 
 @functools.cache

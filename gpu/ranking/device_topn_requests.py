@@ -58,7 +58,14 @@ def upload(part: RankedPart, requests: RankingRequests, choice: Choice, n: int, 
     """Copy the requests to the device and allocate memory for work and answer."""
     n_users, n_tiles = len(requests.biases), -(-part.n_items // TILE)
     task, words = np.zeros((), dtype=TASK), n_tiles if part.n_slots else 0
-    given = _to_device(_columns_of(part, requests, choice), task, part.part)
+    # One transfer for the user side.
+    columns = _columns_of(part, requests, choice)
+    ends = list(itertools.accumulate(column.nbytes // 4 for column in columns.values()))
+    pinned, given = _pinned(f"to part {part.part}", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
+    np.concatenate([column.ravel().view(np.int32) for column in columns.values()], out=pinned[: ends[-1]])
+    for name, start in zip(columns, [0, *ends], strict=False):
+        task[name] = given.data.ptr + 4 * start
+    given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
     work = {
         "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
         "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
@@ -78,60 +85,35 @@ def upload(part: RankedPart, requests: RankingRequests, choice: Choice, n: int, 
     return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
 
 
-def _to_device(columns: dict[str, NDArray[Any]], task: Any, part: int) -> Any:
-    """Copy the user side in one transfer, and write the addresses of its columns to `task`."""
-    ends = list(itertools.accumulate(column.nbytes // 4 for column in columns.values()))
-    pinned, given = _pinned(f"to part {part}", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
-    np.concatenate([column.ravel().view(np.int32) for column in columns.values()], out=pinned[: ends[-1]])
-    for name, start in zip(columns, [0, *ends], strict=False):
-        task[name] = given.data.ptr + 4 * start
-    given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
-    return given
-
-
 def _columns_of(part: RankedPart, requests: RankingRequests, choice: Choice) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of numbers of four bytes or addresses, which come first."""
-    seen_starts, places = _seen(requests, part.n_slots > 0 or not requests.include_seen)
-    has_values = part.n_slots and not (part.is_implicit and part.middle == NO_MIDDLE)
+    # Ratings in a compact copy, if they are read: the start of each user's, and their present places.
+    seen_starts, places = np.zeros(len(requests.lengths) + 1, dtype=np.int32), np.zeros(0, dtype=np.int64)
+    if part.n_slots or not requests.include_seen:
+        np.cumsum(requests.lengths, out=seen_starts[1:])
+        places = np.arange(seen_starts[-1]) + np.repeat(requests.starts - seen_starts[:-1], requests.lengths)
+    values = np.zeros(0, dtype=np.float32)
+    if part.n_slots and not (part.is_implicit and part.middle == NO_MIDDLE):
+        values = np.clip(requests.values[places], *part.learned_scale).astype(np.float32, copy=False)
+    factors = np.ascontiguousarray(requests.factors)
+    if factors.shape[1] < part.width:
+        factors = np.zeros((len(factors), part.width), dtype=np.float32)
+        factors[:, : requests.factors.shape[1]] = requests.factors
+    excluded_starts = requests.exclude_starts
     return {
-        "candidates": choice.candidates, "filters": choice.filters,
-        "factors": _padded(requests.factors, part.width),
+        "candidates": choice.candidates,
+        "filters": choice.filters,
+        "factors": factors,
         "biases": requests.biases.astype(np.float32, copy=False),
-        "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
+        "baselines": requests.baselines.astype(np.float32, copy=False),
+        "seen_starts": seen_starts,
         "seen": requests.items[places],
-        "values": np.clip(requests.values[places], *part.learned_scale).astype(np.float32, copy=False)
-        if has_values
-        else np.zeros(0, dtype=np.float32),
-        "excluded_starts": _from_zero(requests.exclude_starts),
-        "excluded": _between(requests.exclude_starts, requests.excluded),
-        "n_candidates": choice.n_candidates, "filter_words": choice.filter_words,
-    }  # fmt: skip
-
-
-def _seen(requests: RankingRequests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """(start of each user's ratings (B + 1,) in a compact copy, their present positions)."""
-    starts = np.zeros(len(requests.lengths) + 1, dtype=np.int32)
-    if not is_read:
-        return starts, np.zeros(0, dtype=np.int64)
-    np.cumsum(requests.lengths, out=starts[1:])
-    return starts, np.arange(starts[-1]) + np.repeat(requests.starts - starts[:-1], requests.lengths)
-
-
-def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    if factors.shape[1] == width:
-        return np.ascontiguousarray(factors)
-    padded = np.zeros((len(factors), width), dtype=np.float32)
-    padded[:, : factors.shape[1]] = factors
-    return padded
-
-
-def _from_zero(starts: NDArray[np.int64]) -> NDArray[np.int32]:
-    moved: NDArray[np.int32] = (starts - starts[0]).astype(np.int32)
-    return moved
-
-
-def _between(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    return rows[starts[0] : starts[-1]].astype(np.int32)
+        "values": values,
+        "excluded_starts": (excluded_starts - excluded_starts[0]).astype(np.int32),
+        "excluded": requests.excluded[excluded_starts[0] : excluded_starts[-1]].astype(np.int32),
+        "n_candidates": choice.n_candidates,
+        "filter_words": choice.filter_words,
+    }
 
 
 def fetched(array: Any) -> NDArray[np.int32]:

@@ -18,7 +18,11 @@ def similarities(model: Model, items: NDArray[np.integer]) -> NDArray[np.float64
     six digits, so that the order does not depend on the order in which a library adds.
     """
     if model.params.has_item_weights:
-        return np.round(_correlations(model, items), DIGITS)
+        slots, correlations = model.item_slots[items], np.zeros((len(items), len(items)))
+        places = np.flatnonzero(slots != NO_SLOT)
+        weights = model.item_weights[np.ix_(slots[places], slots[places])].astype(np.float64)
+        correlations[np.ix_(places, places)] = np.sign(weights) * np.sqrt(np.maximum(weights * weights.T, 0))
+        return np.round(correlations, DIGITS)
     factors = model.item_factors[items].astype(np.float64)
     lengths = np.sqrt(np.sum(factors**2, axis=1, keepdims=True))
     units = np.divide(factors, lengths, out=np.zeros_like(factors), where=lengths > 0)
@@ -53,12 +57,3 @@ def reordered(
         gains = (1 - diversity) * relevance - diversity * nearest
         order[place] = np.argmax(np.where(is_left, gains, -np.inf))
     return order
-
-
-def _correlations(model: Model, items: NDArray[np.integer]) -> NDArray[np.float64]:
-    slots = model.item_slots[items]
-    known = np.flatnonzero(slots != NO_SLOT)
-    weights = model.item_weights[np.ix_(slots[known], slots[known])].astype(np.float64)
-    correlations = np.zeros((len(items), len(items)))
-    correlations[np.ix_(known, known)] = np.sign(weights) * np.sqrt(np.maximum(weights * weights.T, 0))
-    return correlations

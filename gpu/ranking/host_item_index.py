@@ -109,10 +109,24 @@ class RankedItems:
         inverse = self.inverse
         owners, explicit, implicit = inverse.columns
         return Tables(
-            self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
-            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle, self.lift,
-            *self.scale, self.item_slots, self.item_weights,
-        )  # fmt: skip
+            self.panels,
+            self.plain,
+            self.fixed,
+            self.baselines[: self.n_items],
+            self.implicit_sums,
+            self.n_slots,
+            inverse.starts,
+            inverse.lengths,
+            owners,
+            explicit,
+            implicit,
+            self.is_implicit,
+            self.middle,
+            self.lift,
+            *self.scale,
+            self.item_slots,
+            self.item_weights,
+        )
 
     def grow(self, n_items: int) -> None:
         """Grow to `n_items`; new items are not hidden and have no parameters."""
@@ -167,7 +181,10 @@ def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) ->
     ranked_items.grow(model.n_items)
     ranked_items.item_slots = model.item_slots
     pack(ranked_items.panels, model.item_factors, items)
-    _enlist(ranked_items, model, items)
+    slots = model.neighbors, model.explicit_weights, model.implicit_weights
+    inverse, n_slots, done = ranked_items.inverse, len(items) * model.neighbors.shape[1], 0
+    while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
+        inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
     is_slot = model.neighbors[items] >= 0
     ranked_items.baselines[items] = model.item_baseline[items] + ranked_items.mean
     ranked_items.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
@@ -179,13 +196,6 @@ def _open(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> 
     """Write the start of the scores of `items`."""
     biases = ranked_items.deduction.biases(model, items)
     begin(ranked_items.tables, ranked_items.hidden, items, biases, ranked_items.mean)
-
-
-def _enlist(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
-    slots = model.neighbors, model.explicit_weights, model.implicit_weights
-    inverse, n_slots, done = ranked_items.inverse, len(items) * model.neighbors.shape[1], 0
-    while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
-        inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
 
 
 @called_for(Use.RANKING, Use.TRAINING)

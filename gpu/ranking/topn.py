@@ -68,14 +68,34 @@ def recommend(
         InvalidInput: n or offset is out of range, or lengths differ.
     """
     n_users, n_items = len(users.biases), index.model.n_items
-    _check(n_users, n, offset, rows)
+    if not 1 <= n <= MAX_N:
+        raise InvalidInput(f"Invalid n: expected 1 to {MAX_N}, got {n}")
+    if offset < 0:
+        raise InvalidInput(f"Invalid offset: expected 0 or more, got {offset}")
+    if len(rows.starts) != n_users:
+        raise InvalidInput(f"Invalid length of rows: expected one per user ({n_users}), got {len(rows.starts)}")
     eligible, candidates = _one_condition(eligible, candidates, n_users)
     rows = heard(index.model, rows)
+    has_candidates = np.zeros(n_users, dtype=np.bool_)
+    if candidates is not None:
+        has_candidates[:] = [allowed is not None for allowed in candidates]
+    exclude_starts, excluded = _flat(exclude, n_users, n_items)
+    candidate_starts, rows_allowed = _flat(candidates, n_users, n_items)
     requests = RankingRequests(
-        users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
-        *_flat(exclude, n_users, n_items), *_flat(candidates, n_users, n_items),
-        _given(candidates, n_users), include_seen,
-    )  # fmt: skip
+        factors=users.factors,
+        biases=users.biases,
+        baselines=users.baselines,
+        starts=rows.starts,
+        lengths=rows.lengths,
+        items=rows.items,
+        values=rows.values,
+        exclude_starts=exclude_starts,
+        excluded=excluded,
+        candidate_starts=candidate_starts,
+        candidates=rows_allowed,
+        has_candidates=has_candidates,
+        include_seen=include_seen,
+    )
     width = min(offset + n, n_items)
     items, best = index.backend.twin(host_topn.rank)(index.ranked_items, requests, eligible, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
@@ -183,15 +203,6 @@ def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.floa
     return bounded
 
 
-def _check(n_users: int, n: int, offset: int, rows: Rows) -> None:
-    if not 1 <= n <= MAX_N:
-        raise InvalidInput(f"Invalid n: expected 1 to {MAX_N}, got {n}")
-    if offset < 0:
-        raise InvalidInput(f"Invalid offset: expected 0 or more, got {offset}")
-    if len(rows.starts) != n_users:
-        raise InvalidInput(f"Invalid length of rows: expected one per user ({n_users}), got {len(rows.starts)}")
-
-
 def _one_condition(
     eligible: Sequence[Eligible | None] | None, candidates: Sequence[NDArray[np.integer] | None] | None, n_users: int
 ) -> tuple[Sequence[Eligible | None], Sequence[NDArray[np.integer] | None] | None]:
@@ -218,12 +229,6 @@ def _flat(
     unique = [rows[: np.searchsorted(rows, n_items)] for rows in unique]
     starts[1:] = np.cumsum([len(rows) for rows in unique])
     return starts, np.concatenate(unique) if unique else np.zeros(0, dtype=np.int64)
-
-
-def _given(lists: Sequence[NDArray[np.integer] | None] | None, n_users: int) -> NDArray[np.bool_]:
-    if lists is None:
-        return np.zeros(n_users, dtype=np.bool_)
-    return np.array([rows is not None for rows in lists], dtype=np.bool_)
 
 
 def _page(ranked: NDArray[Any], padding: float, offset: int, n: int) -> NDArray[Any]:

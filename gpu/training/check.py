@@ -46,13 +46,20 @@ def check_trained(model: Model, ratings: Ratings) -> None:
     parameters = (array for array in model.arrays.values() if array.dtype == np.float32)
     are_finite = all(math.isfinite(_largest(array)) for array in parameters)
     if not are_finite or math.prod(sides) * model.params.width > LARGEST_SCORE:
-        raise _diverged(model.params)
+        if model.params.refits == "sampled":
+            descent = descending(model.params)
+            raise diverged(descent, descent.n_epochs - 1)
+        message = f"Training of {model.params.algorithm} diverged: expected finite parameters and scores"
+        raise TrainingDiverged(
+            f"{message}; {'use smaller ratings' if model.params.is_nonnegative else 'raise regularization'}"
+        )
     largest = max(sides) if model.params.is_nonnegative else min(sides)
     low, high = ratings.scale
     needs_factors = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
     if largest < DEAD_BELOW * _scale(model) and needs_factors:
+        what = "weights" if model.params.has_item_weights else "factors"
         raise DeadFactors(
-            f"Training of {model.params.algorithm} left dead {_named(model)}: expected some of at least "
+            f"Training of {model.params.algorithm} left dead {what}: expected some of at least "
             f"{DEAD_BELOW:g}, got {largest / _scale(model):.2g} at most; {_advice(model)}"
         )
 
@@ -76,14 +83,6 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
     return TrainingDiverged(f"{message}; {advice}")
 
 
-def _diverged(params: Params) -> TrainingDiverged:
-    if params.refits == "sampled":
-        found = descending(params)
-        return diverged(found, found.n_epochs - 1)
-    advice = "use smaller ratings" if params.is_nonnegative else "raise regularization"
-    return TrainingDiverged(f"Training of {params.algorithm} diverged: expected finite parameters and scores; {advice}")
-
-
 def _largest(array: NDArray[np.number]) -> float:
     """The largest absolute value; NaN if the array has a NaN. Makes no copy."""
     return max(float(array.max()), -float(array.min())) if array.size else 0.0
@@ -94,10 +93,6 @@ def _sides(model: Model) -> tuple[float, ...]:
     if model.params.has_item_weights:
         return (_largest(model.item_weights),)
     return _largest(model.user_factors), _largest(model.item_factors)
-
-
-def _named(model: Model) -> str:
-    return "weights" if model.params.has_item_weights else "factors"
 
 
 def _scale(model: Model) -> float:

@@ -38,23 +38,23 @@ def predict(model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray
 
 
 def rmse(
-    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-) -> float:  # fmt: skip
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating]
+) -> float:
     """Root mean square error of `predict` against `values` (B,); NaN for no pairs."""
     return float(np.sqrt(_mean(squared_errors(model, rows, users, items, values))))
 
 
 def squared_errors(
-    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-) -> NDArray[np.float64]:  # fmt: skip
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating]
+) -> NDArray[np.float64]:
     """Squared error of `predict` against each of `values`, float64 (B,)."""
     errors: NDArray[np.float64] = predict(model, rows, users, items).astype(np.float64) - values
     return errors**2
 
 
 def mae(
-    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
-) -> float:  # fmt: skip
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating]
+) -> float:
     """Mean absolute error of `predict` against `values` (B,); NaN for no pairs."""
     errors = predict(model, rows, users, items).astype(np.float64) - values
     return float(np.mean(np.abs(errors))) if len(errors) else float("nan")
@@ -86,10 +86,9 @@ def ranking(
         relevant items), each the mean over the users with a relevant item; NaN without such users.
     """
     users, ranks = _ranks_of_relevant(model, rows, test, relevant_from, max(k_ndcg, k_recall), backend)
-    return {
-        f"ndcg@{k_ndcg}": _mean(_ndcgs(users, ranks, k_ndcg)),
-        f"recall@{k_recall}": _mean_recall(users, ranks, k_recall),
-    }
+    n_relevant, hits = np.bincount(users), np.bincount(users, ranks < k_recall)
+    recalls = hits[n_relevant > 0] / n_relevant[n_relevant > 0]
+    return {f"ndcg@{k_ndcg}": _mean(_ndcgs(users, ranks, k_ndcg)), f"recall@{k_recall}": _mean(recalls)}
 
 
 def ndcgs(model: Model, rows: Rows, test: Ratings, k: int = 10, *, backend: Backend = HOST) -> NDArray[np.float64]:
@@ -117,7 +116,9 @@ def sampled_ranking(
     n_users, n_negatives = negatives.shape
     users = np.repeat(np.arange(n_users), n_negatives + 1)
     items = np.column_stack([positives, negatives])
-    scores = _scores(model, _as_listed(model), rows, users, items.ravel()).reshape(items.shape)
+    as_listed = Deduction.of(model).biases(model, np.arange(model.n_items))
+    arrays = arrays_of(model)._replace(item_bias=as_listed)
+    scores = _scores(model, arrays, rows, users, items.ravel()).reshape(items.shape)
     competes = negatives != positives[:, None]
     above = (scores[:, 1:] > scores[:, :1]) & competes
     level = (scores[:, 1:] == scores[:, :1]) & competes
@@ -173,11 +174,6 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-def _as_listed(model: Model) -> Arrays:
-    """The arrays that score a model, with the biases of its lists."""
-    return arrays_of(model)._replace(item_bias=Deduction.of(model).biases(model, np.arange(model.n_items)))
-
-
 def _scores(
     model: Model, arrays: Arrays, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> NDArray[np.float32]:
@@ -192,25 +188,16 @@ def _scores(
 def _ranks_of_relevant(
     model: Model, rows: Rows, test: Ratings, relevant_from: float | None, k: int, backend: Backend
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """(users, ranks) of the relevant pairs that are not in `rows`; see `ranking` and `_ranks`."""
+    """(users, ranks) of the relevant pairs that are not in `rows`, by user; see `ranking`.
+
+    A rank is the place, from 0, of the pair's item in its user's list of `k`; `k` if it is not listed.
+    """
+    from gpu.ranking import item_index, topn  # noqa: PLC0415 - as above
+
     users, items, values = test.coo()
     likes = are_likes(values, model.middle, model.lift)
     relevant = likes if relevant_from is None else values >= relevant_from
     users, items = users[relevant], items[relevant]
-    ranks = _ranks(model, rows, users, items, k, backend)
-    return users[ranks >= 0], ranks[ranks >= 0]
-
-
-def _ranks(
-    model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], k: int, backend: Backend
-) -> NDArray[np.int64]:
-    """Rank from 0 of each pair's item in its user's list of `k`; `k` if it is not listed, −1 if the user has rated it.
-
-    Args:
-        users, items: (B,), ascending by user.
-    """
-    from gpu.ranking import item_index, topn  # noqa: PLC0415 - as above
-
     ranks, index = np.full(len(users), k, dtype=np.int64), item_index.ItemIndex(model, backend)
     ranked, first = np.unique(users, return_index=True)
     bounds = np.append(first, len(users))
@@ -220,8 +207,8 @@ def _ranks(
         lists, _ = topn.recommend(index, topn.users_of(model, some), topn.rows_of(rows, some), k)
         hits = lists[np.searchsorted(some, users[pairs])] == items[pairs, None]
         ranks[pairs] = np.where(hits.any(axis=1), hits.argmax(axis=1), k)
-    ranks[_are_rated(rows, ranked, users, items)] = -1
-    return ranks
+    is_new = ~_are_rated(rows, ranked, users, items)
+    return users[is_new], ranks[is_new]
 
 
 def _are_rated(
@@ -233,9 +220,9 @@ def _are_rated(
     positions = np.arange(lengths.sum()) + np.repeat(rows.starts[ranked] - before, lengths)
     rated = np.repeat(ranked.astype(np.int64) << 32, lengths) | rows.items[positions]
     pairs = users.astype(np.int64) << 32 | items
-    found = np.searchsorted(rated, pairs)
-    are_rated: NDArray[np.bool_] = found < len(rated)
-    are_rated[are_rated] = rated[found[are_rated]] == pairs[are_rated]
+    places = np.searchsorted(rated, pairs)
+    are_rated: NDArray[np.bool_] = places < len(rated)
+    are_rated[are_rated] = rated[places[are_rated]] == pairs[are_rated]
     return are_rated
 
 
@@ -246,12 +233,6 @@ def _ndcgs(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> NDArra
     gains = np.bincount(users, np.where(ranks < k, discounts[np.minimum(ranks, k - 1)], 0.0))
     per_user: NDArray[np.float64] = gains / ideal[np.minimum(n_relevant, k)]
     return per_user[n_relevant > 0]
-
-
-def _mean_recall(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
-    n_relevant = np.bincount(users)
-    hits = np.bincount(users, ranks < k)
-    return _mean(hits[n_relevant > 0] / n_relevant[n_relevant > 0])
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -141,19 +141,15 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints:
         advance(trainer, epoch, part)
         is_last = part == trainer.n_parts - 1
         if is_last and on_epoch is not None:
-            on_epoch(_report(trainer, epoch))
+            metrics = trainer.metrics()
+            if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
+                raise trainer.diverged(epoch)
+            on_epoch(EpochReport(epoch + 1, trainer.n_epochs, trainer.seconds, metrics))
         if checkpoints is not None:  # after the report, so that a resumed training reports every epoch
             checkpoints.part_done(epoch * trainer.n_parts + part + 1, trainer.state)
         if is_last and trainer.has_converged():
             break
     return trainer.model()
-
-
-def _report(trainer: Trainer[Found], epoch: int) -> EpochReport:
-    metrics = trainer.metrics()
-    if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
-        raise trainer.diverged(epoch)
-    return EpochReport(epoch + 1, trainer.n_epochs, trainer.seconds, metrics)
 
 
 def _parts(trainer: Trainer[Found], checkpoints: Checkpoints | None) -> Iterator[tuple[int, int]]:

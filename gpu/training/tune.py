@@ -109,17 +109,21 @@ def tune(
     for number, size in enumerate(sizes, start=1):
         losses.clear()
         for setting in settings:
-            trial, losses[setting] = tried(ratings, held_out, _shortened(setting, len(sizes) - number), number, backend)
+            shortened = setting.with_epochs(LONGER ** (number - len(sizes)))
+            trial, losses[setting] = tried(ratings, held_out, shortened, number, backend)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trials[-1], len(trials), sum(sizes))
-        best = _ranked(trials[-size:], params.is_implicit)
+        scored = [trial for trial in trials[-size:] if not math.isnan(trial.score)]
+        best = sorted(scored, key=lambda trial: -trial.score if params.is_implicit else trial.score)
         if not best:
             raise InvalidParams(
                 f"Invalid parameters of {params.algorithm}: every setting diverged, died or had no room"
             )
         n_left = sizes[number] if number < len(sizes) else 1
-        settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
+        settings = [trial.params for trial in best[:n_left]]
+        if not params.has_item_weights:
+            settings = [with_changes(setting, n_epochs=params.n_epochs) for setting in settings]
         if number < len(sizes) and asked not in settings:
             settings = [*settings[: n_left - 1], asked]
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
@@ -207,16 +211,6 @@ def round_sizes(n_settings: int) -> list[int]:
     return [max(2, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
 
 
-def _shortened(params: Params, n_later: int) -> Params:
-    """`params` with the epochs of a round before `n_later` more rounds."""
-    return params.with_epochs(LONGER**-n_later)
-
-
-def _as_long_as(asked: Params, params: Params) -> Params:
-    """`params` with as many epochs as in `asked`."""
-    return params if asked.has_item_weights else with_changes(params, n_epochs=asked.n_epochs)
-
-
 def tried(
     ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend
 ) -> tuple[Trial, NDArray[np.float64]]:
@@ -235,9 +229,3 @@ def tried(
     mean = float(losses.mean()) if len(losses) else math.nan
     score = -mean if params.is_implicit else math.sqrt(mean)
     return Trial(params, number, score, time.perf_counter() - began), losses
-
-
-def _ranked(trials: Sequence[Trial], is_implicit: bool) -> list[Trial]:
-    """The trials with a score, best first."""
-    scored = [trial for trial in trials if trial.score == trial.score]
-    return sorted(scored, key=lambda trial: -trial.score if is_implicit else trial.score)

@@ -81,7 +81,10 @@ class KernelCache(FunctionCache):
         self._first_file = Files(locator.get_cache_path(), self._impl.filename_base, stamp)
         own = self._impl.locator
         self._cache_file = Files(own.get_cache_path(), self._impl.filename_base, own.get_source_stamp())
-        self.can_save = _is_writable(self._impl.locator)
+        self.can_save = False
+        with contextlib.suppress(OSError):
+            own.ensure_cache_path()
+            self.can_save = True
 
     def holds_any(self) -> bool:
         """Whether there is a form of the kernel for this processor."""
@@ -110,17 +113,14 @@ class KernelCache(FunctionCache):
         """Save a compiled kernel, one process at a time; after a failure it is only in memory."""
         if self.can_save:
             with contextlib.suppress(OSError), _locked(Path(self.cache_path, LOCK_FILE)):
-                self._save(sig, data)
+                try:
+                    super().save_overload(sig, data)
+                except OSError:
+                    raise
+                except Exception:  # the index cannot be read: begin another
+                    self._cache_file.flush()
+                    super().save_overload(sig, data)
         self._end_turn()
-
-    def _save(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError:
-            raise
-        except Exception:  # the index cannot be read: begin another
-            self._cache_file.flush()
-            super().save_overload(sig, data)
 
     def _load(self, key: Any, target_context: Any) -> Any:
         for file in (self._cache_file, self._first_file):
@@ -146,24 +146,16 @@ def take_turns() -> None:
 
 def install() -> None:
     """Give kernels of `gpu` that are declared from now on a `KernelCache`; other kernels keep Numba's cache."""
-    setattr(dispatcher, "FunctionCache", _cache_for)  # noqa: B010 - Numba has no other place for it
+
+    def cache_for(py_func: Any) -> FunctionCache:
+        return (KernelCache if py_func.__module__.startswith(KERNELS) else caching.FunctionCache)(py_func)
+
+    setattr(dispatcher, "FunctionCache", cache_for)  # noqa: B010 - Numba has no other place for it
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(ID_BITS))
-
-
-def _cache_for(py_func: Any) -> FunctionCache:
-    kind = KernelCache if py_func.__module__.startswith(KERNELS) else caching.FunctionCache
-    return kind(py_func)
 
 
 def _first_locator(py_func: Any, py_file: str) -> Any:
     return (_Provided if _CONFIG.CACHE_DIR else _InTree)(py_func, py_file)
-
-
-def _is_writable(locator: Any) -> bool:
-    with contextlib.suppress(OSError):
-        locator.ensure_cache_path()
-        return True
-    return False
 
 
 def _locked(path: Path) -> IO[str]:

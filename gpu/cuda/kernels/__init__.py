@@ -103,7 +103,16 @@ def _binary(text: str, given: tuple[str, ...], architecture: str) -> str:
     key = repr((text, given, cupy.cuda.nvrtc.getVersion())).encode()
     path = _folder() / f"nearfield_{hashlib.sha256(key).hexdigest()}.cubin"
     if not path.is_file():
-        binary = _compiled(text, given)
+        nvrtc = cupy.cuda.nvrtc
+        program = nvrtc.createProgram(text, "kernels.cu", (), ())
+        try:
+            nvrtc.compileProgram(program, given)
+            binary: bytes = nvrtc.getCUBIN(program)
+        except nvrtc.NVRTCError as error:
+            log = nvrtc.getProgramLog(program)
+            raise cupy.cuda.compiler.CompileException(log, text, "kernels.cu", given, "nvrtc") from error
+        finally:
+            nvrtc.destroyProgram(program)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(binary)
         Path(file.name).replace(path)  # atomic, even if another process writes the same file
@@ -121,22 +130,6 @@ def _folder() -> Path:
     return folder
 
 
-def _compiled(text: str, given: tuple[str, ...]) -> bytes:
-    cupy = importlib.import_module("cupy")
-
-    nvrtc = cupy.cuda.nvrtc
-    program = nvrtc.createProgram(text, "kernels.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, given)
-        binary: bytes = nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        log = nvrtc.getProgramLog(program)
-        raise cupy.cuda.compiler.CompileException(log, text, "kernels.cu", given, "nvrtc") from error
-    finally:
-        nvrtc.destroyProgram(program)
-    return binary
-
-
 def kernel(
     name: str, function: str, defines: dict[str, int], shared_bytes: int = 0, architecture: str | None = None
 ) -> Any:
@@ -146,8 +139,8 @@ def kernel(
 
 @functools.cache
 def _kernel(loaded: Any, function: str, shared_bytes: int) -> Any:
-    found = loaded.get_function(function)
+    run = loaded.get_function(function)
     with _allowing:  # CUDA has one limit per kernel for all callers: never lower it
         if shared_bytes > _allowed.get((loaded, function), 0):
-            found.max_dynamic_shared_size_bytes = _allowed[loaded, function] = shared_bytes
-    return found
+            run.max_dynamic_shared_size_bytes = _allowed[loaded, function] = shared_bytes
+    return run

@@ -17,10 +17,10 @@ BOUNDS = {
         "extra_arrows": 4.8,
         "in_circles": 0,
         "small": 11,
-        "private": 0.2,
-        "once": 31,
+        "private": 0.193,
+        "once": 23,
     },
-    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.291, "once": 91},
+    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.242, "once": 35},
 }
 KINDS_ASKED = 10  # places that ask which algorithm something is, outside its folder
 

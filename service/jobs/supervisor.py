@@ -140,7 +140,7 @@ class Supervisor:
         if not self._table.finish(job["id"], self._worker, outcome, fields | self._trace.fields):  # type: ignore[arg-type]
             _log.warning("job belongs to another worker now", job=job["id"], **fields)
             return
-        self._metrics.jobs.labels(outcome).inc()
+        self._metrics.jobs_finished.labels(outcome).inc()
         _log.info("job finished", job=job["id"], state=outcome, **fields)
 
     def _tend(self, job: JobFields, fields: dict[str, str] | None = None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar
 
 
@@ -19,13 +19,23 @@ class SingleWriterHistogram(Collector):
     It takes 1 µs per value; a histogram of the client library takes 7 µs.
     """
 
-    def __init__(self, name: str, text: str, labels: tuple[str, ...], bounds: Sequence[float]) -> None:
-        self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        *,
+        buckets: Sequence[float],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._name, self._text, self._labels, self._bounds = name, text, labels, buckets
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
         self._shown: dict[tuple[tuple[str, ...], int], Exemplar] = {}  # by series and bucket
         if not labels:
             self.observe(())
+        if registry is not None:
+            registry.register(self)
 
     def observe(self, labels: tuple[str, ...], *values: float) -> None:
         """Count values of one series."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, get_type_hints
 
 from prometheus_client import (
     CollectorRegistry,
@@ -35,217 +36,118 @@ CACHED_S = 1.0  # seconds of a page; Prometheus asks every 15 s by default
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
+class _Series(NamedTuple):
+    text: str
+    labels: tuple[str, ...]
+    options: dict[str, Any]
+
+
+def _series(text: str, *labels: str, **options: Any) -> Any:
+    """A series of `Metrics`: its annotation gives the kind, its attribute the name. `options` are those of the kind."""
+    return _Series(text, labels, options)
+
+
 class Metrics:
     """One registry and its series. Each application has its own, so that two in one process do not mix."""
 
-    def __init__(self, *, of_process: bool = True) -> None:  # noqa: PLR0915 (a list of series)
+    # --- what clients write, and how soon it counts
+
+    ratings_accepted: Counter = _series("Ratings and deletions acknowledged with 202.")
+    ratings_rejected: Counter = _series("Ratings refused in an otherwise accepted request.")
+    writes_refused: Counter = _series("Writes answered 503 or 500, by the last part of the problem's type.", "reason")
+    events_accepted: Counter = _series("Events acknowledged with 202, repeated ones too.")
+    events_rejected: Counter = _series("Events refused in an otherwise accepted request.")
+    items_accepted: Counter = _series("Items put, patched and deleted, acknowledged with 202.")
+    items_rejected: Counter = _series("Items refused in an otherwise accepted request.")
+    attributed: Counter = _series(
+        "Events with a recommendation id, by what was shown; repeated ones too.", "experiment", "arm", "type"
+    )
+    ratings_learned: Counter = _series("Ratings and events applied to the history and to every live model.")
+    freshness_seconds: SingleWriterHistogram = _series(
+        "From the acceptance of a request to its visibility in every live model.", buckets=FRESHNESS_SECONDS
+    )
+    learn_seconds: Histogram = _series(
+        "From the arrival of a batch in the queue until every live model has learned it.", buckets=FRESHNESS_SECONDS
+    )
+
+    # --- sources
+
+    skipped_batches: Counter = _series(
+        "Batches acknowledged with 202 that do not count, because their X-Source had come further before.", "source"
+    )
+    skipped_elements: Counter = _series("Ratings and events of batches that do not count, by their X-Source.", "source")
+
+    # --- queues
+
+    queue_length: Gauge = _series(
+        "Entries in the queues of the engine thread, and appends that wait for Redis.", "queue"
+    )
+    queue_seconds: SingleWriterHistogram = _series(
+        "Time in a queue of the engine thread.", "queue", buckets=QUEUE_SECONDS
+    )
+    batch_size: SingleWriterHistogram = _series("Requests answered in one batch.", buckets=BATCH_SIZES)
+
+    # --- models
+
+    swap_seconds: Histogram = _series("From loading a snapshot to serving it.", "algorithm", buckets=LONG_SECONDS)
+    swaps: Counter = _series("Hot swaps by outcome (swapped, failed).", "algorithm", "outcome")
+    model_age_seconds: Gauge = _series("Time since each live model was trained.", "algorithm")
+    model_info: Gauge = _series("1 for each live model.", "algorithm", "version")
+    model_shadow: Gauge = _series("1 for each shadow, 0 for each model that answers.", "model")
+    model_quality: Gauge = _series(
+        "Test, then train: how well a model predicts what it learns next, and its baseline.", "model", "measure"
+    )
+    refits_waiting: Gauge = _series("Items, and users who rated them, that a live model has yet to refit.", "algorithm")
+
+    # --- jobs
+
+    jobs_finished: Counter = _series("Training jobs by final state.", "state")
+    webhook_attempts: Counter = _series(
+        "Attempts to tell a webhook that a job has ended, by outcome (delivered, failed, given-up).", "outcome"
+    )
+    training_ranks: Gauge = _series("Processes that train a model now; 0: none.")
+    training_restarts: Counter = _series("Attempts of trainings that lost a rank and began again from a checkpoint.")
+    training_bytes_moved: Counter = _series(
+        "Bytes that processes of trainings sent each other, by kind of exchange.", "kind"
+    )
+    training_wait_seconds: Counter = _series(
+        "Time of processes of trainings in exchanges, including the time to wait for each other."
+    )
+
+    # --- sizes and state
+
+    users: Gauge = _series("Users who have rated and are not forgotten.")
+    users_forgotten: Gauge = _series("Users forgotten, as far as the log shows.")
+    items: Gauge = _series("Items that were ever rated, hidden or put.")
+    items_hidden: Gauge = _series("Items that are hidden.")
+    items_available: Gauge = _series("Items that are neither hidden nor deleted, and available now.")
+    ratings: Gauge = _series("Present ratings: the last one of each user and item.")
+    archiver_lag_seconds: Gauge = _series(
+        "Age of the oldest entry that the log lacks, or time since the archiver stalled."
+    )
+    rating_log_damaged: Gauge = _series(
+        "1 while a segment of the rating log is known to be missing or altered; merging and trimming stop."
+    )
+    archiver_pending_ratings: Gauge = _series("Ratings that were read from the stream and are not in the log yet.")
+    store_age_seconds: Gauge = _series("Time since DATA was last equal to a store; 0: none.")
+    connections: Gauge = _series("Open connections.")
+    device_bytes: Gauge = _series("Memory of the GPU by use.", "of")
+    spans_dropped: Counter = _series("Spans of traces that got lost, by reason (queue-full, not-delivered).", "reason")
+    ready: Gauge = _series("1 while /health/ready answers 200.")
+
+    def __init__(self, *, of_process: bool = True) -> None:
         """`of_process`: with the series of the process, such as its memory."""
-        registry = self.registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series per counter, its time of creation
         if of_process:
-            ProcessCollector(registry=registry)
+            ProcessCollector(registry=self.registry)
         self.requests = RequestMetrics()
-        registry.register(self.requests)
-
-        # --- what clients write, and how soon it counts
-
-        self.ratings_accepted = Counter(
-            "nearfield_ratings_accepted", "Ratings and deletions acknowledged with 202.", registry=registry
-        )
-        self.ratings_rejected = Counter(
-            "nearfield_ratings_rejected", "Ratings refused in an otherwise accepted request.", registry=registry
-        )
-        self.writes_refused = Counter(
-            "nearfield_writes_refused",
-            "Writes answered 503 or 500, by the last part of the problem's type.",
-            ("reason",),
-            registry=registry,
-        )
-        self.events_accepted = Counter(
-            "nearfield_events_accepted", "Events acknowledged with 202, repeated ones too.", registry=registry
-        )
-        self.events_rejected = Counter(
-            "nearfield_events_rejected", "Events refused in an otherwise accepted request.", registry=registry
-        )
-        self.items_accepted = Counter(
-            "nearfield_items_accepted", "Items put, patched and deleted, acknowledged with 202.", registry=registry
-        )
-        self.items_rejected = Counter(
-            "nearfield_items_rejected", "Items refused in an otherwise accepted request.", registry=registry
-        )
-        self.attributed = Counter(
-            "nearfield_attributed",
-            "Events with a recommendation id, by what was shown; repeated ones too.",
-            ("experiment", "arm", "type"),
-            registry=registry,
-        )
-        self.ratings_learned = Counter(
-            "nearfield_ratings_learned",
-            "Ratings and events applied to the history and to every live model.",
-            registry=registry,
-        )
-        self.freshness_seconds = SingleWriterHistogram(
-            "nearfield_freshness_seconds",
-            "From the acceptance of a request to its visibility in every live model.",
-            (),
-            FRESHNESS_SECONDS,
-        )
-        registry.register(self.freshness_seconds)
-        self.learn_seconds = Histogram(
-            "nearfield_learn_seconds",
-            "From the arrival of a batch in the queue until every live model has learned it.",
-            buckets=FRESHNESS_SECONDS,
-            registry=registry,
-        )
-
-        # --- sources
-
+        self.registry.register(self.requests)
+        for name, kind in get_type_hints(Metrics).items():
+            series: _Series = getattr(Metrics, name)
+            made = kind(f"nearfield_{name}", series.text, series.labels, registry=self.registry, **series.options)
+            setattr(self, name, made)
         self._skipping: set[str] = set()
-        self._skipped_batches = Counter(
-            "nearfield_skipped_batches",
-            "Batches acknowledged with 202 that do not count, because their X-Source had come further before.",
-            ("source",),
-            registry=registry,
-        )
-        self._skipped_elements = Counter(
-            "nearfield_skipped_elements",
-            "Ratings and events of batches that do not count, by their X-Source.",
-            ("source",),
-            registry=registry,
-        )
-
-        # --- queues
-
-        self.queue_length = Gauge(
-            "nearfield_queue_length",
-            "Entries in the queues of the engine thread, and appends that wait for Redis.",
-            ("queue",),
-            registry=registry,
-        )
-        self.queue_seconds = SingleWriterHistogram(
-            "nearfield_queue_seconds", "Time in a queue of the engine thread.", ("queue",), QUEUE_SECONDS
-        )
-        self.batch_size = SingleWriterHistogram(
-            "nearfield_batch_size", "Requests answered in one batch.", (), BATCH_SIZES
-        )
-        registry.register(self.queue_seconds)
-        registry.register(self.batch_size)
-
-        # --- models
-
-        self.swap_seconds = Histogram(
-            "nearfield_swap_seconds",
-            "From loading a snapshot to serving it.",
-            ("algorithm",),
-            buckets=LONG_SECONDS,
-            registry=registry,
-        )
-        self.swaps = Counter(
-            "nearfield_swaps", "Hot swaps by outcome (swapped, failed).", ("algorithm", "outcome"), registry=registry
-        )
-        self.model_age_seconds = Gauge(
-            "nearfield_model_age_seconds",
-            "Time since each live model was trained.",
-            ("algorithm",),
-            registry=registry,
-        )
-        self.model_info = Gauge(
-            "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
-        )
-        self.model_shadow = Gauge(
-            "nearfield_model_shadow", "1 for each shadow, 0 for each model that answers.", ("model",), registry=registry
-        )
-        self.model_quality = Gauge(
-            "nearfield_model_quality",
-            "Test, then train: how well a model predicts what it learns next, and its baseline.",
-            ("model", "measure"),
-            registry=registry,
-        )
-        self.refits_waiting = Gauge(
-            "nearfield_refits_waiting",
-            "Items, and users who rated them, that a live model has yet to refit.",
-            ("algorithm",),
-            registry=registry,
-        )
-
-        # --- jobs
-
-        self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
-        self.webhook_attempts = Counter(
-            "nearfield_webhook_attempts",
-            "Attempts to tell a webhook that a job has ended, by outcome (delivered, failed, given-up).",
-            ("outcome",),
-            registry=registry,
-        )
-        self.training_ranks = Gauge(
-            "nearfield_training_ranks",
-            "Processes that train a model now; 0: none.",
-            registry=registry,
-        )
-        self.training_restarts = Counter(
-            "nearfield_training_restarts",
-            "Attempts of trainings that lost a rank and began again from a checkpoint.",
-            registry=registry,
-        )
-        self.training_bytes_moved = Counter(
-            "nearfield_training_bytes_moved",
-            "Bytes that processes of trainings sent each other, by kind of exchange.",
-            ("kind",),
-            registry=registry,
-        )
-        self.training_wait_seconds = Counter(
-            "nearfield_training_wait_seconds",
-            "Time of processes of trainings in exchanges, including the time to wait for each other.",
-            registry=registry,
-        )
-
-        # --- sizes and state
-
-        self.users = Gauge("nearfield_users", "Users who have rated and are not forgotten.", registry=registry)
-        self.users_forgotten = Gauge(
-            "nearfield_users_forgotten",
-            "Users forgotten, as far as the log shows.",
-            registry=registry,
-        )
-        self.items = Gauge("nearfield_items", "Items that were ever rated, hidden or put.", registry=registry)
-        self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
-        self.items_available = Gauge(
-            "nearfield_items_available",
-            "Items that are neither hidden nor deleted, and available now.",
-            registry=registry,
-        )
-        self.ratings = Gauge(
-            "nearfield_ratings", "Present ratings: the last one of each user and item.", registry=registry
-        )
-        self.archiver_lag_seconds = Gauge(
-            "nearfield_archiver_lag_seconds",
-            "Age of the oldest entry that the log lacks, or time since the archiver stalled.",
-            registry=registry,
-        )
-        self.rating_log_damaged = Gauge(
-            "nearfield_rating_log_damaged",
-            "1 while a segment of the rating log is known to be missing or altered; merging and trimming stop.",
-            registry=registry,
-        )
-        self.archiver_pending_ratings = Gauge(
-            "nearfield_archiver_pending_ratings",
-            "Ratings that were read from the stream and are not in the log yet.",
-            registry=registry,
-        )
-        self.store_age_seconds = Gauge(
-            "nearfield_store_age_seconds",
-            "Time since DATA was last equal to a store; 0: none.",
-            registry=registry,
-        )
-        self.connections = Gauge("nearfield_connections", "Open connections.", registry=registry)
-        self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
-        self.spans_dropped = Counter(
-            "nearfield_spans_dropped",
-            "Spans of traces that got lost, by reason (queue-full, not-delivered).",
-            ("reason",),
-            registry=registry,
-        )
-        self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
 
     def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
         """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics.
@@ -265,8 +167,8 @@ class Metrics:
         if source not in self._skipping and len(self._skipping) < MAX_SKIPPING:
             self._skipping.add(source)
         label = source if source in self._skipping else OTHER_SOURCES
-        self._skipped_batches.labels(label).inc()
-        self._skipped_elements.labels(label).inc(n_elements)
+        self.skipped_batches.labels(label).inc()
+        self.skipped_elements.labels(label).inc(n_elements)
 
 
 def count_dropped_spans(metrics: Metrics) -> None:

@@ -22,7 +22,7 @@ class RequestMetrics(Collector):
 
     def __init__(self) -> None:
         self._times = SingleWriterHistogram(
-            "nearfield_request_seconds", "Time to answer.", self.LABELS, REQUEST_SECONDS
+            "nearfield_request_seconds", "Time to answer.", self.LABELS, buckets=REQUEST_SECONDS
         )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:

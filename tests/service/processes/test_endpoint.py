@@ -328,7 +328,7 @@ def test_a_front_in_the_same_process_asks_is_refused_and_leaves_as_any_other(loc
         await soon(lambda: len(ours._tasks) == 3)
         waiting[0].cancel()
         await soon(lambda: len(ours._tasks) == 2)
-        front.metrics.jobs.labels("succeeded").inc(7)
+        front.metrics.jobs_finished.labels("succeeded").inc(7)
         await asyncio.sleep(CACHED_S)
         page = (await front.operate(GetMetrics(PLAIN_TEXT))).decode().splitlines()
         assert 'nearfield_jobs_finished_total{state="succeeded"} 7.0' in page

@@ -15,7 +15,7 @@ def used() -> Metrics:
     metrics.batch_size.observe((), 3)
     metrics.swaps.labels("sgd", "swapped").inc()
     metrics.swap_seconds.labels("sgd").observe(1)
-    metrics.jobs.labels("failed").inc()
+    metrics.jobs_finished.labels("failed").inc()
     metrics.training_bytes_moved.labels("gather").inc(100)
     metrics.model_info.labels("sgd", "sgd-1").set(1)
     metrics.model_age_seconds.labels("sgd").set(5)

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 from service.base import tuning
 from service.cli import arguments, data_commands
 from service.cli.console import Printer, complain, progress
-from service.cli.options import (  # fmt: skip
+from service.cli.options import (
     Backend,
     BackendOption,
     Columns,

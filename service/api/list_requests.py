@@ -16,9 +16,19 @@ from service.engine.queries.forms import MAX_USERS, Id, RotateQuery, Time, Users
 
 # The fields of a list that requests and scenarios may have, in both of their forms.
 PLAIN = (
-    "n", "offset", "exclude", "include_seen", "min_ratings", "model", "experiment", "explain", "fallback", "explore",
-    "explore_below", "diversity",
-)  # fmt: skip
+    "n",
+    "offset",
+    "exclude",
+    "include_seen",
+    "min_ratings",
+    "model",
+    "experiment",
+    "explain",
+    "fallback",
+    "explore",
+    "explore_below",
+    "diversity",
+)
 RULES = (*PLAIN, "candidates", "filter", "available", "boosts", "pins", "max_per", "rotate")
 
 

@@ -65,7 +65,13 @@ class ArchiverProcess(Components):
         try:
             self._prepare_data()
             self._open_stream()
-            await self._verified()
+            is_verified = False
+            while not is_verified:
+                try:
+                    await self._link.ask(lambda n: VerifyRedis(n, ""))
+                    is_verified = True
+                except ServiceError:  # the engine's process reports it
+                    await asyncio.sleep(RETRY_S)
             archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
             self._run_part(archiver)
             if self.settings.worker:
@@ -81,12 +87,3 @@ class ArchiverProcess(Components):
                 await asyncio.sleep(LOOK_EVERY_S)
         except Exception as error:
             self._fail(error)
-
-    async def _verified(self) -> None:
-        while True:
-            try:
-                await self._link.ask(lambda n: VerifyRedis(n, ""))
-            except ServiceError:  # the engine's process reports it
-                await asyncio.sleep(RETRY_S)
-            else:
-                return

@@ -92,11 +92,15 @@ class Child:
         """The whole life of the forked process, which must never return to the code of its parent."""
         status = 1
         try:
-            _end_with(parent)
+            # The signal to stop comes when the parent ends, by SIGKILL too.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, CHILD_STOP)
+            if os.getppid() != parent:  # it has ended before the call
+                os._exit(1)
             ctypes.CDLL(None).prctl(_PR_SET_NAME, f"nf-{self.name}".encode())  # for `ps` and `top`
-            # Ctrl-C and systemd reach all processes; the parent stops them in order.
+            # Ctrl-C and systemd reach all processes; the parent stops them in order. Programs that this process starts
+            # inherit no handler, as they would inherit SIG_IGN.
             for number in (*STOP_SIGNALS, CHILD_LEAVE):
-                signal.signal(number, _ignore)
+                signal.signal(number, lambda *_: None)
             faulthandler.register(TELL_STACKS)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
@@ -110,14 +114,3 @@ class Child:
                 sys.stderr.flush()
             finally:
                 os._exit(status)
-
-
-def _ignore(*_: object) -> None:
-    """Do nothing. Programs that this process starts do not inherit a handler, as they would inherit SIG_IGN."""
-
-
-def _end_with(parent: int) -> None:
-    """Get the signal to stop when the parent ends, by SIGKILL too."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, CHILD_STOP)
-    if os.getppid() != parent:  # it has ended before the call
-        os._exit(1)

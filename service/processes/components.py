@@ -38,15 +38,13 @@ if TYPE_CHECKING:
     from service.extras.stores.publisher import Publisher
 
 # Names of our files and folders in DATA.
-OURS = frozenset(sealed_file.all_names()) | frozenset((
-    "ratings", "redis", "snapshots", "work", "exports", "loading", ".lock", session_folder.FOLDER, key_uses.FOLDER,
-    audit_log.FOLDER,
-    live_versions.LIVE_FILE, live_versions.LOCK_FILE, data_sets.FOLDER, KEY_FILE, ROTATE_FILE,
-    data_format.FORMAT_FILE, data_format.LOCK_FILE,
-))  # fmt: skip
+_FOLDERS = "ratings", "redis", "snapshots", "work", "exports", "loading", data_sets.FOLDER
+_FOLDERS_OF_KEYS = session_folder.FOLDER, key_uses.FOLDER, audit_log.FOLDER
+_LOCKS = ".lock", live_versions.LOCK_FILE, data_format.LOCK_FILE
+_FILES = live_versions.LIVE_FILE, data_format.FORMAT_FILE, KEY_FILE, ROTATE_FILE
+OURS = frozenset((*sealed_file.all_names(), *_FOLDERS, *_FOLDERS_OF_KEYS, *_LOCKS, *_FILES))
 SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
-SERVER_STOP_S = 5.0  # seconds
 RETRY_S = 2.0  # seconds between two attempts to reach the store at the start of a worker
 
 _log = structlog.get_logger(__name__)
@@ -57,6 +55,7 @@ class Components:
 
     Attributes:
         serves: whether models answer in this process, or in one that belongs to it.
+        threads_to_stop: stop a thread each, all at once, because each may wait for Redis, the disk or the engine.
         to_stop: what closes the parts without a thread, in reverse order, when all threads have ended.
     """
 
@@ -73,7 +72,7 @@ class Components:
         count_dropped_spans(self.metrics)
         self.failure: BaseException | None = None
         self.on_failure = on_failure
-        self._together: list[Callable[[], None]] = []
+        self.threads_to_stop: list[Callable[[], None]] = []
         self.to_stop = contextlib.AsyncExitStack()
         self._rating_log = RatingLog(settings.data / "ratings")
         self._check_format = ArchivableFormat(self._rating_log.folder).check
@@ -84,7 +83,7 @@ class Components:
         Each part has a timeout. A part that does not stop in time ends with the process, without loss: acknowledged
         ratings are durable.
         """
-        await asyncio.gather(*(in_thread(stop, THREADS_STOP_S) for stop in self._together))
+        await asyncio.gather(*(in_thread(stop, THREADS_STOP_S) for stop in self.threads_to_stop))
         await self.to_stop.aclose()
 
     def _fail(self, error: BaseException) -> None:
@@ -112,15 +111,7 @@ class Components:
     def _run_part(self, part: Part) -> None:
         """Start a part with a thread, which ends with all others."""
         part.start()
-        self._stop_together(part.stop)
-
-    def _stop_together(self, stop: Callable[[], None]) -> None:
-        """Register a thread's `stop`. All run at once, because each may wait for Redis, the disk or the engine."""
-        self._together.append(stop)
-
-    def _stop_later(self, stop: Callable[[], None]) -> None:
-        """Register the `stop` of a part that threads need until they have ended."""
-        self.to_stop.push_async_callback(in_thread, stop, SERVER_STOP_S)
+        self.threads_to_stop.append(part.stop)
 
     def _open_stream(self) -> None:
         url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log

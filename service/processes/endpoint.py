@@ -190,7 +190,9 @@ class _Front:
                 case VerifyRedis(request_id, run_id):
                     self._start(request_id, self._verify(run_id))
                 case Drop(request_id):
-                    self._drop(request_id)
+                    self.open.discard(request_id)
+                    if request_id in self._tasks:
+                        self._tasks.pop(request_id).cancel()
                 case Counted():
                     self._endpoint.counted(self, message)
                 case Wrote(stream_id, trace):
@@ -208,7 +210,9 @@ class _Front:
         if is_full:
             self.refuse(request.id, Overloaded("the front process does not read its answers"))
             return
-        client = _client_of(request)
+        client = _client(request.address, request.key)
+        if isinstance(request, TracedRequest):
+            client = TracedClient.of(client, Trace.decoded(request.trace))
         if request.wait_for or not isinstance(request.content, Query):
             self._start(request.id, self._answered(request, client))
             return
@@ -247,12 +251,6 @@ class _Front:
         else:
             self.refuse(request_id, error)
 
-    def _drop(self, request_id: int) -> None:
-        self.open.discard(request_id)
-        task = self._tasks.pop(request_id, None)
-        if task is not None:
-            task.cancel()
-
     def _lost(self) -> None:
         self.open.clear()
         for task in tuple(self._tasks.values()):
@@ -261,11 +259,6 @@ class _Front:
 
 
 _client = functools.lru_cache(REMEMBERED_CLIENTS)(Client)
-
-
-def _client_of(request: Request) -> Client:
-    client = _client(request.address, request.key)
-    return TracedClient.of(client, Trace.decoded(request.trace)) if isinstance(request, TracedRequest) else client
 
 
 class _Promise(msgspec.Struct, frozen=True):

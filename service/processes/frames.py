@@ -82,7 +82,11 @@ class Frames(asyncio.Protocol):
         if len(self._output) >= FULL_FRAME_BYTES:
             self._flush()
         elif self._n_output == 1:
-            self._flush_later()
+            wait_s = self._gather_s and self._flushed + self._gather_s - time.monotonic()
+            if wait_s > 0:
+                self._loop.call_later(wait_s, self._flush)
+            else:
+                self._loop.call_soon(self._flush)
 
     def close(self) -> None:
         """End the connection; messages that were sent before still go."""
@@ -116,13 +120,6 @@ class Frames(asyncio.Protocol):
             first = end
         if first or not self._input:
             self._input = bytearray(rest[first:])
-
-    def _flush_later(self) -> None:
-        wait_s = self._gather_s and self._flushed + self._gather_s - time.monotonic()
-        if wait_s > 0:
-            self._loop.call_later(wait_s, self._flush)
-        else:
-            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Write the messages that wait; none if they have been written already."""

@@ -42,15 +42,31 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Application, front: int, connections: OpenConnections) -> None:
-        super().__init__(_config(app))
+        config = uvicorn.Config(
+            app,
+            http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
+            ws="none",
+            proxy_headers=False,  # `ClientAddresses` does this
+            lifespan="off",  # the caller starts the service, so that its errors are reported
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=NEVER_S,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        super().__init__(config)
         self._app, self._front, self._connections = app, front, connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn, whose own would accept all connections that wait."""
         await super().startup([])
+
+        def protocol() -> asyncio.Protocol:
+            return self._app.connection(config=self.config, server_state=self.server_state, app_state={})
+
         for listener in sockets or ():
             of_front = self._front, self._connections, lambda: self._app.n_connections
-            self.servers.append(cast("asyncio.Server", Acceptor(listener, self._protocol, *of_front)))
+            self.servers.append(cast("asyncio.Server", Acceptor(listener, protocol, *of_front)))
 
     async def main_loop(self) -> None:
         """Called by uvicorn, whose own would wake the process ten times a second."""
@@ -58,40 +74,21 @@ class Server(uvicorn.Server):
             await asyncio.sleep(TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn at the stop, which would close connections on which a request may be under way."""
-        await self._drain()
-        await super().shutdown(sockets)
+        """Called by uvicorn at the stop, which would close connections on which a request may be under way.
 
-    async def _drain(self) -> None:
-        """Answer with `Connection: close` until all clients that send requests have left."""
+        Answers with `Connection: close` until all clients that send requests have left.
+        """
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         self._app.drain()
         end_s = time.monotonic() + DRAIN_S
         while time.monotonic() < min(end_s, self._app.busy_s + QUIET_S):
             await asyncio.sleep(DRAIN_POLL_S)
-
-    def _protocol(self) -> asyncio.Protocol:
-        return self._app.connection(config=self.config, server_state=self.server_state, app_state={})
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Install no signal handlers."""
         yield
-
-
-def _config(app: Application) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
-        ws="none",
-        proxy_headers=False,  # `ClientAddresses` does this
-        lifespan="off",  # the caller starts the service, so that its errors are reported
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=NEVER_S,
-        timeout_graceful_shutdown=GRACE_S,
-    )
 
 
 @contextlib.contextmanager
@@ -122,7 +119,12 @@ def within_files(settings: Settings) -> Settings:
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
-        _check_files(allowed, min(settings.max_connections, MIN_CONNECTIONS) + SPARE_FILES)
+        least = min(settings.max_connections, MIN_CONNECTIONS) + SPARE_FILES
+        if allowed < least:
+            raise InvalidSetting(
+                f"Invalid limit of open files: expected {least} or more, got {allowed}; raise it (ulimit -n 65536,"
+                " LimitNOFILE= of systemd, --ulimit nofile=65536 of docker)"
+            )
         _log.warning(
             "fewer connections than max_connections: the limit of open files is too low",
             open_files=allowed,
@@ -134,11 +136,3 @@ def within_files(settings: Settings) -> Settings:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
     return settings.model_copy(update={"max_connections": wanted - SPARE_FILES})
-
-
-def _check_files(allowed: int, least: int) -> None:
-    if allowed < least:
-        raise InvalidSetting(
-            f"Invalid limit of open files: expected {least} or more, got {allowed}; raise it (ulimit -n 65536,"
-            " LimitNOFILE= of systemd, --ulimit nofile=65536 of docker)"
-        )

@@ -178,11 +178,11 @@ class _Parent:
 
     def _reaped(self) -> list[Child]:
         """The processes that have ended since the last call."""
-        found = []
+        ended = []
         for child in self._children:
             if child.pid:
                 pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
                 if pid:
                     child.ended(wait_status)
-                    found.append(child)
-        return found
+                    ended.append(child)
+        return ended

@@ -105,12 +105,19 @@ class Performer:
         """Perform what `runtime` can do; pages of metrics include those of `others`."""
         self._runtime, self._others = runtime, others
         self._scrape = Scrape(self._page, others.update)
+
+        async def check_new_ids(asked: CheckNewIds) -> None:
+            runtime.new_ids.check(set(asked.users), set(asked.items))
+
+        async def check_new_names(asked: CheckNewNames) -> None:
+            runtime.new_ids.check_names(asked.n_new)
+
         runtime.calls |= {kind: functools.partial(runtime.blocking, call, runtime) for kind, call in _CALLS.items()}
         runtime.calls |= {
-            CheckNewIds: self._check_new_ids,
-            CheckNewNames: self._check_new_names,
+            CheckNewIds: check_new_ids,
+            CheckNewNames: check_new_names,
             ForgetUser: self._forget,
-            GetMetrics: self._metrics,
+            GetMetrics: lambda asked: self._scrape.page(asked.kind),
             GetReadiness: self._ready,
         }
 
@@ -122,21 +129,12 @@ class Performer:
         async with self._runtime.guards.get(kind, contextlib.nullcontext)(operation):
             return json_of(await self._runtime.calls[kind](operation))
 
-    async def _check_new_ids(self, asked: CheckNewIds) -> None:
-        self._runtime.new_ids.check(set(asked.users), set(asked.items))
-
-    async def _check_new_names(self, asked: CheckNewNames) -> None:
-        self._runtime.new_ids.check_names(asked.n_new)
-
     async def _ready(self, _: GetReadiness) -> Ready:
         readiness = self._runtime.readiness
         if not readiness.ready:
             raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
         await self._others.tell_ready()  # the client may write now, through any front
         return Ready("ready", str(self._runtime.as_of), self._runtime.hotswap.failures.left_out())
-
-    async def _metrics(self, asked: GetMetrics) -> bytes:
-        return await self._scrape.page(asked.kind)
 
     def _page(self, kind: str) -> bytes:
         self._runtime.metrics.ready.set(self._runtime.readiness.ready)

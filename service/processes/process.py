@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from service.base import imports, tuning
 from service.processes import event_loop, http_server, parent
-from service.processes.components import Components, Worker
+from service.processes.components import Worker
 from service.processes.http_server import listening
 from service.processes.parts import check_extras, parts
 from service.settings.settings import Settings
@@ -87,8 +87,4 @@ async def _work(data_sets: Sequence[Settings], take_over: bool) -> int:
         await stopped.wait()
     finally:
         await asyncio.gather(*(worker.stop() for worker in workers))
-    return _status(*workers)
-
-
-def _status(*parts: Components) -> int:
-    return 0 if all(one.failure is None for one in parts) else 1
+    return int(any(worker.failure is not None for worker in workers))

@@ -43,6 +43,7 @@ RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
 CHECK_REDIS_EVERY_S = 1.0  # seconds
 REDIS = "redis"
 BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
+SERVER_STOP_S = 5.0  # seconds, at most, for the server to end
 
 _Value = TypeVar("_Value")
 _log = structlog.get_logger(__name__)
@@ -83,7 +84,7 @@ class Runtime(Components):
             self.to_stop.callback(DataLock(settings.data).release)
         if settings.redis is None and not settings.data_set:
             server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
-            self._stop_later(server.stop)
+            self.to_stop.push_async_callback(in_thread, server.stop, SERVER_STOP_S)  # threads need it to their end
         self._server = server
         self._blocking = BlockingCalls(settings.max_waiting)
         self.to_stop.callback(self._blocking.close)
@@ -114,11 +115,6 @@ class Runtime(Components):
             return readiness
         reason = f"is damaged: {damage}" if obstacle is None else f"cannot be written: {obstacle}"
         return Readiness(False, f"the rating log {reason}", readiness.fraction)
-
-    @property
-    def _can_answer(self) -> Readiness:
-        """Whether queries can be answered, even if the log cannot be written or models are being prepared."""
-        return self._failed or self._engine.can_answer
 
     @property
     def _failed(self) -> Readiness | None:
@@ -212,7 +208,7 @@ class Runtime(Components):
 
     def _check_started(self) -> None:
         if not self._is_started:
-            readiness = self._can_answer
+            readiness = self._failed or self._engine.can_answer  # even if models are being prepared
             if not readiness.ready:
                 raise NotReady(readiness.reason or "the service is starting", round(readiness.fraction, 3))
             self._is_started = True
@@ -235,8 +231,15 @@ class Runtime(Components):
             add(self, engine)
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
-        self._stop_together(engine.stop)
-        self._archive = self._archive_of(engine)
+        self.threads_to_stop.append(engine.stop)
+        if settings.store is None:  # the archiver's process, or what copies the log from a store
+            self._archive: Archive = self.reports
+        else:
+            follow = parts().follow
+            assert follow is not None  # noqa: S101 (`service.processes.process` has refused the setting)
+            follower = follow(settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
+            self.threads_to_stop.append(follower.stop)
+            self._archive = follower
         self._run_part(Learner(engine, self._stream, self._rating_log, self._archive.wait))
         self.traces = engine.traces
         to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
@@ -251,22 +254,14 @@ class Runtime(Components):
         )
         self.hotswap.cause = self.jobs.trace_of
 
-    def _archive_of(self, engine: Engine) -> Archive:
-        """The archiver's process, or what copies the log from a store."""
-        if self.settings.store is None:
-            return self.reports
-        follow = parts().follow
-        assert follow is not None  # noqa: S101 (`service.processes.process` has refused the setting)
-        follower = follow(self.settings, self._rating_log, engine, self.metrics, self._fail_from_thread)
-        self._stop_together(follower.stop)
-        return follower
-
     async def _boot(self, server: RedisServer | None) -> None:
         try:
             if server is not None:
                 await asyncio.to_thread(server.start)
             elif self.settings.redis is None:
-                await self._until_started(RedisServer(self.settings.root))
+                shared = RedisServer(self.settings.root)  # the process of the default data set starts it
+                while not (self._is_stopping or await asyncio.to_thread(lambda: shared.is_alive)):
+                    await asyncio.sleep(RETRY_S)
             await self._verified()
             with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # the parts that need the file report it
                 await asyncio.to_thread(live_versions.seal, self.settings.data)
@@ -275,11 +270,6 @@ class Runtime(Components):
         except Exception as error:
             if not self._is_stopping:  # else the server was stopped while it loaded its data
                 self._fail(error)
-
-    async def _until_started(self, server: RedisServer) -> None:
-        """Wait for the server that the process of the default data set starts."""
-        while not (self._is_stopping or await asyncio.to_thread(lambda: server.is_alive)):
-            await asyncio.sleep(RETRY_S)
 
     async def _watch_redis(self) -> None:
         """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""

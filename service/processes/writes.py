@@ -49,19 +49,16 @@ class Writes:
             self._check(fields)
             if self._tracer is None or (trace := fairness.current.get().trace) is None:
                 return await self._writer.append(fields)
-            return await self._traced(fields, self._tracer, trace)
+            began, error = time.monotonic(), None
+            try:
+                stream_id = await self._writer.append(fields)
+            except BaseException as failure:
+                error = traces.error_of(failure)
+                raise
+            finally:
+                self._tracer.record("append", trace.child(), time.monotonic() - began, {}, error=error)
+            self._on_traced(stream_id, trace)
+            return stream_id
         except ServiceError as error:
             self._metrics.writes_refused.labels(error.slug).inc()
             raise
-
-    async def _traced(self, fields: Fields, tracer: traces.Tracer, trace: Trace) -> StreamId:
-        began, error = time.monotonic(), None
-        try:
-            stream_id = await self._writer.append(fields)
-        except BaseException as failure:
-            error = traces.error_of(failure)
-            raise
-        finally:
-            tracer.record("append", trace.child(), time.monotonic() - began, {}, error=error)
-        self._on_traced(stream_id, trace)
-        return stream_id

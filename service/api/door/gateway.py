@@ -50,9 +50,8 @@ PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which 
 REFUSED, UNKNOWN = "refused", "unknown"  # counted as routes of requests that were refused, or that no route takes
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {
-    b"x-api-key", b"x-request-id", b"host", b"traceparent", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest",
-}  # fmt: skip
+_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {b"x-api-key", b"x-request-id", b"traceparent"}
+_READ |= {b"host", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"}
 _log = structlog.get_logger(__name__)
 
 

@@ -46,6 +46,7 @@ _REQUEST = re.compile(
     rb"GET (/recommend/([\w.~!$&'()*+,;=:@-]{1,256}))(?:\?([\w.~!$&'()*+,;=:@%/?-]*))? HTTP/1\.1(?=\r\n)", re.ASCII
 )
 _FIELD = re.compile(rb"([\w!#$%&'*+.^`|~-]+):[ \t]*([!-~](?:[ -~\t]*[!-~])?)?", re.ASCII)
+_RESPONSE = b"%b%b\r\ncontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _OF_THE_USUAL_WAY = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 
@@ -240,9 +241,8 @@ class PlainLists:
         if now != self._date_s:
             self._date_s, self._date = now, b"date: %b" % formatdate(now, usegmt=True).encode()
         further = b"".join([b"%b: %b\r\n" % field for field in extra]) if extra else b""
-        response = b"%b%b\r\ncontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b" % (
-            _STATUS_LINES[status], self._date, media, len(content), record.request_id.encode(), further, content,
-        )  # fmt: skip
+        start, request_id, n_bytes = _STATUS_LINES[status], record.request_id.encode(), len(content)
+        response = _RESPONSE % (start, self._date, media, n_bytes, request_id, further, content)
         is_written = connection.end_read(response, closes=closes)
         self._gateway.count(record, ROUTE, status if is_written else CLIENT_GONE)
 

@@ -112,9 +112,8 @@ class Pages:
 
     def answers(self, source: Source, lists: Lists, as_of: str) -> list[Recommendation]:
         """The answer to each plan of `source`."""
-        live_model, is_personal, fallback, (before, after) = (
-            source.live_model, source.is_personal, source.fallback, source.warnings,
-        )  # fmt: skip
+        live_model, (before, after) = source.live_model, source.warnings
+        is_personal, fallback = source.is_personal, source.fallback
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         rows, estimates = lists.rows.tolist(), source.estimates(lists)
         columns = [self._items.ids(rows), lists.scores.tolist()]

@@ -6,7 +6,6 @@ They use no compiled kernel, because a service may need them that has no model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,6 @@ LEAST_LOOKED_AT = 4096  # ratings of an item that are looked up together, in a m
 USERS_PER_LOOK = 4096  # users whose ratings are looked at together
 MOST_LOOKED_AT = 200_000  # ratings; a query that looks at more answers with fewer than wanted, and a cursor
 _CURSOR = re.compile(r"([0-9a-f]{16})(?:\.(0|[1-9]\d{0,9}))?", re.ASCII)
-Mask = Callable[[NDArray[np.float32]], NDArray[np.bool_]]
 
 
 class RatingLists:

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 # JSON of a list: the head, its items, the tail. Before an item, before its score and its estimate:
-HEAD, FIRST, NEXT, SCORE, ESTIMATE = (
-    b'{"user":"%b","items":[', b'{"item":', b'},{"item":', b',"score":', b',"estimate":',
-)  # fmt: skip
+HEAD, FIRST, NEXT = b'{"user":"%b","items":[', b'{"item":', b'},{"item":'
+SCORE, ESTIMATE = b',"score":', b',"estimate":'
 END, EMPTY = b"}]", b"]"  # of a list with items, and without
 UINT_BYTES = 4
 

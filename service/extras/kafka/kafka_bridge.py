@@ -34,10 +34,15 @@ READ_S = 1.0  # seconds of a read, in which signals wait
 COMMITTED_S = 30.0  # seconds to ask for committed offsets
 N_REASONS = 10  # refused elements of a batch that are logged
 # Names of errors that last until somebody changes the properties, or the rights of the user.
-LASTING = frozenset((
-    "_AUTHENTICATION", "_SSL",
-    "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
-))  # fmt: skip
+LASTING = frozenset(
+    (
+        "_AUTHENTICATION",
+        "_SSL",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+    )
+)
 # Of `confluent_kafka`, which not every installation has.
 Consumer = Any
 Message = Any

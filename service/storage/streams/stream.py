@@ -26,7 +26,7 @@ from service.settings.keyspace import DEFAULT, Keyspace
 from service.settings.settings import AppendFsync
 from service.storage.errors import InvalidKey, StreamUnavailable
 from service.storage.events import ZERO, Fields, StreamId
-from service.storage.streams.redis_client import (  # fmt: skip
+from service.storage.streams.redis_client import (
     COUNT,
     REPACK,
     TRIM,

@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,51 +158,33 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
     Raises:
         InvalidParams: there is nothing to search.
     """
-    if params.has_item_weights:
-        return _of_ridge(ratings, params)
     if params.is_nonnegative:
         raise InvalidParams(f"Invalid algorithm for tune: expected one with a ridge, got {params.algorithm!r}")
-    return _of_confidence(ratings, params) if params.has_values and not params.is_logit else _of_steps(params)
-
-
-def _of_confidence(ratings: Ratings, params: Params) -> list[Params]:
-    """Around α and λ of the data; λ moves with α, whose ridge it is."""
-    known = calibrate(ratings, params)
-    share = known.regularization / known.alpha
-    alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
-    ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
-    asked = with_changes(params, alpha=known.alpha, regularization=share * known.alpha)
-    return _first(
-        asked,
-        [
+    asked, sizes = params, sorted({params.width, max(4, params.width // 2)})
+    if params.has_item_weights:
+        ridge = calibrate(ratings, params).regularization
+        asked = with_changes(params, regularization=ridge)
+        settings = [with_changes(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
+    elif params.has_values and not params.is_logit:
+        # Around α and λ of the data; λ moves with α, whose ridge it is.
+        data = calibrate(ratings, params)
+        share = data.regularization / data.alpha
+        alphas = [data.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
+        ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
+        asked = with_changes(params, alpha=data.alpha, regularization=share * data.alpha)
+        settings = [
             with_changes(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
-            for alpha, ridge, size in itertools.product(alphas, ridges, _sizes(params))
-        ],
-    )
-
-
-def _of_ridge(ratings: Ratings, params: Params) -> list[Params]:
-    ridge = calibrate(ratings, params).regularization
-    asked = with_changes(params, regularization=ridge)
-    return _first(asked, [with_changes(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE])
-
-
-def _of_steps(params: Params) -> list[Params]:
-    """Around λ and, with gradient descent, the step of the first epoch."""
-    ridge = params.regularization or 0.0
-    choices = [[("regularization", ridge * factor) for factor in (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)]]
-    if params.refits == "sampled":
-        rates = (0.5, 1, 1.6) if params.n_absences else (0.4, 0.7, 1, 1.5)
-        choices.append([("learning_rate", descending(params).learning_rate * rate) for rate in rates])
-    changes = itertools.product(itertools.product(*choices), _sizes(params))
-    return _first(params, [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes])
-
-
-def _sizes(params: Params) -> list[int]:
-    return sorted({params.width, max(4, params.width // 2)})
-
-
-def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
+            for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
+        ]
+    else:
+        # Around λ and, with gradient descent, the step of the first epoch.
+        ridge = params.regularization or 0.0
+        choices = [[("regularization", ridge * factor) for factor in (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)]]
+        if params.refits == "sampled":
+            rates = (0.5, 1, 1.6) if params.n_absences else (0.4, 0.7, 1, 1.5)
+            choices.append([("learning_rate", descending(params).learning_rate * rate) for rate in rates])
+        changes = itertools.product(itertools.product(*choices), sizes)
+        settings = [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes]
     return [asked, *(setting for setting in settings if setting != asked)]
 
 

@@ -20,7 +20,7 @@ BOUNDS = {
         "private": 0.193,
         "once": 23,
     },
-    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.242, "once": 34},
+    "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.234, "once": 25},
 }
 KINDS_ASKED = 10  # places that ask which algorithm something is, outside its folder
 

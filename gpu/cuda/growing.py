@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -16,7 +17,9 @@ class Growing:
 
     def __init__(self, values: Any, fill: float = 0) -> None:
         """Take over `values`, (rows, …) on the device; new rows hold `fill`."""
-        self.buffer, self._fill, self._n_rows = values, fill, len(values)
+        self.buffer, self._n_rows = values, len(values)
+        shape, dtype = values.shape[1:], values.dtype
+        self._new: Callable[[int], Any] = lambda n_rows: cupy.full((n_rows, *shape), fill, dtype)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -30,13 +33,10 @@ class Growing:
         """Grow to at least `n_rows`, in amortized constant time a row; the device works only if the array moves."""
         held = len(self.buffer)
         if n_rows > held:
-            self.buffer = self._longer(self.buffer, max(n_rows, held + held // 2))
+            longer = self._new(max(n_rows, held + held // 2))
+            longer[:held] = self.buffer
+            self.buffer = longer
         self._n_rows = max(n_rows, self._n_rows)
-
-    def _longer(self, held: Any, n_rows: int) -> Any:
-        longer = cupy.full((n_rows, *held.shape[1:]), self._fill, held.dtype)
-        longer[: len(held)] = held
-        return longer
 
 
 class Counting(Growing):
@@ -45,9 +45,5 @@ class Counting(Growing):
     def __init__(self, values: Any, following: int) -> None:
         """Take over `values`; the first new row holds `following`, the next one `following` + 1, and so on."""
         super().__init__(values)
-        self._offset = following - len(values)
-
-    def _longer(self, held: Any, n_rows: int) -> Any:
-        longer = cupy.arange(self._offset, self._offset + n_rows)
-        longer[: len(held)] = held
-        return longer
+        offset = following - len(values)
+        self._new = lambda n_rows: cupy.arange(offset, offset + n_rows)

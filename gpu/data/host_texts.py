@@ -20,7 +20,7 @@ MOST_BYTES = 25  # of a number: a sign, 17 digits, a point, and e-308
 MOST_FIXED, LEAST_FIXED = 16, -5  # places of the decimal point between which a number is written without exponent
 FIRST_POWER, END_POWER = -292, 325  # of ten
 N_BITS, BIAS = 52, 1075  # of the significand of a float64; and of its exponent, for a significand that is an integer
-ZERO, NINE, POINT, MINUS, E = (ord(character) for character in "09.-e")
+ZERO, POINT, MINUS, E = (ord(character) for character in "0.-e")
 NULL = np.frombuffer(b"null", dtype=np.uint8)  # for infinities and NaN
 U0, U1, U2, U4, U10, U32, U40 = (np.uint64(number) for number in (0, 1, 2, 4, 10, 32, 40))
 LOW = np.uint64(2**32 - 1)
@@ -30,15 +30,11 @@ def _powers() -> NDArray[np.uint64]:
     """The upper and the lower half of 10^k · 2^s, rounded up, with the s that makes 128 bits of it, (617, 2)."""
     powers = []
     for k in range(FIRST_POWER, END_POWER):
-        shift = 127 - _floor_log2_of_pow10(k)
+        shift = 127 - (k * 1741647 >> 19)  # ⌊log2 10^k⌋
         above, below = 10 ** max(k, 0) << max(shift, 0), 10 ** max(-k, 0) << max(-shift, 0)
         power = -(-above // below)
         powers.append((power >> 64, power & (2**64 - 1)))
     return np.array(powers, dtype=np.uint64)
-
-
-def _floor_log2_of_pow10(k: int) -> int:
-    return (k * 1741647) >> 19
 
 
 POWERS = _powers()

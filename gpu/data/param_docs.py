@@ -20,6 +20,10 @@ def meanings(kind: type[Any]) -> dict[str, str]:
     A parameter that is "as in" another class gets the text of that class. Empty if Python was started without
     docstrings.
     """
+    kinds: list[type[Params]] = [Params]
+    for parent in kinds:
+        kinds += parent.__subclasses__()  # which the loop then comes to
+    named = {each.__name__: each for each in kinds}
     texts: dict[str, str] = {}
     for described in inspect.getmro(kind):
         section = _SECTION.search(inspect.cleandoc(described.__doc__ or ""))
@@ -27,12 +31,5 @@ def meanings(kind: type[Any]) -> dict[str, str]:
             text = " ".join(lines.split())
             reference = _AS_IN.fullmatch(text)
             for name in names.split(", "):
-                texts.setdefault(name, text if reference is None else meanings(_class(reference[1])).get(name, ""))
+                texts.setdefault(name, text if reference is None else meanings(named[reference[1]]).get(name, ""))
     return {name: _MODULE.sub("", text).replace("`", "") for name, text in texts.items() if text}
-
-
-def _class(name: str) -> type[Params]:
-    waiting = [Params]
-    while (one := waiting.pop()).__name__ != name:
-        waiting += one.__subclasses__()
-    return one

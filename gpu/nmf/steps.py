@@ -51,7 +51,10 @@ class Steps:
     Attributes:
         error: relative error of W and H.
         gain: what the last epoch took off the error; NaN before the first, and after one that was taken back.
+        is_exact: whether a step minimizes each column exactly, whatever the length of the fixed ones.
     """
+
+    is_exact = False
 
     def __init__(self, problem: Problem) -> None:
         """Take both factors as they are."""
@@ -105,10 +108,10 @@ class Steps:
     def _solve(self, solved: hals.Side, fixed: hals.Side, gram: Floats, *, is_W: bool) -> None:
         with np.errstate(over="ignore", invalid="ignore"):  # `Trainer.is_finite` finds an overflow in the error
             self._twin(hals.multiply)(self._problem.matrix, is_W, fixed, solved)
-            self._sweep(solved, gram, is_W)
-
-    def _sweep(self, solved: hals.Side, gram: Floats, is_W: bool) -> None:
-        self._twin(hals.sweep)(solved, gram, tile=self._problem.tile, normalize=is_W)
+            if self.is_exact:
+                self._twin(hals.sweep_exactly)(solved, gram, tile=self._problem.tile)
+            else:
+                self._twin(hals.sweep)(solved, gram, tile=self._problem.tile, normalize=is_W)
 
 
 class ExtrapolatedSteps(Steps):
@@ -118,6 +121,8 @@ class ExtrapolatedSteps(Steps):
     step, a factor X moves on by β (X − last X), and the other factor is solved there. If the error rises, the epoch is
     taken back, β shrinks, and the next epoch starts without a move. So the error never rises.
     """
+
+    is_exact = True
 
     def __init__(self, problem: Problem) -> None:
         """Take both factors as they are."""
@@ -171,10 +176,6 @@ class ExtrapolatedSteps(Steps):
         super().restore(state)
         self._twin(hals.keep)(self._rows, self._best_W)  # W is the best one at the end of every epoch
         self._share, self._limit = state["shares"].tolist()
-
-    def _sweep(self, solved: hals.Side, gram: Floats, is_W: bool) -> None:
-        del is_W
-        self._twin(hals.sweep_exactly)(solved, gram, tile=self._problem.tile)
 
     def _balance(self) -> None:
         """Make columns of W and H equally long if one is so short that its entries are close to ε.

@@ -5,7 +5,7 @@ These are trained items that are due (`gpu.online.drift`), and users who read an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +67,10 @@ class LateRefits:
             self.users.difference_update(users.tolist())
         self._as_trained.keep_users(users)
 
-    def refit(self, items: NDArray[np.int64]) -> Generator[None, None, NDArray[np.int64]]:
+    def refit(self, items: NDArray[np.int64], show: Callable[[NDArray[np.int64]], None]) -> Iterator[None]:
         """Refit `items` (B,) that were due, or restore them from the snapshot; in slices.
 
-        Returns:
-            The items that have changed, (C,). Their readers are in `users`.
+        Then their readers are in `users`, and `show` gets the items that have changed, (C,).
         """
         before = [getattr(self._model, name)[items] for name in OF_ITEMS]
         columns: list[Column] = []
@@ -94,7 +93,7 @@ class LateRefits:
         for item in changed.tolist():
             raters = self._table.raters(item)
             self.users.update(raters[self._as_trained.are_followed(raters)].tolist())
-        return changed
+        show(changed)
 
 
 def taken(pending: set[int], most: int, n_first: Callable[[NDArray[np.int64]], int] | None = None) -> NDArray[np.int64]:

@@ -158,15 +158,15 @@ class DeviceModel:
         while due and n_raters > 0 and len(items) < ITEMS_AT_ONCE:
             items = np.append(items, taken(due, 1))
             n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + RATERS_OF_AN_ITEM
-        for _ in self._refit_trained(live, items):
+
+        def show(changed: NDArray[np.int64]) -> None:
+            if len(changed):
+                live.write_items(changed, self.model)
+                self.index.refresh(changed)
+
+        for _ in self._late.refit(items, show):
             pass
         return True
-
-    def _refit_trained(self, live: Live, items: NDArray[np.int64]) -> Iterator[None]:
-        changed = yield from self._late.refit(items)
-        if len(changed):
-            live.write_items(changed, self.model)
-            self.index.refresh(changed)
 
     def _learn_event(self, live: Live) -> bool:
         """Refit a batch of touched users, or learn the next queued batch; false if nothing waits."""

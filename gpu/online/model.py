@@ -229,7 +229,8 @@ class HostModel:
 
     def _next_item(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of trained items that are due; None if none is due."""
-        return self._refit_trained(self._take_items(self._late.due, is_hurried)) if self._late.due else None
+        due = self._late.due
+        return self._late.refit(self._take_items(due, is_hurried), self._show) if due else None
 
     def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of users and new items that wait for `catch_up`; None if none does."""
@@ -260,10 +261,6 @@ class HostModel:
         yield from self._refits.refit_items(items)
         self.model.item_counts[items] = self._table.item_counts[items]
         self._show(items)
-
-    def _refit_trained(self, items: NDArray[np.int64]) -> Iterator[None]:
-        changed = yield from self._late.refit(items)
-        self._show(changed)
 
     def _show(self, items: NDArray[np.int64]) -> None:
         """Copy the changed parameters of `items` (B,) to the index and to refits of users."""

@@ -185,9 +185,11 @@ class SampledRefits:
             arrays = arrays_of(self._model)._replace(user_factors=factors, user_bias=biases, user_baseline=baselines)
             groups = _groups(raters, weights)._replace(users=np.arange(len(biases), dtype=np.int32))
             absent = _groups([NO_ROWS] * len(batch), [NO_WEIGHTS] * len(batch))
-            self._solve_items(
-                np.array([column.item for column in batch]), groups, absent, _joined(copies), arrays, rules
-            )
+            n_before = np.append(0, np.cumsum([len(copy.items) for copy in copies])).tolist()
+            starts = np.concatenate([copy.starts + n for copy, n in zip(copies, n_before, strict=False)])
+            joined = Rows(starts, *(np.concatenate([copy[column] for copy in copies]) for column in (1, 2, 3)))
+            trained = np.array([column.item for column in batch])
+            self._solve_items(trained, groups, absent, joined, arrays, rules)
 
     def _solve_items(
         self, items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
@@ -234,14 +236,6 @@ def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None
         yield
     by_key: NDArray[np.int64] = rows[order.result()]
     return by_key
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    """All rows of `parts` in order."""
-    n_before = np.append(0, np.cumsum([len(part.items) for part in parts]))
-    starts = np.concatenate([part.starts + n for part, n in zip(parts, n_before.tolist(), strict=False)])
-    lengths, items, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2, 3))
-    return Rows(starts, lengths, items, values)
 
 
 def _groups(users: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]]) -> UserGroups:

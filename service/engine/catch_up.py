@@ -12,8 +12,8 @@ from service.engine.background import SLICE_S, Background, Slices
 from service.engine.lists.ranking import Ranking
 from service.telemetry.metrics import Metrics
 
-SHARE = 0.2  # of a core, which refits take while changes keep coming
-REST_S = 2.0  # seconds of a rest, which half a second of refits earns
+SHARE = 0.1  # of a core, which refits take while changes keep coming
+REST_S = 2.0  # seconds of a rest, which a fifth of a second of refits earns
 
 
 class CatchUp:

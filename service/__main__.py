@@ -31,6 +31,7 @@ from service.cli.options import (
     Redis,
     Scheduler,
     SkipBad,
+    SplitBy,
     TlsCa,
     TlsCert,
     TlsKey,
@@ -113,6 +114,7 @@ def train(
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
     ] = None,
+    split: SplitBy = "random",
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the algorithm.", metavar="NAME=VALUE")
@@ -138,8 +140,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
-    if test is not None and test_fraction is not None:
-        raise typer.BadParameter("expected --test or --test-fraction, got both")
+    arguments.check_split(split, test_fraction, test)
     files = {"--ratings": ratings, "--test": test, "--test-fraction": test_fraction}
     arguments.check_plan(plan, {"--gpus": gpus, "--shape": shape}, files)
     pairs = [*(set_ or []), *(more or [])]
@@ -164,7 +165,7 @@ def train(
         forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
     read = arguments.reader(key, skip_bad, delimiter, columns)
-    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed)
+    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed, split)
     printer = Printer(json)
     if plan:
         return printer.report(*shown(size_of(data.train), params, gpus, memory))
@@ -186,6 +187,7 @@ def tune(
     test_fraction: Annotated[
         float, typer.Option(help="Share of RATINGS to judge by, unless --test is used.", min=0.001, max=0.9)
     ] = 0.1,
+    split: SplitBy = "random",
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter to search around.", metavar="NAME=VALUE")
@@ -203,7 +205,7 @@ def tune(
 
     chosen = arguments.backend(backend)
     read = arguments.reader(key, skip_bad, delimiter, columns)
-    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction, seed)
+    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction, seed, split)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -217,11 +219,14 @@ def tune(
 @app.command(short_help="Measure a model on a file.")
 def evaluate(
     model: Annotated[Path, typer.Option(help="Folder that `train --out` wrote.", metavar="DIR")],
-    test: Annotated[Path, typer.Option(help="File of held-out ratings.", metavar="FILE")],
+    test: Annotated[
+        Path | None, typer.Option(help="File of held-out ratings. Default: those that train held out.", metavar="FILE")
+    ] = None,
     negatives: Annotated[
         Path | None, typer.Option(help="user,item,item,… lines to rank against.", metavar="FILE")
     ] = None,
     relevant: Annotated[float | None, typer.Option(help="Lowest rating of a relevant item.")] = None,
+    k: Annotated[str, typer.Option(help="Lengths of lists to measure.", metavar="K,K,…")] = "10,20",
     backend: Backend = "auto",
     key: Key = None,
     skip_bad: SkipBad = False,
@@ -229,15 +234,16 @@ def evaluate(
     columns: Columns = None,
     json: Json = False,
 ) -> None:
-    """Measure a model on a file: RMSE, MAE and the ranks of the held-out items."""
-    from service.cli import offline, pair_counts
+    """Measure a model: RMSE, MAE and its lists, beside the list of the most popular items."""
+    from service.cli import evaluation, pair_counts
 
-    lists = None if negatives is None else offline.read_negatives(negatives)
-    measured = arguments.reader(key, skip_bad, delimiter, columns)(test)
-    result = offline.evaluate(model, measured, lists, relevant, arguments.backend(backend))
+    cuts = arguments.cuts(k)
+    lists = None if negatives is None else evaluation.read_negatives(negatives)
+    measured = None if test is None else arguments.reader(key, skip_bad, delimiter, columns)(test)
+    result = evaluation.evaluate(model, measured, lists, relevant, arguments.backend(backend), cuts)
     for remark in pair_counts.remarks(result):
         complain(remark, 0)
-    Printer(json).line(result)
+    Printer(json).report(result, evaluation.table(result, cuts))
 
 
 app.add_typer(data_commands.app)

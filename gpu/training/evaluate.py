@@ -12,11 +12,10 @@ from gpu.base.backend import HOST, Backend
 from gpu.data.baselines import shrunk_biases
 from gpu.data.model import Model
 from gpu.data.param_kinds import FactorParams
-from gpu.data.ratings import Ratings, Rows, are_likes
+from gpu.data.ratings import Ratings, Rows
 from gpu.data.views import Arrays, arrays_of
 from gpu.ranking.deduction import Deduction
-
-USERS_AT_ONCE = 2048
+from gpu.training.list_quality import Lists
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -70,30 +69,19 @@ def ranking(
     *,
     backend: Backend = HOST,
 ) -> dict[str, float]:
-    """NDCG and recall of the full ranking: every item the user has not rated competes; ties go to the lower row.
-
-    Items are in the order of lists: explicit models rank them below their estimates (`gpu.ranking.deduction`).
-
-    Args:
-        rows: training ratings by user; these items do not compete.
-        test: held-out ratings, with the rows of the model. Pairs that are also in `rows` are ignored.
-        relevant_from: smallest rating that makes a test item relevant. Default: every rating that is not a dislike for
-            the model (`Calibration.middle`).
-        k_ndcg, k_recall: cut-offs.
-
-    Returns:
-        `ndcg@k` (gain 1, discount 1/log2(rank + 1), ideal over min(k, relevant) items) and `recall@k` (hits over
-        relevant items), each the mean over the users with a relevant item; NaN without such users.
+    """`ndcg@k` and `recall@k` of the lists of all users with a relevant item, each the mean over these users; NaN
+    without such users. See `Lists`, also for the arguments.
     """
-    users, ranks = _ranks_of_relevant(model, rows, test, relevant_from, max(k_ndcg, k_recall), backend)
-    n_relevant, hits = np.bincount(users), np.bincount(users, ranks < k_recall)
-    recalls = hits[n_relevant > 0] / n_relevant[n_relevant > 0]
-    return {f"ndcg@{k_ndcg}": _mean(_ndcgs(users, ranks, k_ndcg)), f"recall@{k_recall}": _mean(recalls)}
+    lists = Lists.of(model, rows, test, relevant_from, max(k_ndcg, k_recall), backend)
+    return {
+        f"ndcg@{k_ndcg}": _mean(lists.of_users("ndcg", k_ndcg)),
+        f"recall@{k_recall}": _mean(lists.of_users("recall", k_recall)),
+    }
 
 
 def ndcgs(model: Model, rows: Rows, test: Ratings, k: int = 10, *, backend: Backend = HOST) -> NDArray[np.float64]:
     """NDCG as in `ranking` of each user with a relevant item, float64 (B,), in the order of users."""
-    return _ndcgs(*_ranks_of_relevant(model, rows, test, None, k, backend), k)
+    return Lists.of(model, rows, test, None, k, backend).of_users("ndcg", k)
 
 
 def sampled_ranking(
@@ -183,56 +171,6 @@ def _scores(
     scores, rows = np.empty(len(users), dtype=np.float32), weighted.heard(model, rows)
     host_estimate.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays, scores)
     return scores
-
-
-def _ranks_of_relevant(
-    model: Model, rows: Rows, test: Ratings, relevant_from: float | None, k: int, backend: Backend
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """(users, ranks) of the relevant pairs that are not in `rows`, by user; see `ranking`.
-
-    A rank is the place, from 0, of the pair's item in its user's list of `k`; `k` if it is not listed.
-    """
-    from gpu.ranking import item_index, topn  # noqa: PLC0415 - as above
-
-    users, items, values = test.coo()
-    likes = are_likes(values, model.middle, model.lift)
-    relevant = likes if relevant_from is None else values >= relevant_from
-    users, items = users[relevant], items[relevant]
-    ranks, index = np.full(len(users), k, dtype=np.int64), item_index.ItemIndex(model, backend)
-    ranked, first = np.unique(users, return_index=True)
-    bounds = np.append(first, len(users))
-    for start in range(0, len(ranked), USERS_AT_ONCE):
-        some = ranked[start : start + USERS_AT_ONCE]
-        pairs = slice(bounds[start], bounds[start + len(some)])
-        lists, _ = topn.recommend(index, topn.users_of(model, some), topn.rows_of(rows, some), k)
-        hits = lists[np.searchsorted(some, users[pairs])] == items[pairs, None]
-        ranks[pairs] = np.where(hits.any(axis=1), hits.argmax(axis=1), k)
-    is_new = ~_are_rated(rows, ranked, users, items)
-    return users[is_new], ranks[is_new]
-
-
-def _are_rated(
-    rows: Rows, ranked: NDArray[np.int32], users: NDArray[np.int32], items: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """Which pairs (B,) of users, all in `ranked`, and items are in `rows`; rows and `ranked` ascend."""
-    lengths = rows.lengths[ranked]
-    before = np.cumsum(lengths) - lengths
-    positions = np.arange(lengths.sum()) + np.repeat(rows.starts[ranked] - before, lengths)
-    rated = np.repeat(ranked.astype(np.int64) << 32, lengths) | rows.items[positions]
-    pairs = users.astype(np.int64) << 32 | items
-    places = np.searchsorted(rated, pairs)
-    are_rated: NDArray[np.bool_] = places < len(rated)
-    are_rated[are_rated] = rated[places[are_rated]] == pairs[are_rated]
-    return are_rated
-
-
-def _ndcgs(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    discounts = 1 / np.log2(np.arange(k) + 2)
-    ideal = np.concatenate([[np.inf], np.cumsum(discounts)])  # a user without relevant items is not counted
-    n_relevant = np.bincount(users)
-    gains = np.bincount(users, np.where(ranks < k, discounts[np.minimum(ranks, k - 1)], 0.0))
-    per_user: NDArray[np.float64] = gains / ideal[np.minimum(n_relevant, k)]
-    return per_user[n_relevant > 0]
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -59,6 +59,26 @@ def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
     return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
 
 
+def cuts(text: str) -> list[int]:
+    """The lengths of lists in `text`, such as 10,20."""
+    from gpu.ranking.topn import MAX_N
+
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= MAX_N for part in parts):
+        raise typer.BadParameter(f"expected --k as numbers from 1 to {MAX_N} such as 10,20, got {text!r}")
+    return sorted(set(map(int, parts)))
+
+
+def check_split(split: str, fraction: float | None, test: Path | None) -> None:
+    """Refuse combinations of `--split`, `--test-fraction` and `--test` that say two things, or nothing."""
+    if test is not None and (fraction is not None or split != "random"):
+        raise typer.BadParameter(f"expected --test or {'--split' if fraction is None else '--test-fraction'}, got both")
+    if split == "last" and fraction is not None:
+        raise typer.BadParameter("expected --test-fraction with --split random or time, got last, which takes no share")
+    if split == "time" and not fraction:
+        raise typer.BadParameter("expected --test-fraction with --split time, got none")
+
+
 def check_plan(is_plan: bool, of_plan: dict[str, Any], files: dict[str, Any]) -> None:
     """Refuse options `of_plan` without `--plan`, and any of `files` beside `--shape`; None: not given."""
     for option, value in of_plan.items():

@@ -1,7 +1,8 @@
-"""Trains, tunes and measures on files, without a service: `nearfield train`, `tune`, `evaluate` and `topics`.
+"""Trains and tunes on files, without a service: `nearfield train`, `tune` and `topics`.
 
-`train` writes a snapshot to `OUT/<version>/` and its training ratings to `OUT/<version>.parquet`. `evaluate` needs
-these ratings for the neighbor terms of a prediction, and to leave rated items out of rankings.
+`train` writes a snapshot to `OUT/<version>/`, its training ratings to `OUT/<version>.parquet` and those to test on to
+`OUT/<version>.held-out.parquet`. `evaluate` (`service.cli.evaluation`) needs the first for the neighbor terms of a
+prediction, and to leave rated items out of lists.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,21 @@ from numpy.typing import NDArray
 import gpu
 from gpu.base.errors import InvalidInput, naming
 from gpu.training import tune as search
-from service.cli import closing_line, pair_counts
-from service.cli.files import ratings_file
+from service.cli import closing_line
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
 from service.storage.snapshots.snapshot import Snapshot
 
+TRAINED_ON, HELD_OUT = ".parquet", ".held-out.parquet"  # suffixes of the files beside a snapshot
 SHARE = 1e-6  # of the largest entry of a factor; smaller entries are the ε of the training, which stands for 0
 
 if TYPE_CHECKING:
     from service.jobs.trainer_messages import Team
 
 OnLine = Callable[[dict[str, Any]], None]
+Split = Literal["random", "time", "last"]  # which ratings are held out to measure on
 
 
 @dataclass
@@ -56,16 +58,17 @@ class Data:
         return users, items
 
     @classmethod
-    def of(cls, file: RatingsFile, test: RatingsFile | None, test_fraction: float, seed: int) -> Data:
+    def of(
+        cls, file: RatingsFile, test: RatingsFile | None, test_fraction: float, seed: int, split: Split = "random"
+    ) -> Data:
         """`of_files` if there is a file to test on, else `split`."""
-        return cls.split(file, test_fraction, seed) if test is None else cls.of_files(file, test)
+        return cls.split(file, test_fraction, seed, split) if test is None else cls.of_files(file, test)
 
     @classmethod
-    def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
-        """Hold out the first `round(test_fraction · n)` of a seeded permutation of the file's n ratings."""
+    def split(cls, file: RatingsFile, test_fraction: float, seed: int, split: Split = "random") -> Data:
+        """Hold some of the file's ratings out, see `order_of`."""
         users, items, rows = numbered(file)
-        order = np.random.default_rng(seed).permutation(len(rows.values))
-        n_test = round(test_fraction * len(order))
+        order, n_test = order_of(file, split, test_fraction, seed)
         data = cls(users, items, rows.at(order[n_test:]).matrix(users, items), None)
         if n_test:
             data.test = rows.at(order[:n_test]).matrix(users, items)
@@ -160,13 +163,15 @@ def train(
         import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        users, items, values = data.train.coo()
-        columns = {
-            "user": pa.DictionaryArray.from_arrays(users, user_ids),
-            "item": pa.DictionaryArray.from_arrays(items, item_ids),
-            "rating": values,
-        }
-        pq.write_table(pa.table(columns), out / f"{manifest.version}.parquet", compression="zstd")
+        for part, suffix in ((data.train, TRAINED_ON), (data.test, HELD_OUT)):
+            if part is not None:
+                users, items, values = part.coo()
+                columns = {
+                    "user": pa.DictionaryArray.from_arrays(users, user_ids),
+                    "item": pa.DictionaryArray.from_arrays(items, item_ids),
+                    "rating": values,
+                }
+                pq.write_table(pa.table(columns), out / f"{manifest.version}{suffix}", compression="zstd")
         closing["snapshot"] = str(out / manifest.version)
     return closing
 
@@ -198,76 +203,33 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
     }
 
 
-def evaluate(
-    folder: Path,
-    test: RatingsFile,
-    negatives: dict[str, list[str]] | None,
-    relevant_from: float | None,
-    backend: gpu.Backend,
-) -> dict[str, Any]:
-    """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then ranks.
-
-    The result also has `pair_counts.counts_of`, and `reason` if a figure is NaN.
+def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tuple[NDArray[np.int64], int]:
+    """(an order of the N ratings of `file`, how many of the first ones are held out).
 
     Args:
-        folder: the folder of a version, or a folder of several versions; then the newest is used.
-        test: held-out ratings.
-        negatives: user id → items to rank together with each test item of the user. None ranks against all items that
-            the user had not rated.
-        relevant_from: lowest rating of a relevant test item. None: every rating that the model does not count as a
-            dislike.
-        backend: the backend that scores.
-    """
-    trained = saved_model(folder)
-    model, version = trained.model, trained.manifest.version
-    path = (folder if folder.name != version else folder.parent) / f"{version}.parquet"
-    user_table, item_table = IdTable(), IdTable()
-    user_table.rows_or_new(trained.user_ids)
-    item_table.rows_or_new(trained.item_ids)
-    _, _, train_rows = numbered(ratings_file.read(path), user_table, item_table)
-    _, _, test_rows = numbered(test, user_table, item_table)
-    train, test_ratings = (rows.matrix(user_table, item_table) for rows in (train_rows, test_rows))
-    n_users, n_items = model.n_users, model.n_items
-    model.grow(len(user_table), len(item_table))
-    users, items, values = test_ratings.coo()
-    rows = train.by_user
-    result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
-    result |= pair_counts.counts_of(train, test_ratings, n_users, n_items)
-    if not model.is_implicit:
-        result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values)
-        result["mae"] = gpu.evaluate.mae(model, rows, users, items, values)
-    threshold = model.middle if relevant_from is None else relevant_from
-    if negatives is None:
-        result |= gpu.evaluate.ranking(model, rows, test_ratings, threshold, backend=backend)
-    else:
-        data = Data(user_table, item_table, train, test_ratings)
-        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, backend)
-    reason = pair_counts.reason_of_nulls(result)
-    return result if reason is None else result | {"reason": reason}
-
-
-def read_negatives(path: Path) -> dict[str, list[str]]:
-    """Read `user,item,item,…` lines (comma or tab).
+        split: `random`: a permutation. `time`: the newest first. `last`: the newest of each user who has two or more.
+            Of equal times the later one in the file is newer.
+        fraction: share of the ratings to hold out, of `random` and `time`.
+        seed: of the permutation.
 
     Raises:
-        InvalidInput: the file is not UTF-8, or a line has no item or another number of items than the first.
-        InvalidRatingsFile: not a regular file.
+        InvalidInput: the file has no times, and the split needs them.
     """
-    ratings_file.check_regular(path)
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"Invalid {path}: expected text in UTF-8, got other bytes ({error})") from None
-    negatives: dict[str, list[str]] = {}
-    n_items = None
-    for number, line in enumerate(text.splitlines(), start=1):
-        user, *items = line.replace("\t", ",").split(",")
-        n_items = n_items or len(items)
-        if not items or len(items) != n_items:
-            wanted = f"a user and {n_items or 1} items"
-            raise InvalidInput(f"Invalid line {number} of {path}: expected {wanted}, got {line[:80]!r}")
-        negatives[user] = items
-    return negatives
+    n = len(file.values)
+    if split == "random":
+        return np.random.default_rng(seed).permutation(n), round(fraction * n)
+    if file.timestamps is None:
+        raise InvalidInput(f"Invalid split {split}: expected ratings with times, got a file without")
+    newest = np.lexsort((np.arange(n), file.timestamps))[::-1]
+    if split == "time":
+        return newest, round(fraction * n)
+    _, users, counts = np.unique(np.asarray(file.users), return_inverse=True, return_counts=True)
+    of_newest = users[newest]
+    _, firsts = np.unique(of_newest, return_index=True)
+    is_last = np.zeros(n, dtype=np.bool_)
+    is_last[firsts] = True
+    is_last &= counts[of_newest] > 1
+    return np.concatenate([newest[is_last], newest[~is_last]]), int(np.count_nonzero(is_last))
 
 
 def numbered(
@@ -293,29 +255,6 @@ def saved_model(folder: Path) -> snapshot.Snapshot:
             raise InvalidInput(f"Invalid model: expected a folder written by `nearfield train --out`, got {folder}")
         folder = folder / versions[0]
     return snapshot.load(folder.parent, folder.name)
-
-
-def ranks_among(
-    model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
-) -> dict[str, Any]:
-    """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
-    users, positives, _ = relevant.coo()
-    negatives_of = {data.users.row(user): items for user, items in negatives.items()}
-    kept = [n for n, user in enumerate(users) if int(user) in negatives_of]
-    if not kept:
-        raise InvalidInput("Invalid negatives: expected a line for at least one user of the test file, got none")
-    lists = np.array([data.items.rows_or_new(negatives_of[int(users[n])]) for n in kept])
-    model.grow(len(data.users), len(data.items))
-    users, rows = users[kept], data.train.by_user
-    cases = gpu.Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
-    # The model gets one row for each case, so a user may have several.
-    arrays = {
-        name: array[users] if gpu.data.model.ARRAYS[name][0][0] == "U" else array
-        for name, array in model.arrays.items()
-    }
-    model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
-    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists)
-    return {**result, "n_ranked": len(kept)}
 
 
 def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ Columns = Annotated[
     typer.Option(help="user=NAME,item=NAME,… of a header; or all in order: user,item,-,rating.", metavar="LIST"),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
+SplitBy = Annotated[
+    Literal["random", "time", "last"],
+    typer.Option("--split", help="Ratings to hold out: random ones, the newest, or each user's last."),
+]
 Memory = Annotated[float | None, typer.Option(help="GB to take, of each GPU.", min=0.001, max=1_000_000, metavar="GB")]
 Scheduler = Annotated[
     str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")

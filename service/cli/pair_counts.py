@@ -37,7 +37,8 @@ def counts_of(train: gpu.Ratings, test: gpu.Ratings, n_users: int, n_items: int)
 
 def reason_of_nulls(result: Mapping[str, Any]) -> str | None:
     """Why figures of a result are not defined; None if all are."""
-    missing = [name for name, value in result.items() if isinstance(value, float) and math.isnan(value)]
+    names = [name for name, value in result.items() if isinstance(value, float) and math.isnan(value)]
+    missing = dict.fromkeys("measures of lists" if "@" in name else name for name in names)
     if not missing:
         return None
     if not result["n_test"]:

@@ -129,11 +129,12 @@ class Planner:
             UnknownModel, StaleScenario, NotReady, Gone: see `LiveModels.named`, `Recommend` and `Arms`.
         """
         users: Ids | Sequence[str | None] = [query.user] if query.users is None else query.users
-        runs = [(query, users)]
+        runs: list[tuple[Recommend, Ids | Sequence[str | None]]] = [(query, users)]
         if query.experiment is not None:
             if self.arms is None:
                 raise InvalidRequest(NO_EXPERIMENTS.format(query.experiment))
-            runs = [(one, [user]) for one, user in zip(self.arms.queries_of(query, users), users, strict=True)]
+            names = list(users)
+            runs = [(one, [user]) for one, user in zip(self.arms.queries_of(query, names), names, strict=True)]
         if query.of_scenario is not None:
             self._history.documents.check(query.of_scenario)
         if query.boosts or query.max_per is not None:

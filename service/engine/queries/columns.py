@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -59,6 +59,10 @@ class Ids(Struct, frozen=True):
         """One id."""
         ends = array("I", self.ends)
         return self.text[ends[at - 1] if at else 0 : ends[at]].decode()
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids in order."""
+        return map(bytes.decode, self.parts())
 
     def parts(self) -> list[bytes]:
         """Each id."""

@@ -79,6 +79,11 @@ def test_no_arguments_ask_for_help(capsys):
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "biases=maybe"], "Invalid biases"),
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=2000"], "expected 4 to 1024"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
+        (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--split", "last"], "--split, got both"),
+        (["train", "--ratings", "x", "--algorithm", "sgd", "--split", "time"], "--test-fraction with --split time"),
+        (["train", "--ratings", "x", "--algorithm", "sgd", "--split", "last", "--test-fraction", ".1"], "got last"),
+        (["train", "--ratings", "x", "--algorithm", "sgd", "--split", "newest"], "newest"),
+        (["evaluate", "--model", "x", "--k", "0"], "numbers from 1 to 1000"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--seed", "-1"], "'--seed'"),
         (["serve", "--port", "99999"], "Invalid port: expected at most 65535, got 99999"),
@@ -332,6 +337,29 @@ def test_evaluate_measures_errors_and_ranks(trained, ratings_csv, capsys):
     (measured,) = lines(capsys.readouterr().out)
     assert 0.2 < measured["mae"] < measured["rmse"] < 1
     assert measured["version"] in {path.name for path in trained.iterdir()}
+
+
+def test_evaluate_measures_the_lists_of_what_train_held_out(ratings_csv, tmp_path, capsys):
+    train = ["train", "--ratings", str(ratings_csv), "--algorithm", "als-implicit", "--test-fraction", "0.2", "--json"]
+    assert run([*train, "--set", "n_factors=8", "n_epochs=3", "--out", str(tmp_path)]) == 0
+    reported = lines(capsys.readouterr().out)[-1]
+    assert run(["evaluate", "--model", str(tmp_path), "--k", "20,5,10", "--json"]) == 0
+    (measured,) = lines(capsys.readouterr().out)
+    assert measured["n_test"] == reported["n_test"]
+    assert measured["ndcg@10"] == pytest.approx(reported["test_ndcg@10"])
+    assert measured["popular_ndcg@10"] == pytest.approx(reported["baseline_test_ndcg@10"])
+    low, high = measured["interval_recall@5"]
+    assert low < measured["recall@5"] < measured["recall@10"] < measured["recall@20"]
+    assert measured["recall@5"] < high
+    assert run(["evaluate", "--model", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert f"ndcg@10       {measured['ndcg@10']:8.4f}   " in text
+    assert "95 % of users" in text
+
+
+def test_evaluate_without_test_ratings_says_so(trained, capsys):
+    assert run(["evaluate", "--model", str(trained)]) == 2
+    assert "was trained without a held-out part" in capsys.readouterr().err
 
 
 def test_evaluate_finds_again_what_esgd_reported(ratings_csv, tmp_path, capsys):

@@ -63,7 +63,7 @@ def test_pairs_of_the_training_are_counted_and_said(folder: Path, algorithm: str
     assert "reason" not in result
     result, said = measured(folder, HEAD + "".join(trained[:30]), capsys, algorithm)
     assert (result["trained_on"], result["ndcg@10"], result["recall@20"]) == (30, None, None)
-    assert result["reason"].startswith("no ndcg@10, recall@20: the model was trained on all test pairs")
+    assert result["reason"].startswith("no measures of lists: the model was trained on all test pairs")
     assert result["reason"] in said
 
 
@@ -80,10 +80,10 @@ def test_unknown_users_and_items_are_counted_and_said(folder: Path, capsys) -> N
 def test_a_null_has_its_reason(folder: Path, capsys) -> None:
     result, _ = measured(folder, HEAD, capsys)
     assert (result["rmse"], result["ndcg@10"]) == (None, None)
-    assert result["reason"] == "no rmse, mae, ndcg@10, recall@20: the test file has no ratings"
+    assert result["reason"] == "no rmse, mae, measures of lists: the test file has no ratings"
     result, _ = measured(folder, (folder / "unseen.csv").read_text(), capsys, "sgd", "--relevant", "9")
     assert result["rmse"] > 0
-    assert result["reason"] == "no ndcg@10, recall@20: no test pair is relevant and was not trained on"
+    assert result["reason"] == "no measures of lists: no test pair is relevant and was not trained on"
 
 
 def with_nan(path: Path) -> None:

@@ -1,0 +1,164 @@
+"""`nearfield evaluate`: how good a saved model is on held-out ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpu
+from gpu.base.errors import InvalidInput
+from gpu.training.list_quality import MEASURES, Lists, interval
+from service.cli import pair_counts
+from service.cli.files import ratings_file
+from service.cli.files.ratings_file import RatingsFile
+from service.cli.offline import HELD_OUT, TRAINED_ON, Data, numbered, saved_model
+from service.engine.state.id_table import IdTable
+
+CUTS = 10, 20  # lengths of lists
+ASIDE = "coverage", "popularity"  # measures of all lists together, without an interval
+
+
+def evaluate(
+    folder: Path,
+    test: RatingsFile | None,
+    negatives: dict[str, list[str]] | None,
+    relevant_from: float | None,
+    backend: gpu.Backend,
+    cuts: Sequence[int] = CUTS,
+) -> dict[str, Any]:
+    """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then its lists.
+
+    For each cut k the result has the `MEASURES` of lists (`ndcg@k` and so on, each the mean over users), their
+    `interval_…`, `coverage@k` and `popularity@k`; all of them again as `popular_…`, of the list of the most popular
+    items, which a model has to beat; and `n_users`, who have a relevant item. It also has `pair_counts.counts_of`, and
+    `reason` if a figure is NaN.
+
+    Args:
+        folder: the folder of a version, or a folder of several versions; then the newest is used.
+        test: held-out ratings. None: those that `train` has written beside the snapshot.
+        negatives: user id → items to rank together with each test item of the user. None ranks against all items that
+            the user had not rated.
+        relevant_from: lowest rating of a relevant test item. None: every rating that the model does not count as a
+            dislike.
+        backend: the backend that scores.
+        cuts: lengths of lists, for all but `negatives`.
+
+    Raises:
+        InvalidInput: there is no model, or nothing to test on.
+    """
+    trained = saved_model(folder)
+    model, version = trained.model, trained.manifest.version
+    beside = folder if folder.name != version else folder.parent
+    if test is None:
+        if not (beside / f"{version}{HELD_OUT}").exists():
+            raise InvalidInput(f"Invalid test: expected a file, because {version} was trained without a held-out part")
+        test = ratings_file.read(beside / f"{version}{HELD_OUT}")
+    user_table, item_table = IdTable(), IdTable()
+    user_table.rows_or_new(trained.user_ids)
+    item_table.rows_or_new(trained.item_ids)
+    _, _, train_rows = numbered(ratings_file.read(beside / f"{version}{TRAINED_ON}"), user_table, item_table)
+    _, _, test_rows = numbered(test, user_table, item_table)
+    train, test_ratings = (rows.matrix(user_table, item_table) for rows in (train_rows, test_rows))
+    n_users, n_items = model.n_users, model.n_items
+    model.grow(len(user_table), len(item_table))
+    users, items, values = test_ratings.coo()
+    rows = train.by_user
+    result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
+    result |= pair_counts.counts_of(train, test_ratings, n_users, n_items)
+    if not model.is_implicit:
+        result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values)
+        result["mae"] = gpu.evaluate.mae(model, rows, users, items, values)
+    threshold = model.middle if relevant_from is None else relevant_from
+    if negatives is None:
+        popular = gpu.evaluate.baseline(train, is_implicit=True)
+        for prefix, one in (("", model), ("popular_", popular)):
+            lists = Lists.of(one, rows, test_ratings, threshold, max(cuts), backend)
+            result |= {"n_users": len(lists.n_relevant)}
+            result |= {f"{prefix}{name}": value for name, value in list_measures(lists, train, cuts).items()}
+    else:
+        data = Data(user_table, item_table, train, test_ratings)
+        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, backend)
+    reason = pair_counts.reason_of_nulls(result)
+    return result if reason is None else result | {"reason": reason}
+
+
+def list_measures(lists: Lists, train: gpu.Ratings, cuts: Sequence[int]) -> dict[str, Any]:
+    """The measures of `lists` at each of `cuts`, see `evaluate`."""
+    measures: dict[str, Any] = {}
+    for k in cuts:
+        for name in MEASURES:
+            of_users = lists.of_users(name, k)
+            measures[f"{name}@{k}"] = float(of_users.mean()) if len(of_users) else float("nan")
+            measures[f"interval_{name}@{k}"] = interval(of_users) if len(of_users) else None
+        measures[f"coverage@{k}"] = lists.coverage(k, train.by_item.lengths)
+        measures[f"popularity@{k}"] = lists.popularity(k, train.by_item.lengths)
+    return measures
+
+
+def table(result: dict[str, Any], cuts: Sequence[int]) -> str:
+    """The figures of `evaluate` in lines, with a row for each measure of lists."""
+    of_lists = [f"{name}@{k}" for k in cuts for name in (*MEASURES, *ASIDE) if f"popular_{name}@{k}" in result]
+    beside = {f"{prefix}{name}" for name in of_lists for prefix in ("", "popular_", "interval_", "popular_interval_")}
+    cells = [
+        f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in result.items()
+        if name not in beside
+    ]
+    lines = ["  ".join(cells)]
+    if of_lists:
+        lines.append(f"{'':14}{'model':>8}   {'95 % of users':17}{'most popular':>12}")
+    for name in of_lists:
+        bounds = result.get(f"interval_{name}")
+        middle = "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+        lines.append(f"{name:14}{result[name]:8.4f}   {middle:17}{result[f'popular_{name}']:12.4f}")
+    return "\n".join(lines)
+
+
+def read_negatives(path: Path) -> dict[str, list[str]]:
+    """Read `user,item,item,…` lines (comma or tab).
+
+    Raises:
+        InvalidInput: the file is not UTF-8, or a line has no item or another number of items than the first.
+        InvalidRatingsFile: not a regular file.
+    """
+    ratings_file.check_regular(path)
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"Invalid {path}: expected text in UTF-8, got other bytes ({error})") from None
+    negatives: dict[str, list[str]] = {}
+    n_items = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        user, *items = line.replace("\t", ",").split(",")
+        n_items = n_items or len(items)
+        if not items or len(items) != n_items:
+            wanted = f"a user and {n_items or 1} items"
+            raise InvalidInput(f"Invalid line {number} of {path}: expected {wanted}, got {line[:80]!r}")
+        negatives[user] = items
+    return negatives
+
+
+def ranks_among(
+    model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
+) -> dict[str, Any]:
+    """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
+    users, positives, _ = relevant.coo()
+    negatives_of = {data.users.row(user): items for user, items in negatives.items()}
+    kept = [n for n, user in enumerate(users) if int(user) in negatives_of]
+    if not kept:
+        raise InvalidInput("Invalid negatives: expected a line for at least one user of the test file, got none")
+    lists = np.array([data.items.rows_or_new(negatives_of[int(users[n])]) for n in kept])
+    model.grow(len(data.users), len(data.items))
+    users, rows = users[kept], data.train.by_user
+    cases = gpu.Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
+    # The model gets one row for each case, so a user may have several.
+    arrays = {
+        name: array[users] if gpu.data.model.ARRAYS[name][0][0] == "U" else array
+        for name, array in model.arrays.items()
+    }
+    model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
+    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists)
+    return {**result, "n_ranked": len(kept)}

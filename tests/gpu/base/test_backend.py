@@ -250,8 +250,7 @@ def asked() -> set[str]:
     found = set()
     for path in (path for package in ("gpu", "service", "benchmarks") for path in house.modules(package).values()):
         for node in ast.walk(house.tree_of(path)) if "twin(" in path.read_text("utf-8") else ():
-            asker = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if asker.rpartition(".")[2].strip("_") == "twin" and not asker.startswith("super()"):
+            if isinstance(node, ast.Call) and re.fullmatch(r"(?!super).*\b_?twin", ast.unparse(node.func)):
                 alias, *rest = ast.unparse(node.args[0]).split(".")
                 found.add(".".join([names_of(path)[alias], *rest]))
     return found

@@ -184,7 +184,7 @@ def learns(params: Params) -> bool:
     A closed form over the draws of one item loses that balance (NDCG@10 on MovieLens-1M .200 before, .146 after). Item
     weights have one solution for all items together (`gpu.ease.trainer`).
     """
-    return not (params.n_absences or params.has_item_weights)
+    return params.refits != "none" and not params.n_absences
 
 
 def looks(n_new: int, n_trained: int) -> tuple[int, int]:

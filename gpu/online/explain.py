@@ -65,12 +65,14 @@ def shares(
 ) -> NDArray[np.float64]:
     """Share of each rating in v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x, for each of T targets, float64 (T, B).
 
-    Arguments as in `reasons`. A, y and z are those of a refit without neighbors. Untrained items have no share. The
-    share of the bias is left out, since it is the same for every target.
+    Arguments as in `reasons`. A, y and z are those of a refit without neighbors. Untrained items have no share, and
+    models without refits no shares at all. The share of the bias is left out, since it is the same for every target.
     """
     result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
         return _weight_shares(model, items, values, targets) * (1.0 if weights is None else weights)
+    if model.params.refits == "none":
+        return result
     places = np.arange(len(items))  # of the learned values
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.refits == "exact":

@@ -1,4 +1,4 @@
-"""`HistoryRefits`: the refits of models with item weights, whose users are their ratings (`gpu.ranking.weighted`)."""
+"""`HistoryRefits`: of models that refit no rows, such as those with item weights (`gpu.ranking.weighted`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpu.online.reading import ANONYMOUS, Reading
 
 
 class HistoryRefits:
-    """Refits of models with item weights; see `gpu.online.refits`. Only the one factor of a user ever changes.
+    """Refits of models without any; see `gpu.online.refits`. Only the one factor of a user ever changes.
 
-    Scores read the history directly, and item weights change only in a training.
+    Scores read the history directly, and items change only in a training.
 
     Attributes:
         gram: None, since explanations do not need it.
@@ -39,7 +39,7 @@ class HistoryRefits:
         """Do nothing: added rows have no parameters."""
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
-        """Set the factor of `users` (B,): 1 for a user who likes no item with weights, else 0."""
+        """Set the factor of `users` (B,): 1 for a user with ratings who likes no item with weights, else 0."""
         for user in users.tolist():
             items, values, timestamps, positions = self._table.row(user)
             weights = weights_in(self._model, times_of(timestamps, positions))

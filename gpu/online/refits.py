@@ -93,6 +93,6 @@ def refits_of(
     solver = solver or solver_of(model, backend)
     if solver is not None:
         return ExactRefits(model, table, as_trained, prolific, solver, priors)
-    if model.params.has_item_weights:
+    if model.params.refits == "none":
         return HistoryRefits(model, table)
     return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys)

@@ -82,6 +82,8 @@ def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     uses |= {Use.FACTORS}
     uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else set()
     uses |= {Use.DRIFT} if learns else set()
+    if params.refits == "none":
+        return uses | {Use.NEW_ITEMS}
     if params.refits != "sampled":
         return uses | {Use.EXACT, Use.NEW_ITEMS} | ({Use.EXACT_IMPLICIT, Use.GRAMS} if params.is_implicit else set())
     uses |= {Use.SAMPLED} if params.is_implicit else {Use.SAMPLED, Use.GRAMS}

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from gpu.data import refit_rules
 from gpu.data.model import Model
 from gpu.data.param_kinds import GradientParams, Params
 from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
-from gpu.online import sampled
+from gpu.online import explain, sampled
 from gpu.online.exact import add_side
 from gpu.online.host import exact
 from gpu.ranking import topn
@@ -21,14 +23,17 @@ from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, params_as, random_matrix
 from tests.gpu.online_models import (
     ITEM_KEYS,
+    MEANS,
     N_ITEMS,
     N_USERS,
     TRAINED_ITEMS,
+    TRAINED_USERS,
     USER_KEYS,
     Event,
     History,
     OnlineModel,
     assert_same_state,
+    catch_up_in_slices,
     histories,
     history_of,
     settled,
@@ -283,6 +288,28 @@ def test_items_that_come_before_the_first_refit(kind: type[Params]) -> None:
     online_model.settle_in_slices()
     are_learned = online_model.online.model.item_factors[N_ITEMS : N_ITEMS + 3].any(axis=1)
     assert are_learned.tolist() == [not kind.has_item_weights] * 3
+
+
+@dataclass(frozen=True)
+class Plain(Params):
+    """Of an algorithm that says nothing but its name: it learns from likes, and refits nothing."""
+
+    algorithm: ClassVar[str] = "plain"
+    is_implicit: ClassVar[bool] = True
+
+
+def test_a_model_without_refits_learns_only_who_has_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEANS, Plain, 0.0)
+    online_model = OnlineModel(Plain, {(0, 1): 5.0})
+    items = online_model.online.model.item_factors.copy()
+    online_model.learn([Event(3, 1, 5.0), Event(TRAINED_USERS, TRAINED_ITEMS, 4.0), Event(0, 1, None)])
+    online_model.settle_in_slices()
+    catch_up_in_slices(online_model)
+    model = online_model.online.model
+    np.testing.assert_array_equal(model.item_factors, items)
+    assert model.user_factors[[0, 3, TRAINED_USERS], 0].tolist() == [0, 1, 1]
+    rated = np.array([1, 2])
+    assert not explain.shares(model, rated, np.full(2, 5, dtype=np.float32), np.arange(3)).any()
 
 
 def test_a_dropped_generator_has_no_threads_to_end() -> None:

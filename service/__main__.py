@@ -20,6 +20,8 @@ from service.base import tuning
 from service.cli import arguments, data_commands
 from service.cli.console import Printer, complain, progress
 from service.cli.options import (
+    ALGORITHM_NAMES,
+    OF_ONE_PROCESS,
     Backend,
     BackendOption,
     Columns,
@@ -40,9 +42,6 @@ from service.processes.parts import parts
 
 if TYPE_CHECKING:
     from service.jobs.trainer_messages import Team
-
-# Written out, because importing them takes a second.
-ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
 
 app = typer.Typer(
     name="nearfield",
@@ -121,7 +120,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
-    ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease.", min=1)] = 1,
+    ranks: Annotated[int, typer.Option(help=f"Processes that train together; not for {OF_ONE_PROCESS}.", min=1)] = 1,
     cluster: Scheduler = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,

@@ -7,11 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
+from gpu.algorithms import ALGORITHMS
+from service.settings.settings import Settings
+
 URL_VARIABLE = "NEARFIELD_URL"
 
 Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
 Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
 BackendOption = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
+# By ranking quality, as in the setting; then those that it leaves out.
+ALGORITHM_NAMES = ", ".join(dict.fromkeys([*Settings.model_fields["default_models"].default, *ALGORITHMS]))
+OF_ONE_PROCESS = ", ".join(name for name, record in ALGORITHMS.items() if not record.has_ranks)
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]

@@ -96,7 +96,8 @@ class Setting:
 
     def start(self) -> tuple[Any, Any]:
         """(users, items) before the first iteration."""
-        users, items = training.start_tables(self.train, self.problem, self.params.seed)
+        users = training.start_users(self.train, self.problem, self.params.seed, slice(0, self.train.n_users))
+        items = np.zeros((self.train.n_items, users.shape[1]), dtype=np.float32)
         return self.backend.twin(host.load)(users, self.problem), self.backend.twin(host.load)(items, self.problem)
 
     def solve_items(self, users: Any, items: Any) -> None:

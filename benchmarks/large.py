@@ -36,7 +36,7 @@ from benchmarks.timeline import SOLVE, Marks, OfRank, Spans, Watched, rows_of, w
 from benchmarks.timing import NAN, timed
 from gpu.algorithms import params_for, trainer_of
 from gpu.als import host as als
-from gpu.als.halves import GATHER, Modes
+from gpu.als.halves import Modes
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.errors import InvalidInput, NotEnoughMemory
@@ -173,7 +173,9 @@ def distributed(
     ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
     factors: Factors = "100",
     epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 10,
-    modes: Annotated[str, typer.Option(help="Of the halves of ALS, items first: gather or reduce.")] = "gather,gather",
+    modes: Annotated[
+        str, typer.Option(help="Of the halves of ALS, items first: gather or reduce; default: those of the plan.")
+    ] = "",
     copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 1,
     memory: Annotated[float, typer.Option(help="GB that a rank may take of its device; 0: no bound.", min=0)] = 0.0,
     target: Annotated[float, typer.Option(help="Test RMSE, to tell when it is reached; 0: none.", min=0)] = 0.0,
@@ -189,11 +191,12 @@ def distributed(
     RMSE; of copies the training RMSE, of implicit models the training loss, of `nmf` the relative error. `target_ms` is
     the time of the epochs until the wanted test RMSE is reached. A rank starts in `start_s` (Python, modules, CUDA and
     the communicator), maps and checks the ratings in `map_s`, and is ready for the first epoch `ready_s` later.
+    `division` says how several ranks of ALS divide the halves.
 
     With `--timeline` each rank has a line of its own (`benchmarks.timeline.rows_of`), from further epochs.
     """
-    names = modes.split(",")
-    if len(names) != 2 or not {*names} <= {"gather", "reduce"}:
+    names = modes.split(",") if modes else []
+    if modes and (len(names) != 2 or not {*names} <= {"gather", "reduce"}):
         raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {modes!r}")
     params = params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
     assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
@@ -204,7 +207,7 @@ def distributed(
             base_ms, solve_ms = 0.0, NAN
             for size in options.whole(ranks):
                 say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
-                both = Modes(*names) if size > 1 else GATHER  # type: ignore[arg-type] # checked above
+                both = Modes(*names) if names and size > 1 else None  # type: ignore[arg-type] # checked above
                 of_factors = replace(params, n_factors=n_factors)
                 work = functools.partial(_trained, Path(home), of_factors, both, memory, target, timeline)
                 results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work)
@@ -220,7 +223,7 @@ def distributed(
 
 
 def _trained(
-    home: Path, params: FactorParams, modes: Modes, memory_gb: float, target: float, has_marks: bool,
+    home: Path, params: FactorParams, modes: Modes | None, memory_gb: float, target: float, has_marks: bool,
     exchange: Exchange, backend: gpu.Backend,
 ) -> tuple[Row, OfRank]:  # fmt: skip
     """Train on one rank; all ranks call it."""
@@ -254,6 +257,7 @@ def _trained(
     row = {
         **size, "ranks": exchange.size, "epoch_ms": epoch_ms, "digest": digest_of(trainer.state()), "error": error(),
         "target_ms": epoch_ms * n_to_target, "start_s": start_s, "map_s": map_s, "ready_s": ready_s,
+        "division": trainer.division,
     }  # fmt: skip
     if not isinstance(backend, Watched):
         return row, OfRank(epoch_ms, [], [])

@@ -1,8 +1,9 @@
 """Out of core: how ALS trains on ratings that do not fit into memory.
 
 They stay where they are, such as in the mapped files of a partition store. Each half-iteration loads them in batches of
-rows that follow each other, the next batch while the one before is solved. Both tables stay in memory. A row is solved
-as if all ratings were there, so tables have the bits of a training in memory.
+rows, the next batch while the one before is solved. Tables stay in memory. A row is solved as if all ratings were
+there, so tables have the bits of a training in memory, but for mode "reduce" of several ranks: there the number of
+batches may change rounding.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from numpy.typing import NDArray
 from gpu.als import host as als
 from gpu.als import host_stream as stream
 from gpu.als import host_sums as sums
-from gpu.als.halves import GATHER, Division, Modes, own_lengths, own_rows
-from gpu.als.objective import AlsObjective
+from gpu.als.halves import Division, bounds_of, own_of
+from gpu.als.objective import AlsObjective, Extent
+from gpu.als.sum_batches import fewest
 from gpu.base.backend import Backend
 from gpu.data.memory import check_training
-from gpu.data.ratings import Ratings
-from gpu.ranks.exchange import Exchange
+from gpu.data.ratings import Ratings, Rows
+from gpu.data.views import lengths_within
+from gpu.ranks.exchange import Exchange, most
+
+MORE = 1.25  # times as many batches are tried next in mode "reduce"
 
 
 class Batches(NamedTuple):
-    """Bounds of the batches in which rows of users and of items are loaded, int64 (q + 1,), from the first own row."""
+    """How rows of users and of items are loaded; see `gpu.als.halves.Side`."""
 
     users: NDArray[np.int64]
     items: NDArray[np.int64]
@@ -33,49 +38,98 @@ class Batches(NamedTuple):
 def batches_of(
     ratings: Ratings, problem: AlsObjective, backend: Backend, exchange: Exchange, division: Division
 ) -> Batches | None:
-    """The fewest batches with which a training fits; None if all ratings fit.
+    """The fewest batches with which a training fits; None if all ratings fit. All ranks must call it.
 
     On the host, ratings are in memory already: only `Backend.limit_bytes` can make a training load them in batches.
 
     Args:
-        exchange, division: the ranks that train together, and how. Mode "reduce" needs all ratings in memory.
+        problem: an `AlsObjective`.
+        exchange, division: the ranks that train together, and how.
 
     Raises:
         NotEnoughMemory: the training does not fit, even if each row is loaded alone.
     """
-    twin, sides = backend.twin, (ratings.by_user, ratings.by_item)
-    modes, shares = division
-    lengths = own_lengths(sides[0], exchange, shares), own_lengths(sides[1], exchange, shares)
-    needed = _sums_bytes(ratings, problem, backend, modes)
-    if backend.limit_bytes is None:
-        needed += twin(als.bytes_needed)(*lengths, problem)
-    else:
-        needed += twin(stream.resident_bytes)(*lengths, problem)
-    room = backend.free_bytes() - backend.kept_bytes
-    if needed <= room:
-        return None
-    if modes != GATHER or not twin(stream.can_stream)(problem):
-        check_training(needed, problem.n_factors, ratings, backend)
-    base = twin(stream.fixed_bytes)(*lengths, problem)
-    columns = ratings.n_items, ratings.n_users
-    sizes = [
-        twin(stream.row_bytes)(rows.lengths, n, problem)[own_rows(rows, exchange, shares)]
-        for rows, n in zip(sides, columns, strict=True)
+    twin, rows, modes = backend.twin, (ratings.by_user, ratings.by_item), (division.modes.users, division.modes.items)
+    bounds = [bounds_of(side, division.shares) for side in rows]
+    own = [own_of(ends, exchange) for ends in bounds]
+    users, items = extents = [
+        Extent(len(side.lengths), side.lengths[mine], mode == "gather")
+        for side, mine, mode in zip(rows, own, modes[::-1], strict=True)
     ]
-    longest, n_buffers = max(int(size.max(initial=0)) for size in sizes), twin(stream.n_buffers)()
-    least = base + n_buffers * longest
+    summed = [
+        None if mode == "gather" else _Summed(side, bounds[n], own[1 - n], exchange.rank, problem, backend)
+        for n, (side, mode) in enumerate(zip(rows, modes, strict=True))
+    ]
+    room = backend.free_bytes() - backend.kept_bytes
+    side_bytes = twin(als.side_bytes) if backend.limit_bytes is None else twin(stream.side_bytes)
+    needed = twin(als.base_bytes)(users, items, problem)
+    for extent, other, half in zip(extents, extents[::-1], summed, strict=True):
+        needed += half.resident_bytes() if half else side_bytes(extent.lengths, other.n_rows, problem)
+    if not most(exchange, needed > room):
+        return None
+    if not twin(stream.can_stream)(problem):
+        check_training(needed, problem.n_factors, ratings, backend)
+    n_buffers, base, q = twin(stream.n_buffers)(), twin(stream.base_bytes)(users, items, problem), 1
+    sizes = [
+        twin(stream.row_bytes)(extent.lengths, other.n_rows, problem) if half is None else np.zeros(0, dtype=np.int64)
+        for extent, other, half in zip(extents, extents[::-1], summed, strict=True)
+    ]
+    longest, q_most = (
+        max(int(size.max(initial=0)) for size in sizes),
+        max(half.q_most if half else 1 for half in summed),
+    )
+    while True:
+        slots, loads = zip(*(half.bytes_of(q) if half else (0, longest) for half in summed), strict=True)
+        least = base + max(slots) + n_buffers * max(loads)
+        if least <= room or q == q_most:
+            break
+        q = min(q_most, int(MORE * q) + 1)
     if least > room:
         how = ", with ratings in batches of a row each," if least < needed else ""
         check_training(min(least, needed), problem.n_factors, ratings, backend, how)
-    users, items = (cut(size, (room - base) // n_buffers) for size in sizes)
-    return Batches(users, items)
+    q = most(exchange, q)
+    for_loads = (room - base - max(slots)) // n_buffers
+    batches = (
+        np.arange(min(q, half.q_most) + 1) if half else cut(size, for_loads)
+        for half, size in zip(summed, sizes, strict=True)
+    )
+    return Batches(*batches)
 
 
-def _sums_bytes(ratings: Ratings, problem: AlsObjective, backend: Backend, modes: Modes) -> int:
-    """Bytes of the sums of halves in mode "reduce"."""
-    halves = (modes.items, ratings.n_items), (modes.users, ratings.n_users)
-    bytes_needed = backend.twin(sums.bytes_needed)
-    return sum(bytes_needed(n_rows, problem) for mode, n_rows in halves if mode == "reduce")
+class _Summed:
+    """What the half of a side in mode "reduce" takes of a rank's memory.
+
+    Attributes:
+        q_most: batches, at most: one for each row of the rank with most rows.
+    """
+
+    def __init__(
+        self, rows: Rows, bounds: NDArray[np.int64], columns: slice, rank: int, problem: AlsObjective, backend: Backend
+    ) -> None:
+        """Count the ratings over the fixed rows `columns` of this rank; `bounds` int64 (P + 1,) of `rows`."""
+        lengths = lengths_within(rows, columns)
+        self._ends = np.concatenate([[0], np.cumsum(lengths)])
+        self._bounds, self._n_columns, self._rank = bounds, columns.stop - columns.start, rank
+        self._problem, self._twin = problem, backend.twin
+        self.q_most = int(np.diff(bounds).max())
+
+    def bytes_of(self, q: int) -> tuple[int, int]:
+        """(bytes of sums, bytes of the largest batch), if there are q batches, or as many as a rank has rows."""
+        slots, loads = self._bytes_of(min(q, self.q_most))
+        return slots, int(loads.max())
+
+    def resident_bytes(self) -> int:
+        """Bytes if all ratings stay in memory."""
+        slots, loads = self._bytes_of(fewest(self._bounds, self._twin(sums.most_rows)(self._problem)))
+        return slots + int(loads.sum())
+
+    def _bytes_of(self, q: int) -> tuple[int, NDArray[np.int64]]:
+        """As in `gpu.als.sum_batches`."""
+        edges = self._bounds[:-1] + np.diff(self._bounds) * np.arange(q + 1)[:, None] // q
+        n_rows, n_ratings = np.diff(edges, axis=0), np.diff(self._ends[edges], axis=0).sum(axis=1)
+        slots = self._twin(sums.slots_bytes)(int(n_rows.sum(axis=1).max()), self._n_columns, self._problem)
+        own = n_rows[:, self._rank]
+        return slots, self._twin(sums.batch_bytes)(n_ratings, n_rows.sum(axis=1), own, self._n_columns, self._problem)
 
 
 def cut(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

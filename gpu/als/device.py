@@ -9,6 +9,7 @@ devices.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
@@ -26,14 +27,15 @@ from gpu.als import device_subspace as subspace
 from gpu.als import device_wide as wide
 from gpu.als.device_sides import PANEL, Side, Table
 from gpu.als.device_tiling import tiling
-from gpu.als.objective import WHOLE, AlsObjective, block_problem, is_blocked
+from gpu.als.objective import WHOLE, AlsObjective, Extent, block_problem, is_blocked, width
 from gpu.base.backend import WORKSPACE
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
-from gpu.cuda.arrays import finish
+from gpu.cuda.arrays import PIECE_BYTES as COPIED_BYTES
+from gpu.cuda.arrays import finish, to_device
 from gpu.data.ratings import Rows
-from gpu.ranks.device_exchange import shared_copy
-from gpu.ranks.exchange import Exchange
+from gpu.ranks.device_exchange import shared_zeros
+from gpu.ranks.exchange import PIECE_BYTES, Exchange, in_turn
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 
@@ -61,24 +63,25 @@ def _solved_at_once(problem: AlsObjective) -> AlsObjective:
     return block_problem(problem) if is_blocked(problem) else problem
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
-    """Peak bytes of device memory that a training takes.
-
-    They count ratings (8 bytes, once a side), work items and split rows (32), sums of their errors (16), ρ and
-    positions of rows (24), and rows without ratings (8). Then come both tables in float32 and, for tensor cores, in
-    float16; sums of parts of rows, or of a batch of rows; panels of float64; work space of matrix products and blocks.
-    """
-    n_users, n_items = len(by_user_lengths), len(by_item_lengths)
-    sides = _side_bytes(by_user_lengths, n_items, problem) + _side_bytes(by_item_lengths, n_users, problem)
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
+    """Peak bytes of device memory that a training takes beside `side_bytes`: tables and work space."""
+    n_longer = max(users.n_rows, items.n_rows)
+    found = table_bytes(users, problem) + table_bytes(items, problem) + work_bytes(problem)
     if is_blocked(problem):
-        sides += subspace.bytes_needed(int(by_user_lengths.sum()), max(n_users, n_items), problem)
-    return table_bytes(n_users + n_items, problem) + sides + work_bytes(problem)
+        return found + subspace.bytes_needed(int(users.lengths.sum()), n_longer, problem)
+    is_alone = all(len(side.lengths) == side.n_rows for side in (users, items))
+    return found + (0 if is_alone else 2 * min(PIECE_BYTES, 4 * arrays.stride(problem) * n_longer))
 
 
-def table_bytes(n_rows: int, problem: AlsObjective) -> int:
-    """Bytes of tables with `n_rows` rows together."""
-    halves = 2 * arrays.n_half_columns(problem) if is_fused(problem) else 0
-    return n_rows * (4 * arrays.stride(problem) + 4 * problem.biases + halves)
+def table_bytes(side: Extent, problem: AlsObjective) -> int:
+    """Bytes of a side's parameters: in float32 of the rows that a rank solves, and what the other half reads."""
+    n_read, n_exact = side.n_rows if side.is_shared else len(side.lengths), len(side.lengths)
+    halves = 0
+    if is_fused(problem):
+        halves = 2 * arrays.n_half_columns(problem)
+    else:
+        n_exact = n_read
+    return n_exact * (4 * arrays.stride(problem) + 4 * problem.biases) + n_read * halves
 
 
 def work_bytes(problem: AlsObjective) -> int:
@@ -86,7 +89,12 @@ def work_bytes(problem: AlsObjective) -> int:
     return 2 * 8 * PANEL * arrays.stride(problem) * problem.is_implicit + WORKSPACE
 
 
-def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+    """Peak bytes of device memory for rows with `lengths` ratings; the fixed side has `n_columns` rows.
+
+    They count ratings (8 bytes), work items and split rows (32), sums of their errors (16), ρ and positions of rows
+    (24), rows without ratings (8), and sums of parts of rows, or of a batch of rows.
+    """
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
         parts = plan.parts_of(lengths, cut_of(n_columns, problem))
@@ -176,37 +184,81 @@ def part(table: Table, rows: slice) -> Table:
     return table.part(rows)
 
 
-def share(exchange: Exchange, table: Table) -> Table:
-    """The table, in memory that the kernels of other ranks can write where devices reach each other's memory."""
-    if exchange.size == 1 or table.halves is None:
-        return table
-    halves, peers = shared_copy(table.halves, exchange)
-    if not 0 < len(peers) <= fused.MOST_PEERS:
-        return table
-    return replace(table, halves=halves, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
+def place(
+    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool
+) -> tuple[Table, Table | None]:
+    """(zeros for the rows of this rank, what the other half reads of all rows).
 
+    The latter is float16 for tensor cores, in memory that the kernels of other ranks can write where devices reach each
+    other's memory; and float32 for other kernels.
 
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
-    """Exchange what the other half-iteration reads of solved rows; `bounds` as in `Exchange.gather`.
+    Args:
+        bounds: int64 (P + 1,), first row of each rank.
+        is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
 
-    That is float16 for tensor cores, and float32 for other kernels. Where kernels have written to all tables already,
-    ranks only wait for each other.
-
-    Returns:
-        Whether this is all that `complete` would exchange.
+    Raises:
+        InvalidParams: several ranks, and rows are solved in blocks of factors.
     """
-    if table.peers:
+    own = slice(*bounds[exchange.rank : exchange.rank + 2].tolist())
+    n_own, n_rows = own.stop - own.start, int(bounds[-1])
+    if exchange.size == 1:
+        table = load(np.zeros((n_rows, width(problem)), dtype=np.float32), problem)
+        return table, table if is_shared else None
+    if is_blocked(problem):
+        raise InvalidParams(f"Invalid n_factors: expected at most {WHOLE} on several devices, got {problem.n_factors}")
+    n_read = n_rows if is_shared else n_own
+    if not is_fused(problem):
+        values = cupy.zeros((n_read, width(problem)), dtype=cupy.float32)
+        return (Table(values[own], None), Table(values, None)) if is_shared else (Table(values, None), None)
+    values, shape = cupy.zeros((n_own, width(problem)), dtype=cupy.float32), (n_read, arrays.n_half_columns(problem))
+    if not is_shared:
+        return Table(values, cupy.zeros(shape, dtype=cupy.float16)), None
+    halves, peers = shared_zeros(shape, cupy.float16, exchange)
+    whole = Table(None, halves)
+    if 0 < len(peers) <= fused.MOST_PEERS:
+        whole = replace(whole, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
+    return replace(whole.part(own), values=values), whole
+
+
+def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:
+    """Replace all rows of a table, in every form that kernels read."""
+    if is_blocked(problem):
+        given = load(own, problem)
+        for name in ("values", "halves", "biases"):
+            if getattr(table, name) is not None:
+                getattr(table, name)[...] = getattr(given, name)
+        return
+    n_rows = max(1, COPIED_BYTES // (4 * width(problem)))
+    for first in range(0, len(own), n_rows):
+        piece = slice(first, first + n_rows)
+        rows = to_device(own[piece])
+        table.values[piece] = rows
+        if table.halves is not None:
+            table.halves[piece] = arrays.halves_of(rows, problem)
+
+
+def gather(exchange: Exchange, whole: Table, bounds: NDArray[np.int64], *, is_stored: bool = False) -> None:
+    """Send what the other half reads of each rank's rows to all ranks; arguments as in `place`.
+
+    Args:
+        is_stored: whether kernels have solved the rows: where they have stored them in the tables of all ranks already,
+            ranks only wait for each other.
+    """
+    if is_stored and whole.peers:
         n_own = int(bounds[exchange.rank + 1] - bounds[exchange.rank])
-        with exchange.traffic.of("stores", n_own * table.halves[:1].nbytes * len(table.peers)):
-            exchange.reduce(table.fence)
+        with exchange.traffic.of("stores", n_own * whole.halves[:1].nbytes * len(whole.peers)):
+            exchange.reduce(whole.fence)
     else:
-        exchange.gather(table.values if table.halves is None else table.halves, bounds)
-    return table.halves is None
+        exchange.gather(whole.values if whole.halves is None else whole.halves, bounds)
 
 
-def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
-    """Exchange float32 parameters too, for errors and for `fetch`."""
-    exchange.gather(table.values, bounds)
+def pieces(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> Iterator[tuple[int, Table]]:
+    """The rows of all ranks in turn, as (number of the first row, rows); `table` has those of this rank."""
+    if exchange.size == 1:
+        yield 0, table
+        return
+    for first, values in in_turn(exchange, table.values, bounds):
+        yield first, Table(values, None)
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
@@ -230,13 +282,19 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
 
 
 def errors(
-    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float], first: int = 0
 ) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
+    """(Σ (r − clip(r̂))², data loss of the objective without its regularization) over ratings of `side`.
 
-    The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
+    The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs of rows, rated or not.
+
+    Args:
+        table: parameters of the rows of `side`.
+        fixed: consecutive rows of the other side; only ratings of these count.
+        scale: estimates r̂ are clipped to it.
+        first: number of the first row of `fixed`.
     """
-    squares, loss = losses.errors(side, table, fixed, problem, scale)
+    squares, loss = losses.errors(side, table, fixed, problem, scale, first_column=first)
     return squares, loss + (losses.of_unrated(table, fixed) if problem.is_implicit else 0.0)
 
 

@@ -7,7 +7,7 @@ split rows are summed in FP32, and a second kernel solves these rows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cupy
@@ -155,7 +155,8 @@ def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: 
 
 def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
     """`Half` of the kernels for rows that are solved whole."""
-    half = pointers(
+    return pointers(
+        solved.peers,
         columns=side.columns,
         values=side.values,
         fixed=fixed.halves,
@@ -165,14 +166,13 @@ def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) 
         table=solved.halves,
         parts=side.slots,
     )
-    half["n_peers"] = len(solved.peers)
-    half["peers"][: len(solved.peers)] = solved.peers
-    return half
 
 
-def pointers(**arrays: Any) -> NDArray[np.void]:
-    """`Half` of the kernels: addresses, passed by value."""
+def pointers(peers: Sequence[int] = (), **arrays: Any) -> NDArray[np.void]:
+    """`Half` of the kernels: addresses, passed by value; `peers` as in `Table`."""
     half = np.zeros((), dtype=HALF)
+    half["n_peers"] = len(peers)
+    half["peers"][: len(peers)] = peers
     for name, array in arrays.items():
         half[name] = 0 if array is None else array.data.ptr
     return half

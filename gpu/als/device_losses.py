@@ -12,6 +12,7 @@ from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.objective import AlsObjective, is_blocked
 from gpu.cuda.kernels import kernel
+from gpu.cuda.work import ITEM
 
 NAME = "als_errors"
 THREADS = 128  # threads of a block that sums errors
@@ -29,20 +30,31 @@ def defines(problem: AlsObjective) -> dict[str, int]:
 
 
 def errors(
-    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    side: Side,
+    table: Table,
+    fixed: Table,
+    problem: AlsObjective,
+    scale: tuple[float, float],
+    first_row: int = 0,
+    first_column: int = 0,
 ) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))², data loss) over the ratings of `side`.
+    """(Σ (r − clip(r̂))², data loss) over the ratings of `side` whose rows are in both tables.
 
     The loss of implicit problems is Σ c (p − r̂)² − r̂²: `of_unrated` already counts r̂² of rated pairs.
+
+    Args:
+        first_row, first_column: numbers of the first rows of `table` and of `fixed`.
     """
-    n_items = len(side.plan.items)
-    if not n_items:
+    n_items, n_rows, n_columns = side.items.size // ITEM.itemsize, len(table.values), len(fixed.values)
+    if not (n_items and n_rows and n_columns):
         return 0.0, 0.0
     sums = cupy.empty((n_items, 2), dtype=cupy.float64)
     constants = plan.solver_of(problem, side.n_rated)
     ratings, bounds = (side.items, side.columns, side.values), (np.float32(scale[0]), np.float32(scale[1]))
     tables = table.values, fixed.values, table.biases, fixed.biases
-    kernel(NAME, "errors", defines(problem))((n_items,), (THREADS,), (*ratings, *tables, constants, *bounds, sums))
+    window = tuple(np.int32(number) for number in (first_row, n_rows, first_column, n_columns))
+    arguments = *ratings, *tables, *window, constants, *bounds, sums
+    kernel(NAME, "errors", defines(problem))((n_items,), (THREADS,), arguments)
     squares, loss = sums.sum(axis=0).get()
     return float(squares), float(loss)
 

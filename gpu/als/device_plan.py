@@ -155,7 +155,7 @@ def fused(
     long, parts, places = list[NDArray[np.int64]](), list[_Parts](), list[NDArray[np.float64]]()
     for level, ranges in enumerate(levels):  # rows that are cut alike read the fixed side in step
         alike = np.flatnonzero(is_cut & (n_ranges == ranges))
-        bounds = _range_bounds(rows, alike, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+        bounds = range_bounds(rows, alike, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
         some = _parts(bounds, alike, -(-np.diff(bounds) // LONG))
         in_range = np.repeat(np.arange(len(alike) * ranges) % ranges, some.n_parts.ravel())
         long.append(alike)
@@ -257,7 +257,7 @@ def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[
     return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
 
 
-def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each range of a row begins in the flat arrays, and where the last ends; `edges` divide the columns."""
     starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
     low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))

@@ -23,11 +23,11 @@ PANEL = 32_768  # rows of a table that are converted to float64 at a time
 
 @dataclass(frozen=True)
 class Table:
-    """Parameters of one side.
+    """Parameters of one side: of the rows that a rank solves, or what kernels read of all rows.
 
     Attributes:
         values: float32 (rows, D). If rows are improved in n blocks of W factors: (rows, n W), factors padded with
-            zeros.
+            zeros. None in a table of all rows of several ranks, if kernels read `halves`.
         halves: float16 (rows, LD), read by tensor cores and updated by the solving kernels; None if no kernel reads it.
             Columns: F factors; with biases 1, the bias rounded to float16 and its remainder; zeros up to a multiple of
             8. In blocks: (n, rows, W).
@@ -48,7 +48,8 @@ class Table:
         """Consecutive rows, not copied; not of a table in blocks."""
         halves = None if self.halves is None else self.halves[rows]
         offset = 0 if halves is None else halves.data.ptr - self.halves.data.ptr
-        return Table(self.values[rows], halves, peers=tuple(peer + offset for peer in self.peers))
+        values = None if self.values is None else self.values[rows]
+        return Table(values, halves, peers=tuple(peer + offset for peer in self.peers))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.device_tiling import tiling
-from gpu.als.objective import WHOLE, AlsObjective, is_blocked
+from gpu.als.objective import WHOLE, AlsObjective, Extent, is_blocked
 from gpu.base.errors import InvalidParams
 from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, N_BUFFERS, Feed, Parcel
@@ -68,22 +68,20 @@ def can_stream(problem: AlsObjective) -> bool:
     return not is_blocked(problem)
 
 
-def resident_bytes(
-    by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective
-) -> int:
-    """Peak bytes of device memory of a training that has all ratings there."""
-    return als.bytes_needed(by_user_lengths, by_item_lengths, problem)
+def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+    """As `gpu.als.device.side_bytes`: peak bytes of device memory for rows that are all there."""
+    found: int = als.side_bytes(lengths, n_columns, problem)
+    return found
 
 
-def fixed_bytes(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
     """Peak bytes of device memory without batches: both tables, ρ and norms of rows, sums, work space."""
     sums = 0
     if not als.is_fused(problem):
-        most = max(int(plan.n_parts_of(lengths).sum()) for lengths in (by_user_lengths, by_item_lengths))
+        most = max(int(plan.n_parts_of(side.lengths).sum()) for side in (users, items))
         sums = min(most, tiling(problem).max_slots) * als.path_of(problem).slot_bytes(problem)
-    n_users, n_items = len(by_user_lengths), len(by_item_lengths)
-    tables = als.table_bytes(n_users + n_items, problem)
-    return tables + 24 * max(n_users, n_items) + sums + als.work_bytes(problem) + N_BUFFERS * N_ARRAYS * ALIGNMENT
+    n_own = max(len(side.lengths) for side in (users, items))
+    return als.base_bytes(users, items, problem) + 24 * n_own + sums + N_BUFFERS * N_ARRAYS * ALIGNMENT
 
 
 def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
@@ -143,12 +141,12 @@ def solve(stream: Stream, solved: Table, fixed: Table, problem: AlsObjective) ->
 
 
 def errors(
-    stream: Stream, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    stream: Stream, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float], first: int = 0
 ) -> tuple[float, float]:
     """As `gpu.als.device.errors`, but for the order of summation."""
     squares, loss = 0.0, losses.of_unrated(table, fixed) if problem.is_implicit else 0.0
     for rows, side in _loaded(stream):
-        found = losses.errors(side, als.part(table, rows), fixed, problem, scale)
+        found = losses.errors(side, als.part(table, rows), fixed, problem, scale, first_column=first)
         squares, loss = squares + found[0], loss + found[1]
     return squares, loss
 

@@ -2,10 +2,15 @@
 
 See `gpu.als.halves`. The kernels are those that solve long rows in parts (kernels/als.cu, als_wide.cu): here a
 rank's ratings of a row are one part, whose sums go to a slot of memory. Slots of all ranks are added up.
+
+The fixed rows of a rank are read in waves that follow each other ([001] Alg. 3, line 9, with more parts than GPUs): a
+wave is within reach (`gpu.als.device_plan`). The sums of later waves go to slots of their own, and are added.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,45 +20,74 @@ from numpy.typing import NDArray
 
 from gpu.als import device as als
 from gpu.als import device_fused as fused
+from gpu.als import device_losses as losses
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table
 from gpu.als.objective import AlsObjective, is_blocked
+from gpu.als.sum_batches import SumBatch
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
 from gpu.cuda import work
 from gpu.cuda.arrays import to_device
+from gpu.cuda.feed import ALIGNMENT, Feed, Parcel
 from gpu.data.ratings import Rows
 from gpu.data.views import within_columns
 
+N_ARRAYS = 5  # of a batch
+
+
+class Wave(NamedTuple):
+    """Where the items of a wave end, and the rows of its batch without ratings in it; in arrays of the batch."""
+
+    items_end: int
+    missing_end: int
+
 
 class Batch(NamedTuple):
-    """Rows whose sums are in memory together.
+    """Ratings of a batch.
 
     Attributes:
-        first_item, n_items: its items on the device, one for each row with ratings on this rank.
-        missing: int64, rows without such ratings, from 0; on the device.
+        arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves, and
+            places of rows without ratings in a wave. None if they are loaded.
+        number: of their parcel, if they are loaded.
+        waves: of the fixed rows of this rank.
+        n_rows, n_own: rows, and those that this rank solves.
     """
 
-    first_item: int
-    n_items: int
-    missing: Any
+    arrays: list[Any] | None
+    number: int
+    waves: list[Wave]
+    n_rows: int
+    n_own: int
 
 
 class Sums(NamedTuple):
     """Ratings whose entries are rows of the fixed side that this rank owns.
 
     Attributes:
-        side: those ratings of all rows to solve; ρ of whole rows; splits of all rows, in their order.
-        batches: (first, last) of rows, last excluded, whose sums are in memory together.
-        items: the items of each batch.
+        batches: in their order.
+        feed: loads them; None: all are on the device.
+        ridges: float64, ρ of the rows that this rank solves, on the device.
+        n_rated: number of rows of the whole fixed side that have ratings.
+        slots: float32 (1 or 2, rows, numbers of a slot): sums of the largest batch, and of a later wave of it.
         path: the module whose kernels are used.
     """
 
-    side: Side
-    batches: list[tuple[int, int]]
-    items: list[Batch]
+    batches: list[Batch]
+    feed: Feed | None
+    ridges: Any
+    n_rated: int
+    slots: Any
     path: ModuleType
+
+
+class Loaded(NamedTuple):
+    """A batch on the device: its ratings, items and splits as a side, and what it is part of."""
+
+    side: Side
+    batch: Batch
+    sums: Sums
 
 
 def is_available() -> bool:
@@ -61,20 +95,61 @@ def is_available() -> bool:
     return compute_capability() >= TENSOR_CORES
 
 
-def bytes_needed(n_rows: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of a side with `n_rows` rows, and of the items and splits of all rows."""
-    slots: int = min(n_rows, als.max_slots(problem)) * als.path_of(problem).slot_bytes(problem)
-    return slots + n_rows * (work.ITEM.itemsize + work.SPLIT.itemsize)
+def most_rows(problem: AlsObjective) -> int:
+    """Rows of a batch."""
+    return als.max_slots(problem)
 
 
-def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
-    """Ratings to add up over the fixed rows `columns`, copied to the device.
+def slots_bytes(n_rows: int, n_columns: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows over `n_columns` fixed rows."""
+    slots: int = n_rows * als.path_of(problem).slot_bytes(problem)
+    return slots * (1 if _n_waves(n_columns, problem) == 1 else 2)
+
+
+def _n_waves(n_columns: int, problem: AlsObjective) -> int:
+    return als.cut_of(n_columns, problem).coarse
+
+
+def batch_bytes(
+    n_ratings: NDArray[np.int64],
+    n_rows: NDArray[np.int64],
+    n_own: NDArray[np.int64],
+    n_columns: int,
+    problem: AlsObjective,
+) -> NDArray[np.int64]:
+    """Bytes of batches without their sums.
+
+    They count ratings (8), for each row and wave an item (32) or a place (8) and the sums of its errors (16), and for
+    each row that this rank solves a split (32), ρ and its norm (24).
+
+    Args:
+        n_ratings, n_rows: int64 (q,), ratings over the fixed rows of this rank, and rows.
+        n_own: int64 (q,), rows that this rank solves.
+        n_columns: fixed rows of this rank.
+    """
+    of_rows = _n_waves(n_columns, problem) * (work.ITEM.itemsize + 16) * n_rows
+    return 8 * n_ratings + of_rows + (work.SPLIT.itemsize + 24) * n_own + N_ARRAYS * ALIGNMENT
+
+
+def prepare(
+    rows: Rows,
+    columns: slice,
+    own: slice,
+    batches: Sequence[SumBatch],
+    problem: AlsObjective,
+    n_rated: int,
+    feed: Feed | None,
+) -> Sums:
+    """Ratings to add up over the fixed rows `columns`.
 
     Args:
         rows: whole rows of the side to solve.
         columns: consecutive rows of the fixed side.
+        own: the rows that this rank solves.
+        batches: whose sums are in memory together.
         problem: the objective.
         n_rated: number of rows of the whole fixed side that have ratings.
+        feed: if the ratings of each batch are to be loaded again in every half; None: they stay on the device.
 
     Raises:
         InvalidParams: only rows solved whole on tensor cores can be added up.
@@ -83,35 +158,77 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
         raise InvalidParams(
             "Invalid mode: expected gather, got reduce, which needs solver=cg, precision=float16, F <= 256"
         )
-    part, weights, path = within_columns(rows, columns), plan.weights(rows, problem), als.path_of(problem)
-    n, n_rows = als.max_slots(problem), len(rows.starts)
-    batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
-    n_blocks = path.n_resident(problem)
-    items = [plan.balanced(_items(part, rows, weights, *batch), n_blocks) for batch in batches]
-    splits = np.zeros(n_rows, dtype=work.SPLIT)
-    splits["row"], splits["n_slots"] = np.arange(n_rows), 1
-    splits["first_slot"] = np.arange(n_rows) % n
-    splits["total"], splits["weight"] = rows.lengths, weights
-    whole = plan.Plan(np.concatenate([*items, np.zeros(0, work.ITEM)]), splits, min(n, n_rows), 0)
-    ridges, n_bytes = problem.ridges(rows.lengths, n_rated), whole.n_slots * path.slot_bytes(problem)
-    side = sides.side_of(part, whole, [], ridges, n_rated, n_bytes)
-    first_items = np.cumsum([0, *(len(some) for some in items)])
-    found = [
-        Batch(int(first), len(some), to_device(np.flatnonzero(part.lengths[slice(*batch)] == 0)))
-        for first, some, batch in zip(first_items, items, batches, strict=False)
-    ]
-    return Sums(side, batches, found, path)
+    path, weights = als.path_of(problem), plan.weights(rows, problem)
+    n_columns = columns.stop - columns.start
+    n_waves, n_blocks = _n_waves(n_columns, problem), path.n_resident(problem)
+    edges = np.arange(1, n_waves, dtype=np.int64) * n_columns // n_waves
+    found = []
+    for batch in batches:
+        part = within_columns(rows.at(batch.numbers), columns)
+        totals, shares = rows.lengths[batch.numbers], weights[batch.numbers]
+        items, missing, waves = _waves_of(part, batch.numbers, totals, shares, edges, n_blocks)
+        places = np.arange(batch.own.start, batch.own.stop)
+        mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
+        splits["row"], splits["first_slot"], splits["n_slots"] = places, places - batch.own.start, 1
+        splits["total"], splits["weight"] = rows.lengths[mine], weights[mine]
+        arrays = part.items, part.values, items.view(np.uint8), splits.view(np.uint8), missing
+        held = [to_device(array) for array in arrays] if feed is None else None
+        number = 0 if feed is None else feed.add(Parcel(arrays, 0))
+        found.append(Batch(held, number, waves, len(batch.numbers), len(mine)))
+    ridges = to_device(problem.ridges(rows.lengths[own], n_rated))
+    shape = 1 if n_waves == 1 else 2, max(batch.n_rows for batch in found), path.slot_bytes(problem) // 4
+    return Sums(found, feed, ridges, n_rated, cupy.empty(shape, dtype=cupy.float32), path)
 
 
-def _items(part: Rows, rows: Rows, weights: NDArray[np.float32], first: int, last: int) -> NDArray[np.void]:
-    """An `ITEM` for each row of a batch with ratings here, longest first; its slot is the row, from `first`."""
-    rated = first + np.flatnonzero(part.lengths[first:last])
-    rated = rated[np.argsort(-part.lengths[rated], kind="stable")]
-    items = np.zeros(len(rated), dtype=work.ITEM)
-    items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
-    items["row"], items["slot"] = rated, rated - first
-    items["total"], items["weight"] = rows.lengths[rated], weights[rated]
-    return items
+def _waves_of(
+    part: Rows,
+    numbers: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    edges: NDArray[np.int64],
+    n_blocks: int,
+) -> tuple[NDArray[np.void], NDArray[np.int64], list[Wave]]:
+    """(`ITEM` of all waves, places of rows without ratings in each wave, where those of each wave end).
+
+    A row with ratings in a wave has one item, longest first. Its slot is the place of the row in the batch.
+
+    Args:
+        part: the rows of the batch over the fixed rows of this rank.
+        numbers, totals, weights: (n,), of these rows: their numbers, all their ratings, and see `plan.weights`.
+        edges: first fixed row of each wave but the first.
+        n_blocks: see `plan.balanced`.
+    """
+    bounds = plan.range_bounds(part, np.arange(len(numbers)), edges)
+    items, missing, waves = list[NDArray[np.void]](), list[NDArray[np.int64]](), list[Wave]()
+    for first, last in pairwise(bounds.T):
+        rated, lengths = np.flatnonzero(last > first), last - first
+        rated = rated[np.argsort(-lengths[rated], kind="stable")]
+        some = np.zeros(len(rated), dtype=work.ITEM)
+        some["begin"], some["length"] = first[rated], lengths[rated]
+        some["row"], some["slot"] = numbers[rated], rated
+        some["total"], some["weight"] = totals[rated], weights[rated]
+        items.append(plan.balanced(some, n_blocks))
+        missing.append(np.flatnonzero(lengths == 0))
+        waves.append(Wave(sum(map(len, items)), sum(map(len, missing))))
+    return np.concatenate(items), np.concatenate(missing), waves
+
+
+def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
+    """Each batch on the device; the caller launches its work before it asks for the next one."""
+    for batch, here in zip(batches, sums.batches, strict=True):
+        for side in _side_of(sums, here):
+            yield batch, Loaded(side, here, sums)
+
+
+def _side_of(sums: Sums, batch: Batch) -> Iterator[Side]:
+    """The batch as a side, once."""
+    nothing = plan.Plan(np.zeros(0, work.ITEM), np.zeros(0, work.SPLIT), 0, 0)
+    if batch.arrays is not None:
+        yield sides.loaded_side(batch.arrays, nothing, [], sums.n_rated, sums.slots)
+    elif sums.feed is not None:
+        arrays, _ = sums.feed.take(batch.number)
+        yield sides.loaded_side(arrays, nothing, [], sums.n_rated, sums.slots)
+        sums.feed.release(batch.number)
 
 
 def gram_to_add(part: Table, problem: AlsObjective) -> Any:
@@ -119,26 +236,46 @@ def gram_to_add(part: Table, problem: AlsObjective) -> Any:
     return sides.gram_of_halves(part.halves, problem.n_factors) if problem.is_implicit else None
 
 
-def add_up(sums: Sums, batch: tuple[int, int], part: Table, problem: AlsObjective) -> Any:
+def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> Any:
     """A and b of the rows of a batch over the fixed rows `part`: float32 (n, numbers of a slot)."""
-    side, some = sums.side, sums.items[sums.batches.index(batch)]
-    n_rows = batch[1] - batch[0]
-    slots = side.slots.view(cupy.float32).reshape(side.plan.n_slots, -1)[:n_rows]
-    slots[some.missing] = 0
-    half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=slots)
-    items = side.items[work.ITEM.itemsize * some.first_item :]
-    constants = plan.solver_of(problem, side.n_rated)
-    sums.path.form(items, some.n_items, some.n_items, half, constants, sums.path.defines(problem))
-    return slots
+    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[:, : batch.batch.n_rows]
+    constants, macros, before = plan.solver_of(problem, side.n_rated), path.defines(problem), Wave(0, 0)
+    for number, wave in enumerate(batch.batch.waves):
+        to = slots[min(number, 1)]
+        to[side.empty[before.missing_end : wave.missing_end]] = 0
+        half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=to)
+        items, n = side.items[work.ITEM.itemsize * before.items_end :], wave.items_end - before.items_end
+        path.form(items, n, n, half, constants, macros)
+        if number:
+            slots[0] += to
+        before = wave
+    return slots[0]
 
 
-def solve(
-    sums: Sums, batch: tuple[int, int], own: slice, totals: Any, gram: Any, table: Table, problem: AlsObjective
-) -> None:
-    """Solve the rows `own` of a batch, whose A and b have been added up over all ranks, in place in `table`."""
-    del batch
+def solve(batch: Loaded, totals: Any, gram: Any, table: Table, problem: AlsObjective) -> None:
+    """Solve the rows of this rank in a batch, in place in `table`; `totals` begins with their A and b of all ranks."""
+    path, side = batch.sums.path, batch.side
     packed = (None, None) if gram is None else fused.packed(gram, fused.defines(problem))
-    half = fused.pointers(gram=packed[0], gram_unit=packed[1], solved=table.values, table=table.halves, parts=totals)
-    splits = sums.side.splits[work.SPLIT.itemsize * own.start :]
-    constants = plan.solver_of(problem, sums.side.n_rated)
-    sums.path.solve_split_rows(splits, own.stop - own.start, half, constants, sums.path.defines(problem))
+    half = fused.pointers(
+        table.peers, gram=packed[0], gram_unit=packed[1], solved=table.values, table=table.halves, parts=totals
+    )
+    constants = plan.solver_of(problem, side.n_rated)
+    path.solve_split_rows(side.splits, batch.batch.n_own, half, constants, path.defines(problem))
+
+
+def errors(
+    sums: Sums, table: Table, part: Table, problem: AlsObjective, scale: tuple[float, float], first: int
+) -> tuple[float, float]:
+    """As `gpu.als.device.errors`, of consecutive rows `table`, from row `first` on, over the fixed rows `part`."""
+    squares, loss = 0.0, losses.of_unrated(table, part) if problem.is_implicit else 0.0
+    for batch in sums.batches:
+        for side in _side_of(sums, batch):
+            found = losses.errors(side, table, part, problem, scale, first_row=first)
+            squares, loss = squares + found[0], loss + found[1]
+    return squares, loss
+
+
+def penalty(sums: Sums, table: Table, problem: AlsObjective) -> float:
+    """As `gpu.als.device.penalty`, of the rows that this rank solves."""
+    del problem
+    return losses.penalty(sums.ridges, table)

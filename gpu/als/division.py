@@ -51,7 +51,7 @@ def division_of(
     All ranks must call it, and get the same. They tell each other how much memory their devices have: a device gets no
     more than it can hold. A rank on the host is planned for as a GPU with `MEMORY_GB`, so that its modes depend on
     ratings, parameters and the number of ranks alone. Both halves have the mode "gather", and shares are the weights of
-    the ranks, if there is no plan, if it loads ratings in batches, or if a device cannot add up.
+    the ranks, if there is no plan, or if a device cannot add up.
     """
     without_plan = Division(GATHER, exchange.weights)
     if exchange.size == 1 or obstacle(params) is not None:
@@ -66,6 +66,6 @@ def division_of(
     weights = zip(memory.tolist(), exchange.weights, strict=True)
     gpus = [Gpu(n, weight, backend.kept_bytes) for n, weight in weights]
     found = planner.plan_for_all(shape_of(size_of(ratings), params), gpus)
-    if found is None or found.placement != "resident":
+    if found is None:
         return without_plan
     return Division(Modes(found.items.mode, found.users.mode), found.shares)

@@ -6,6 +6,7 @@ One thread solves a row from start to end, in a fixed order, so a result does no
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -16,43 +17,48 @@ from gpu.als import host_cg as cg
 from gpu.als import host_columns as columns
 from gpu.als import host_subspace as subspace
 from gpu.als.host_cg import Plan
-from gpu.als.objective import ROW_COST, WHOLE, AlsObjective, is_blocked, width
+from gpu.als.objective import ROW_COST, WHOLE, AlsObjective, Extent, is_blocked, width
 from gpu.base.host import njit, prange
 from gpu.base.host.declared import Use, called_for
 from gpu.data.host_solve import BATCH, add_observations
 from gpu.data.host_solve import solve as solve_symmetric
 from gpu.data.ratings import Rows
-from gpu.ranks.exchange import Exchange
+from gpu.ranks.exchange import Exchange, in_turn
 
 Table = NDArray[np.float32]
 N_RUNS = 64  # partial sums over all rows, for any number of threads
 LONG = 1024  # ratings; longer rows are assigned to threads one by one
+RATING_BYTES = 8  # column and value
 BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `prepare`
 
 
 class Side(NamedTuple):
-    """Some ratings of one side, the `lengths` of its whole rows, and the threads of the rows
-    (`gpu.als.host_cg.Plan`).
-    """
+    """Ratings of one side, and the threads of its rows (`gpu.als.host_cg.Plan`)."""
 
     rows: Rows
     order: NDArray[np.int64]
     bounds: NDArray[np.int64]
-    lengths: NDArray[np.int64]
     n_rated: int
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
     """Bytes that a training takes in addition to its ratings: both tables twice (work and result), one padded."""
-    n_rows, n_longer = len(by_user_lengths) + len(by_item_lengths), max(len(by_user_lengths), len(by_item_lengths))
+    n_rows, n_longer = users.n_rows + items.n_rows, max(users.n_rows, items.n_rows)
     tables = 4 * 2 * n_rows * width(problem) + n_rows * BYTES_PER_ROW
     if is_blocked(problem):
-        return tables + subspace.bytes_needed(by_user_lengths, by_item_lengths, problem)
-    padded, grams = _padded(problem), 0  # the padded fixed side, sums of VᵀV
+        longest = max(int(side.lengths.max(initial=0)) for side in (users, items))
+        return tables + subspace.bytes_needed(n_longer, longest, problem)
+    n, grams = padded(problem), 0  # the padded fixed side, sums of VᵀV
     if problem.is_implicit:
-        grams = 4 * N_RUNS * padded**2 if padded <= WHOLE else columns.bytes_needed(n_longer, padded + 64, True)
-    matrix = 8 * padded**2 if problem.solver == "cholesky" else 0  # of a thread
-    return tables + 4 * n_longer * padded + grams + get_num_threads() * (matrix + cg.batch_bytes())
+        grams = 4 * N_RUNS * n**2 if n <= WHOLE else columns.bytes_needed(n_longer, n + 64, True)
+    matrix = 8 * n**2 if problem.solver == "cholesky" else 0  # of a thread
+    return tables + 4 * n_longer * n + grams + get_num_threads() * (matrix + cg.batch_bytes())
+
+
+def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+    """Bytes for rows with `lengths` ratings: none, as these are in memory already."""
+    del lengths, n_columns, problem
+    return 0
 
 
 def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
@@ -74,7 +80,7 @@ def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | No
     cuts = np.searchsorted(work, np.arange(1, n) / n * work[-1:].sum())
     shares = [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
-    return Side(rows, np.concatenate(shares), bounds, rows.lengths, n_columns if n_rated is None else n_rated)
+    return Side(rows, np.concatenate(shares), bounds, n_columns if n_rated is None else n_rated)
 
 
 def load(table: Table, problem: AlsObjective) -> Table:
@@ -88,30 +94,37 @@ def fetch(table: Table) -> Table:
     return table
 
 
-def part(table: Table, rows: slice) -> Table:
-    """Consecutive rows of the table, not copied."""
-    return table[rows]
+def place(
+    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool
+) -> tuple[Table, Table | None]:
+    """(zeros for the rows of this rank, what the other half reads of all rows).
 
-
-def share(exchange: Exchange, table: Table) -> Table:
-    """The table itself: see the twin."""
-    del exchange
-    return table
-
-
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
-    """Exchange solved rows, so that the other side can be solved; `bounds` as in `Exchange.gather`.
-
-    Returns:
-        True: this is all that `complete` would exchange.
+    Args:
+        bounds: int64 (P + 1,), first row of each rank.
+        is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
     """
-    exchange.gather(table, bounds)
-    return True
+    first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
+    if not is_shared:
+        return np.zeros((last - first, width(problem)), dtype=np.float32), None
+    whole = np.zeros((int(bounds[-1]), width(problem)), dtype=np.float32)
+    return whole[first:last], whole
 
 
-def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
-    """Exchange all parameters of solved rows."""
-    exchange.gather(table, bounds)
+def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:
+    """Replace all rows of a table."""
+    del problem
+    table[:] = own
+
+
+def gather(exchange: Exchange, whole: Table, bounds: NDArray[np.int64], *, is_stored: bool = False) -> None:
+    """Send the rows of each rank to all; arguments as in `place`, and see the twin."""
+    del is_stored
+    exchange.gather(whole, bounds)
+
+
+def pieces(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> Iterator[tuple[int, Table]]:
+    """The rows of all ranks in turn, as (number of the first row, rows); `table` has those of this rank."""
+    yield from in_turn(exchange, table, bounds)
 
 
 def finish() -> None:
@@ -137,7 +150,7 @@ def system_to_solve(fixed: Table, problem: AlsObjective) -> Any:
 def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective) -> None:
     """`solve` against a fixed side that `system_to_solve` has made."""
     solved[side.rows.lengths == 0] = 0
-    given = side.rows, Plan(side.order, side.bounds, problem.ridges(side.lengths, side.n_rated)), system, solved
+    given = side.rows, Plan(side.order, side.bounds, problem.ridges(side.rows.lengths, side.n_rated)), system, solved
     if is_blocked(problem):
         subspace.solve_rows(*given)
     elif problem.solver == "cg":
@@ -148,7 +161,7 @@ def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective)
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:
     """The fixed side as the solvers read it; with VᵀV for implicit problems, unless it is left out."""
-    shape = len(fixed), _padded(problem)
+    shape = len(fixed), padded(problem)
     buffer = np.zeros(math.prod(shape) + 16, dtype=np.float32)
     first = -buffer.ctypes.data % 64 // 4  # rows start at a cache line, if columns fill whole lines
     z = buffer[first : first + math.prod(shape)].reshape(shape)
@@ -174,7 +187,8 @@ def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> 
     )
 
 
-def _padded(problem: AlsObjective) -> int:
+def padded(problem: AlsObjective) -> int:
+    """LD, columns of `gpu.als.host_cg.System.z`."""
     return width(problem) + -width(problem) % cg.LANES
 
 
@@ -247,19 +261,36 @@ def _add_gram(table: Table, first: int, last: int, gram: NDArray[np.float32]) ->
 
 
 def errors(
-    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float], first: int = 0
 ) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
+    """(Σ (r − clip(r̂))², data loss of the objective without its regularization) over ratings of `side`.
 
-    The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
+    The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs of rows, rated or not.
+
+    Args:
+        table: parameters of the rows of `side`.
+        fixed: consecutive rows of the other side; only ratings of these count.
+        scale: estimates r̂ are clipped to it.
+        first: number of the first row of `fixed`.
     """
+    squares, loss = errors_of(side.rows, table, fixed, problem, scale, first)
+    return squares, loss + (of_unrated(table, fixed) if problem.is_implicit else 0.0)
+
+
+def of_unrated(table: Table, fixed: Table) -> float:
+    """Σ r̂² over all pairs of two tables without biases."""
+    return float(np.sum(gram_of(table) * gram_of(fixed)))
+
+
+def errors_of(
+    rows: Rows, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float], first: int = 0
+) -> tuple[float, float]:
+    """As `errors`; the loss of implicit problems is Σ c (p − r̂)² − r̂²: `of_unrated` counts r̂² of rated pairs too."""
     sums = np.zeros((N_RUNS, 2))
     mean, alpha = np.float32(problem.mean), np.float32(problem.alpha)
     low, high = np.float32(scale[0]), np.float32(scale[1])
-    _add_errors(side.rows, table, fixed, (problem.is_implicit, problem.biases), (mean, alpha, low, high), sums)
+    _add_errors(rows, table, fixed, first, (problem.is_implicit, problem.biases), (mean, alpha, low, high), sums)
     squares, loss = sums.sum(axis=0)
-    if problem.is_implicit:
-        loss += float(np.sum(gram_of(table) * gram_of(fixed)))
     return float(squares), float(loss)
 
 
@@ -269,6 +300,7 @@ def _add_errors(
     rows: Rows,
     table: Annotated[Table, np.float32, 2],
     fixed: Annotated[Table, np.float32, 2],
+    first: int,
     kind: tuple[bool, bool],
     constants: tuple[np.float32, np.float32, np.float32, np.float32],
     sums: Annotated[NDArray[np.float64], 2],
@@ -276,7 +308,7 @@ def _add_errors(
     n = len(rows.starts)
     for run in prange(N_RUNS):
         for row in range(n * run // N_RUNS, n * (run + 1) // N_RUNS):
-            squares, loss = _row_errors(rows, row, table[row], fixed, kind, constants)
+            squares, loss = _row_errors(rows, row, table[row], fixed, first, kind, constants)
             sums[run, 0] += squares
             sums[run, 1] += loss
 
@@ -287,6 +319,7 @@ def _row_errors(
     row: int,
     x: NDArray[np.float32],
     fixed: Table,
+    first: int,
     kind: tuple[bool, bool],
     constants: tuple[np.float32, ...],
 ) -> tuple[float, float]:
@@ -295,7 +328,10 @@ def _row_errors(
     squares, loss = 0.0, 0.0
     n_factors = len(x) - biases
     for load in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
-        y, rating = fixed[rows.items[load]], rows.values[load]
+        column, rating = rows.items[load] - first, rows.values[load]
+        if not 0 <= column < len(fixed):
+            continue
+        y = fixed[column]
         estimate = mean + _dot(x[:n_factors], y[:n_factors])
         if biases:
             estimate += x[n_factors] + y[n_factors]
@@ -319,5 +355,10 @@ def _dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
 
 def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
+    return penalty_of(side.rows.lengths, side.n_rated, table, problem)
+
+
+def penalty_of(lengths: NDArray[np.int64], n_rated: int, table: Table, problem: AlsObjective) -> float:
+    """Σ ρ |x|² of rows with `lengths` (rows,) ratings; `n_rated` rows of the other side have ratings."""
     squares = np.einsum("rd,rd->r", table, table, dtype=np.float64)
-    return float(problem.ridges(side.lengths, side.n_rated) @ squares)
+    return float(problem.ridges(lengths, n_rated) @ squares)

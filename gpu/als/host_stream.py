@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als.host import Side, Table
-from gpu.als.objective import AlsObjective
+from gpu.als.objective import AlsObjective, Extent
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
-
-RATING_BYTES = 8  # column and value
 
 
 class Batch(NamedTuple):
@@ -43,23 +41,21 @@ def can_stream(problem: AlsObjective) -> bool:
     return True
 
 
-def resident_bytes(
-    by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective
-) -> int:
-    """Bytes of a training that has all ratings in memory."""
-    n_ratings = int(by_user_lengths.sum() + by_item_lengths.sum())
-    return als.bytes_needed(by_user_lengths, by_item_lengths, problem) + RATING_BYTES * n_ratings
+def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
+    """Bytes for rows with `lengths` ratings that are all in memory."""
+    del n_columns, problem
+    return als.RATING_BYTES * int(lengths.sum())
 
 
-def fixed_bytes(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
     """Bytes of a training without any ratings."""
-    return als.bytes_needed(by_user_lengths, by_item_lengths, problem)
+    return als.base_bytes(users, items, problem)
 
 
 def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
     """Bytes of each row of a side in a batch."""
     del n_columns, problem
-    return RATING_BYTES * lengths
+    return als.RATING_BYTES * lengths
 
 
 def prepare(
@@ -90,10 +86,10 @@ def solve(stream: list[Batch], solved: Table, fixed: Table, problem: AlsObjectiv
 
 
 def errors(
-    stream: list[Batch], table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+    stream: list[Batch], table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float], first: int = 0
 ) -> tuple[float, float]:
     """As `gpu.als.host.errors`, but for the order of summation."""
-    sums = [als.errors(side, table[rows], fixed, problem, scale) for rows, side in stream]
+    sums = [als.errors(side, table[rows], fixed, problem, scale, first) for rows, side in stream]
     return sum(squares for squares, _ in sums), sum(loss for _, loss in sums)
 
 

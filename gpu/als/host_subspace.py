@@ -57,11 +57,14 @@ class System(NamedTuple):
     biases: bool
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
-    """Bytes that a half-iteration takes: the fixed side in blocks, VᵀV, and a batch for each thread."""
+def bytes_needed(n_longer: int, longest: int, problem: AlsObjective) -> int:
+    """Bytes that a half-iteration takes: the fixed side in blocks, VᵀV, and a batch for each thread.
+
+    Args:
+        n_longer: rows of the side with more of them.
+        longest: ratings of the row with most of them.
+    """
     padded = n_blocks(problem) * BLOCK
-    n_longer = max(len(by_user_lengths), len(by_item_lengths))
-    longest = max(int(lengths.max(initial=0)) for lengths in (by_user_lengths, by_item_lengths))
     batch = cg.batch_bytes() + 4 * (2 * BATCH_ROWS * padded + max(BATCH_RATINGS, longest))
     return columns.bytes_needed(n_longer, padded, problem.is_implicit) + 4 * n_longer + get_num_threads() * batch
 

@@ -1,39 +1,59 @@
 """ALS on the CPU in mode "reduce" of several ranks: A and b are added up, then solved by Cholesky in double precision.
 
-See `gpu.als.halves`. One thread adds up, or solves, a row from start to end.
+See `gpu.als.halves`. One thread adds up, or solves, a row from start to end. The fixed rows of a rank are read in waves
+that follow each other ([001] Alg. 3, line 9, with more parts than GPUs): only those of a wave are needed at a time.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als import host_cg as cg
-from gpu.als.host import Side, Table, add_row
+from gpu.als.host import Table, add_row
 from gpu.als.objective import AlsObjective, width
+from gpu.als.sum_batches import SumBatch
 from gpu.base.host import njit, prange
 from gpu.data.host_solve import solve as solve_symmetric
 from gpu.data.ratings import Rows
 from gpu.data.views import within_columns
 
 SUMS_BYTES = 256 * 2**20  # of A and b of the rows of one batch
+WAVE_BYTES = 2**30  # of the fixed rows of one wave, in the form that is read
+ERRORS_AT_ONCE = 2**24  # ratings
 
 
 class Sums(NamedTuple):
     """Ratings whose entries are rows of the fixed side that this rank owns.
 
     Attributes:
-        side: those ratings of all rows to solve; its `lengths` are those of whole rows.
-        is_rated: bool (rows,), whether a row has ratings on any rank.
-        batches: (first, last) of rows, last excluded, whose sums are in memory together.
+        rows: whole rows of the side to solve.
+        columns: the fixed rows of this rank.
+        own: the rows that this rank solves.
+        n_rated: number of rows of the whole fixed side that have ratings.
+        waves: of `columns`.
+        parts: the ratings of each batch, wave by wave. None: they are read again from `rows`, batch by batch.
     """
 
-    side: Side
-    is_rated: NDArray[np.bool_]
-    batches: list[tuple[int, int]]
+    rows: Rows
+    columns: slice
+    own: slice
+    n_rated: int
+    waves: list[slice]
+    parts: list[list[Rows]] | None
+
+
+class Loaded(NamedTuple):
+    """A batch: its ratings wave by wave, and what solving its rows needs."""
+
+    batch: SumBatch
+    parts: Sequence[Rows]
+    sums: Sums
 
 
 def is_available() -> bool:
@@ -41,28 +61,7 @@ def is_available() -> bool:
     return True
 
 
-def bytes_needed(n_rows: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of a side with `n_rows` rows."""
-    return min(n_rows, _batch_rows(problem)) * _row_bytes(problem)
-
-
-def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
-    """Ratings to add up over the fixed rows `columns`.
-
-    Args:
-        rows: whole rows of the side to solve.
-        columns: consecutive rows of the fixed side.
-        problem: the objective.
-        n_rated: number of rows of the whole fixed side that have ratings.
-    """
-    part = within_columns(rows, columns)
-    side = als.prepare(part, columns.stop - columns.start, problem, n_rated)._replace(lengths=rows.lengths)
-    n, n_rows = _batch_rows(problem), len(rows.starts)
-    batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
-    return Sums(side, rows.lengths > 0, batches)
-
-
-def _batch_rows(problem: AlsObjective) -> int:
+def most_rows(problem: AlsObjective) -> int:
     """Rows of a batch."""
     return max(1, SUMS_BYTES // _row_bytes(problem))
 
@@ -72,40 +71,120 @@ def _row_bytes(problem: AlsObjective) -> int:
     return 8 * width(problem) * (width(problem) + 1)
 
 
+def slots_bytes(n_rows: int, n_columns: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows over `n_columns` fixed rows."""
+    del n_columns
+    return n_rows * _row_bytes(problem)
+
+
+def batch_bytes(
+    n_ratings: NDArray[np.int64],
+    n_rows: NDArray[np.int64],
+    n_own: NDArray[np.int64],
+    n_columns: int,
+    problem: AlsObjective,
+) -> NDArray[np.int64]:
+    """Bytes of batches without their sums.
+
+    Args:
+        n_ratings, n_rows: int64 (q,), ratings over the fixed rows of this rank, and rows.
+        n_own: int64 (q,), rows that this rank solves.
+        n_columns: fixed rows of this rank.
+    """
+    del n_rows, n_own, n_columns, problem
+    return als.RATING_BYTES * n_ratings
+
+
+def prepare(
+    rows: Rows,
+    columns: slice,
+    own: slice,
+    batches: Sequence[SumBatch],
+    problem: AlsObjective,
+    n_rated: int,
+    feed: Any,
+) -> Sums:
+    """Ratings to add up over the fixed rows `columns`.
+
+    Args:
+        rows: whole rows of the side to solve.
+        columns: consecutive rows of the fixed side.
+        own: the rows that this rank solves.
+        batches: whose sums are in memory together.
+        problem: the objective.
+        n_rated: number of rows of the whole fixed side that have ratings.
+        feed: if the ratings of each batch are to be read again in every half; None: they stay in memory.
+    """
+    n_waves = max(1, -(-4 * als.padded(problem) * (columns.stop - columns.start) // WAVE_BYTES))
+    edges = columns.start + np.arange(n_waves + 1) * (columns.stop - columns.start) // n_waves
+    sums = Sums(rows, columns, own, n_rated, [slice(*ends) for ends in pairwise(edges.tolist())], None)
+    if feed is not None:
+        return sums
+    return sums._replace(parts=[list(_read(sums, batch.numbers)) for batch in batches])
+
+
+def _read(sums: Sums, numbers: NDArray[np.int64]) -> Iterator[Rows]:
+    """The rows `numbers` over the columns of each wave."""
+    for wave in sums.waves:
+        yield within_columns(sums.rows.at(numbers), wave)
+
+
+def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
+    """Each batch with its ratings."""
+    for n, batch in enumerate(batches):
+        parts = list(_read(sums, batch.numbers)) if sums.parts is None else sums.parts[n]
+        yield batch, Loaded(batch, parts, sums)
+
+
 def gram_to_add(part: Table, problem: AlsObjective) -> NDArray[np.float64] | None:
     """VᵀV (D, D) of some rows of the fixed side; None for explicit problems."""
     return als.gram_of(np.ascontiguousarray(part)) if problem.is_implicit else None
 
 
-def add_up(sums: Sums, batch: tuple[int, int], part: Table, problem: AlsObjective) -> NDArray[np.float64]:
+def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> NDArray[np.float64]:
     """A and b of the rows of a batch over the fixed rows `part`: float64 (n, D + 1, D), b last."""
-    system = als.system_of(part, problem, has_gram=False)
-    found = np.zeros((batch[1] - batch[0], width(problem) + 1, width(problem)))
-    _add_rows(sums.side.rows, batch[0], system, found)
+    found = np.zeros((len(batch.batch.numbers), width(problem) + 1, width(problem)))
+    first = batch.sums.columns.start
+    for rows, wave in zip(batch.parts, batch.sums.waves, strict=True):
+        system = als.system_of(part[wave.start - first : wave.stop - first], problem, has_gram=False)
+        _add_rows(rows, system, found)
     return found
 
 
 def solve(
-    sums: Sums,
-    batch: tuple[int, int],
-    own: slice,
-    totals: NDArray[np.float64],
-    gram: NDArray[np.float64] | None,
-    table: Table,
-    problem: AlsObjective,
+    batch: Loaded, totals: NDArray[np.float64], gram: NDArray[np.float64] | None, table: Table, problem: AlsObjective
 ) -> None:
-    """Solve the rows `own` of a batch, whose A and b have been added up over all ranks, in place in `table`."""
-    first, side = batch[0], sums.side
+    """Solve the rows of this rank in a batch, in place in `table`; `totals` begins with their A and b of all ranks."""
+    own, sums = batch.batch.own, batch.sums
     known = np.zeros((0, table.shape[1])) if gram is None else gram
-    mine = totals[own.start - first : own.stop - first]
-    _solve_rows(mine, known, problem.ridges(side.lengths[own], side.n_rated), sums.is_rated[own], table[own])
+    lengths = sums.rows.lengths[sums.own][own]
+    _solve_rows(totals[: len(lengths)], known, problem.ridges(lengths, sums.n_rated), lengths > 0, table[own])
+
+
+def errors(
+    sums: Sums, table: Table, part: Table, problem: AlsObjective, scale: tuple[float, float], first: int
+) -> tuple[float, float]:
+    """As `gpu.als.host.errors`, of consecutive rows `table`, from row `first` on, over the fixed rows `part`."""
+    squares, loss = 0.0, als.of_unrated(table, part) if problem.is_implicit else 0.0
+    ends = np.cumsum(sums.rows.lengths[first : first + len(table)])
+    cuts = np.searchsorted(ends, np.arange(ERRORS_AT_ONCE, ends[-1:].sum(), ERRORS_AT_ONCE))
+    for low, high in pairwise([0, *cuts.tolist(), len(table)]):
+        rows = within_columns(sums.rows.at(slice(first + low, first + high)), sums.columns)
+        found = als.errors_of(rows, table[low:high], part, problem, scale)
+        squares, loss = squares + found[0], loss + found[1]
+    return squares, loss
+
+
+def penalty(sums: Sums, table: Table, problem: AlsObjective) -> float:
+    """As `gpu.als.host.penalty`, of the rows that this rank solves."""
+    return als.penalty_of(sums.rows.lengths[sums.own], sums.n_rated, table, problem)
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _add_rows(rows: Rows, first: int, system: cg.System, found: NDArray[np.float64]) -> None:
+def _add_rows(rows: Rows, system: cg.System, found: NDArray[np.float64]) -> None:
     n = found.shape[2]
     for x in prange(len(found)):
-        add_row(rows, first + x, system, found[x, :n], found[x, n])
+        add_row(rows, x, system, found[x, :n], found[x, n])
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")

@@ -50,6 +50,20 @@ class AlsObjective(NamedTuple):
         return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
+class Extent(NamedTuple):
+    """The rows of one side, and those that a rank solves.
+
+    Attributes:
+        n_rows: of the side.
+        lengths: int64 (n,), ratings of each row that the rank solves.
+        is_shared: whether the rank has what solving the other side reads of all rows, or of its own alone.
+    """
+
+    n_rows: int
+    lengths: NDArray[np.int64]
+    is_shared: bool
+
+
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
     """The objective of a training with `params` on `ratings`."""
     data = calibration

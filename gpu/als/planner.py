@@ -62,7 +62,7 @@ class Plan:
     Attributes:
         gpus: positions of the GPUs that train, in the order of the caller; others are left out.
         shares: part of all rows and ratings that each of them owns; they add up to 1.
-        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
+        placement: what lies in the memory of GPUs: everything, or all but ratings.
         items, users: the two halves of an epoch, in their order.
         one_gpu_ms: milliseconds of an epoch on one GPU, None if the training does not fit there.
         start_seconds: seconds that the start takes longer than on one GPU.

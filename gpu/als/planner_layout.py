@@ -1,7 +1,7 @@
 """Layouts: ways to divide a training of ALS among GPUs, and what each way costs; see `gpu.als.planner_costs`.
 
 A layout fits if every GPU has room for its share of the rows and ratings. Solved rows may follow each other in q
-batches. With more batches, buffers of streamed ratings and rows and the sums of mode reduce are smaller.
+batches. With more batches, buffers of streamed ratings and the sums of mode reduce are smaller.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from gpu.als.planner_costs import (
 from gpu.base.backend import CUDA_BYTES, WORKSPACE
 from gpu.cuda.work import ITEM
 
-Placement = Literal["resident", "ratings streamed", "rows streamed"]
-PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows streamed")
+Placement = Literal["resident", "ratings streamed"]
+PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed")
 ROUNDING = 16  # bytes that are left free, because each part of `Bytes` is rounded up
 
 
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
         shape: see `Shape`.
         p: number of GPUs.
         items, users: mode of the half that solves items, and of the one that solves users.
-        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
+        placement: what lies in the memory of GPUs: everything, or all but ratings.
         part_limit: bytes that the sums of parts of long rows take at most, on all GPUs together.
     """
 
@@ -69,12 +69,13 @@ class Layout(NamedTuple):
         shape, is_gather = self.shape, self.mode(half) == "gather"
         fixed = half.n_fixed * (1.0 if is_gather else share)
         solved = half.n_solved * (1.0 if self.other(half) == "gather" else share)
-        slots = self._part_bytes(half) * share if is_gather else half.n_solved * shape.slot_bytes * (1 + share) / q
+        n_slots = half.n_solved * (1 if shape.waves(half, 1.0) == 1 else 2)  # for any share
+        slots = self._part_bytes(half) * share if is_gather else n_slots * shape.slot_bytes / q
         communicator = COMMUNICATOR_BYTES if self.p > 1 else 0
         return Bytes(
             fixed_table=ceil(shape.float16_bytes * fixed),
             solved_table=ceil(shape.float16_bytes * solved),
-            own_rows=ceil(self._own_rows(half, share, q)),
+            own_rows=ceil(shape.float32_bytes * (half.n_solved + half.n_fixed) * share),
             ratings=ceil(2 * RATING_BYTES * shape.n_ratings * share / (q if self.is_streamed else 1)),
             work_items=ceil(self._work_items(half, share, q)),
             slots=ceil(slots),
@@ -87,24 +88,21 @@ class Layout(NamedTuple):
         """The time of a half."""
         pace = max(share / weight for share, weight in zip(shares, weights, strict=True))
         uneven = 1 + UNEVEN + UNEVEN_EACH * self.p if self.p > 1 else 1
-        compute = self.shape.one_gpu_ms(half) * pace * uneven + FIXED_MS
+        compute = self.shape.one_gpu_ms(half, self.mode(half), max(shares)) * pace * uneven + FIXED_MS
+        if self.mode(half) == "reduce":
+            compute += self.shape.waves_ms(half, max(shares))
         load = self._loaded(half, max(shares)) / links.host * 1e3
         return Milliseconds(compute, load, self._moves_ms(half, q, links) if self.p > 1 else 0.0)
 
     @property
     def is_streamed(self) -> bool:
         """Whether ratings come from the host, batch by batch."""
-        return self.placement != "resident"
+        return self.placement == "ratings streamed"
 
     def _part_bytes(self, half: Half) -> float:
         """Sums of the parts of long rows. The share of ratings in such rows is unknown: it grows with the mean."""
         long = min(1.0, self.shape.n_ratings / half.n_solved / LONG)
         return min(long * self.shape.n_ratings / LONG * self.shape.slot_bytes, self.part_limit)
-
-    def _own_rows(self, half: Half, share: float, q: float) -> float:
-        if self.placement == "rows streamed":
-            return 2 * self.shape.float32_bytes * half.n_solved * share / q
-        return self.shape.float32_bytes * (half.n_solved + half.n_fixed) * share
 
     def _work_items(self, half: Half, share: float, q: float) -> float:
         if self.is_streamed:
@@ -119,16 +117,15 @@ class Layout(NamedTuple):
         """Bytes that a GPU reads from the host in a half."""
         if not self.is_streamed:
             return 0.0
-        rows = self.shape.float32_bytes * half.n_solved * share if self.placement == "rows streamed" else 0.0
-        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share) + rows
+        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share)
 
     def _moves_ms(self, half: Half, q: int, links: Links) -> float:
-        sent = (1 - 1 / self.p) / links.between * 1e3  # ms for each byte of a whole table
+        sent = (1 - 1 / self.p) * 1e3  # ms for each byte of a whole table, if a link moves one byte a second
         gram = GRAM_MS if self.shape.is_implicit else 0.0
         if self.mode(half) == "gather":
-            return LATENCY_MS + half.n_fixed * self.shape.float16_bytes * sent + gram
+            return LATENCY_MS + half.n_fixed * self.shape.float16_bytes * sent / links.gathered + gram
         twice = 2 / MEMORY_BYTES * 1e3  # sums are written and read once more
-        return q * LATENCY_MS + half.n_solved * self.shape.slot_bytes * (sent + twice) + gram
+        return q * LATENCY_MS + half.n_solved * self.shape.slot_bytes * (sent / links.reduced + twice) + gram
 
 
 def shares_of(layout: Layout, gpus: Sequence[Gpu]) -> tuple[float, ...] | None:

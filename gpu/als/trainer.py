@@ -21,6 +21,7 @@ A row without ratings gets zeros.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 
@@ -40,6 +41,7 @@ from gpu.data.calibration import calibrate
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import Calibration, signals_of
+from gpu.data.views import part_of
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training import evaluate
 from gpu.training.loop import State, Trainer
@@ -88,13 +90,15 @@ class AlsTrainer(Trainer[Model]):
         n_users, n_items = (
             int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
         )
-        users, items = start_tables(ratings, self.problem, params.seed)
         bounds = self.batches or (None, None)
-        sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
-        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, division)
+        drawn = functools.partial(start_users, ratings, self.problem, params.seed)
+        users = Side(ratings.by_user, drawn, n_items, bounds[0])
+        items = Side(ratings.by_item, functools.partial(_zeros, self.problem), n_users, bounds[1])
+        self._users, self._items = halves_of(users, items, self.problem, backend, exchange, division)
         self._held_out = None
-        if test is not None and exchange.rank == 0:
-            self._held_out = self._twin(als.prepare)(test.by_user, ratings.n_items, self.problem)
+        if test is not None and not params.is_implicit:
+            own_test, _ = part_of(test.by_user, self._users.own)
+            self._held_out = self._twin(als.prepare)(own_test, ratings.n_items, self.problem)
         self.seconds = 0.0
 
     @property
@@ -127,14 +131,12 @@ class AlsTrainer(Trainer[Model]):
 
     def state(self) -> State:
         """Both tables."""
-        self._complete()
-        users, items = self._tables()
-        return {"users": users, "items": items}
+        return {"users": self._users.rows(), "items": self._items.rows()}
 
     def restore(self, state: State) -> None:
         """See `gpu.training.loop.Trainer`."""
         for half, name in ((self._users, "users"), (self._items, "items")):
-            half.load(np.array(state[name]))
+            half.load(np.array(state[name][half.own]))
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """The error for ratings whose squares overflow, or for a singular row."""
@@ -145,22 +147,12 @@ class AlsTrainer(Trainer[Model]):
 
     def model(self) -> Model:
         """The present parameters, on the host; with several ranks all must call it."""
-        self._complete()
-        return self._model()
+        return self._model_of(self._users.rows(), self._items.rows())
 
-    def _complete(self) -> None:
-        for half in (self._users, self._items):
-            half.complete()
-
-    def _model(self) -> Model:
-        """The model of tables that are complete on this rank."""
-        model = model_of(self.ratings, self.params, self.problem, *self._tables())
+    def _model_of(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> Model:
+        model = model_of(self.ratings, self.params, self.problem, users, items)
         model.calibration = self.calibration
         return model
-
-    def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(users, items) on the host."""
-        return self._twin(als.fetch)(self._users.table), self._twin(als.fetch)(self._items.table)
 
     def compile(self) -> None:
         """Compile the kernels of a half-iteration, by solving a matrix without rows."""
@@ -175,34 +167,46 @@ class AlsTrainer(Trainer[Model]):
         """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
         problem, n = self.problem, len(self.ratings)
         scale = self.ratings.scale if self.params.is_calibrated else (-math.inf, math.inf)  # see `Model.error_scale`
-        self._complete()
-        squares, loss = self._users.errors(self._items, scale)
+        # Either half has this rank's ratings: the one whose errors read items of other ranks, not users.
+        half, other = self._users, self._items
+        if self.modes.users == "reduce":
+            half, other = other, half
+        squares, loss = half.errors(other, scale)
         loss += self._users.penalty() + self._items.penalty()
         squares, loss = self.exchange.totals(squares, loss)
         metrics = {"train_loss": loss / n}
         if not problem.is_implicit:
             metrics["train_rmse"] = float(np.sqrt(squares / n))
-        if self.test is None or self._held_out is None:
+        if self.test is None:
             return metrics
-        if problem.is_implicit:
-            ranks = evaluate.ranking(self._model(), self._rated, self.test)
+        if self._held_out is None:  # of lists
+            tables = self._users.rows(), self._items.rows()
+            if self.exchange.rank:
+                return metrics
+            ranks = evaluate.ranking(self._model_of(*tables), self._rated, self.test)
             return metrics | {f"test_{name}": value for name, value in ranks.items()}
-        tables = self._users.table, self._items.table
-        squares, _ = self._twin(als.errors)(self._held_out, *tables, problem, scale)
-        return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+        table, squares = self._users.table, 0.0
+        for first, piece in self._twin(als.pieces)(self.exchange, self._items.table, self._items.bounds):
+            squares += float(self._twin(als.errors)(self._held_out, table, piece, problem, scale, first)[0])
+        (squares,) = self.exchange.totals(squares)
+        return metrics if self.exchange.rank else metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
 
-def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(users, items) before the first half-iteration: random users, zeros for items and for rows without ratings.
+def start_users(ratings: Ratings, problem: AlsObjective, seed: int, own: slice) -> NDArray[np.float32]:
+    """Parameters of consecutive users before the first half-iteration: random, zeros for users without ratings.
 
-    Without biases all targets are positive, so the start is positive too.
+    Without biases all targets are positive, so the start is positive too. Items start with zeros.
     """
-    users = np.empty((ratings.n_users, width(problem)), dtype=np.float32)
-    draws.fill(users, (seed,), START / 2 if problem.biases else START, is_normal=problem.biases)
+    users = _zeros(problem, own)
+    draws.fill(users, (seed,), START / 2 if problem.biases else START, is_normal=problem.biases, first=own.start)
     if problem.biases:
         users[:, -1] = 0
-    users[ratings.by_user.lengths == 0] = 0
-    return users, np.zeros((ratings.n_items, users.shape[1]), dtype=np.float32)
+    users[ratings.by_user.lengths[own] == 0] = 0
+    return users
+
+
+def _zeros(problem: AlsObjective, rows: slice) -> NDArray[np.float32]:
+    return np.zeros((rows.stop - rows.start, width(problem)), dtype=np.float32)
 
 
 def model_of(

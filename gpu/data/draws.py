@@ -16,21 +16,25 @@ BLOCK = 4096  # rows
 N_THREADS = 16  # beyond it memory is the limit; without as many cores some wait
 
 
-def fill(table: NDArray[np.float32], key: tuple[int, ...], size: float, *, is_normal: bool) -> None:
+def fill(table: NDArray[np.float32], key: tuple[int, ...], size: float, *, is_normal: bool, first: int = 0) -> None:
     """Fill `table` (rows, columns) with random numbers.
 
     Args:
         key: equal keys give equal numbers; at least 0 each.
         size: the deviation of normal numbers around 0, or the end of uniform ones from 0 on.
+        first: number of the first row of `table`, if it has some rows of a longer one.
     """
+    block, end = first - first % BLOCK, first + len(table)
 
     def draw(rows: slice) -> None:
-        """Draw a block."""
-        generator, block = np.random.default_rng((*key, rows.start // BLOCK)), table[rows]
-        drawn = (generator.standard_normal if is_normal else generator.random)(block.shape, dtype=np.float32)
-        np.multiply(drawn, np.float32(size), out=block)
+        """Draw a block, from its first row."""
+        generator, begin = np.random.default_rng((*key, (block + rows.start) // BLOCK)), block + rows.start
+        shape = rows.stop - rows.start, table.shape[1]
+        drawn = (generator.standard_normal if is_normal else generator.random)(shape, dtype=np.float32)
+        wanted = max(begin, first)
+        np.multiply(drawn[wanted - begin :], np.float32(size), out=table[wanted - first : begin + len(drawn) - first])
 
-    by_threads(draw, len(table), BLOCK)
+    by_threads(draw, end - block, BLOCK)
 
 
 def by_threads(work: Callable[[slice], None], n: int, size: int) -> None:

@@ -39,6 +39,10 @@ class Rows(NamedTuple):
     items: NDArray[np.int32]
     values: NDArray[np.float32]
 
+    def at(self, numbers: NDArray[np.int64] | slice) -> Rows:
+        """Some rows, in the same arrays."""
+        return Rows(self.starts[numbers], self.lengths[numbers], self.items, self.values)
+
 
 class Ratings:
     """Ratings as CSR (by user) and CSC (by item).

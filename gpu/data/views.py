@@ -130,9 +130,22 @@ def within_columns(rows: Rows, columns: slice) -> Rows:
     """All rows with only those entries that lie in `columns`, counted from its first."""
     from gpu.data import host_rows  # noqa: PLC0415 - `import gpu` loads no kernel
 
-    begins, counts = np.empty_like(rows.starts), np.empty_like(rows.lengths)
-    host_rows.find_columns(rows.starts, rows.lengths, rows.items, columns.start, columns.stop, begins, counts)
+    begins, counts = _find_columns(rows, columns)
     starts, n = np.cumsum(counts) - counts, int(counts.sum())
     items, values = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
     host_rows.copy_entries(begins, counts, rows.items, rows.values, columns.start, starts, items, values)
     return Rows(starts, counts, items, values)
+
+
+def lengths_within(rows: Rows, columns: slice) -> NDArray[np.int64]:
+    """Number of entries of each row that lie in `columns`: int64 (rows,)."""
+    return _find_columns(rows, columns)[1]
+
+
+def _find_columns(rows: Rows, columns: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(where the entries of each row in `columns` begin, their number)."""
+    from gpu.data import host_rows  # noqa: PLC0415 - as above
+
+    begins, counts = np.empty_like(rows.starts), np.empty_like(rows.lengths)
+    host_rows.find_columns(rows.starts, rows.lengths, rows.items, columns.start, columns.stop, begins, counts)
+    return begins, counts

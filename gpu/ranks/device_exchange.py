@@ -214,19 +214,18 @@ class Nccl:
         return int(self._kinds[array.dtype.char])
 
 
-def shared_copy(array: Any, exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
-    """(a copy of `array`, the addresses of the copies of all other ranks), for kernels that write to all of them.
+def shared_zeros(shape: tuple[int, ...], dtype: Any, exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
+    """(zeros, the addresses of those of all other ranks), for kernels that write to all of them.
 
-    The ranks' arrays have equal sizes. Addresses are valid until the rank that owns the copy ends. There are none if a
-    rank cannot reach another's memory; then the copy is `array` itself.
+    The ranks' arrays have equal sizes. Addresses are valid until the rank that owns the array ends. There are none if a
+    rank cannot reach another's memory.
     """
     if not isinstance(exchange, Nccl) or not exchange.can_store:
-        return array, ()
-    copy = _raw(array.shape, array.dtype)
-    copy[...] = array
+        return cupy.zeros(shape, dtype=dtype), ()
+    found = _raw(shape, dtype)
+    found.fill(0)
     cupy.cuda.get_current_stream().synchronize()
-    peers = exchange.addresses(copy.data.ptr)
-    return (copy, peers) if peers else (array, ())
+    return found, exchange.addresses(found.data.ptr)
 
 
 class Staged:

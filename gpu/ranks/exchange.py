@@ -7,12 +7,15 @@ threads of one process) and `gpu.ranks.device_exchange` (NCCL).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ranks.traffic import Traffic
+
+PIECE_BYTES = 256 * 2**20  # of rows that move around the ring
 
 
 class Exchange(Protocol):
@@ -109,3 +112,35 @@ class Alone:
 
 
 ALONE = Alone()
+
+
+def in_turn(exchange: Exchange, own: Any, bounds: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+    """Every rank's rows in turn, in pieces that move around the ring: (number of the first row, rows of a table).
+
+    All ranks must take all pieces. A piece is valid until the next one is taken.
+
+    Args:
+        own: our rows (n, …), contiguous.
+        bounds: as in `Exchange.gather`.
+    """
+    most_rows = max(1, PIECE_BYTES * len(own) // max(1, own.nbytes))
+    n_pieces = most(exchange, -(-len(own) // most_rows))
+    for n in range(n_pieces):
+        edges = bounds[:-1] + np.diff(bounds) * np.array([[n], [n + 1]]) // n_pieces
+        owner = exchange.rank
+        piece = own[edges[0, owner] - bounds[owner] : edges[1, owner] - bounds[owner]]
+        yield int(edges[0, owner]), piece
+        for _ in range(exchange.size - 1):
+            owner = (owner - 1) % exchange.size
+            received = np.empty_like(own, shape=(int(edges[1, owner] - edges[0, owner]), *own.shape[1:]))
+            exchange.shift(piece, received)
+            piece = received
+            yield int(edges[0, owner]), piece
+
+
+def most(exchange: Exchange, number: int) -> int:
+    """The largest of the numbers that the ranks give."""
+    numbers = np.zeros(exchange.size, dtype=np.int64)
+    numbers[exchange.rank] = number
+    exchange.on_host.gather(numbers, np.arange(exchange.size + 1))
+    return int(numbers.max())

@@ -18,7 +18,6 @@ from gpu.base.device import memory_of_devices
 PLACES = {
     "resident": "everything stays on the GPUs",
     "ratings streamed": "ratings come from the host in batches",
-    "rows streamed": "ratings and float32 rows come from the host in batches, which no training does yet",
 }
 NAME_COLUMNS, CELL_COLUMNS = 28, 14
 

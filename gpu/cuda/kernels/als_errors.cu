@@ -14,23 +14,31 @@ template <class Number> __device__ __forceinline__ Number warp_sum(Number x) {
     return x;
 }
 
-// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (p − r̂)² − r̂² over r ≠ 0.
+// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (p − r̂)² − r̂² over r ≠ 0. Only
+// ratings count whose rows are in both tables: `table` has `n_rows` rows from `first_row` on, `fixed` those of columns.
 extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
     const Item* items, const int* columns, const float* values, const float* table, const float* fixed,
-    const float* table_biases, const float* fixed_biases, Solver solver, float low, float high, double2* sums
+    const float* table_biases, const float* fixed_biases, int first_row, int n_rows, int first_column, int n_columns,
+    Solver solver, float low, float high, double2* sums
 ) {
     constexpr int HELD = (D + WARP - 1) / WARP;
     const Item item = items[blockIdx.x];
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = item.row - first_row;
+    if ((unsigned)row >= (unsigned)n_rows) {
+        if (threadIdx.x == 0) sums[blockIdx.x] = make_double2(0, 0);
+        return;
+    }
     float x[HELD];
 #pragma unroll
-    for (int n = 0; n < HELD; ++n) x[n] = lane + WARP * n < D ? table[(long long)item.row * STRIDE + lane + WARP * n] : 0.0f;
+    for (int n = 0; n < HELD; ++n) x[n] = lane + WARP * n < D ? table[(long long)row * STRIDE + lane + WARP * n] : 0.0f;
 
     double squares = 0, loss = 0;
     for (int done = warp * WARP; done < item.length; done += ERROR_THREADS) {
         const int count = min(WARP, item.length - done);
         const long long place = item.begin + done + lane;
-        const int column = lane < count ? __ldg(columns + place) : 0;
+        const int found = lane < count ? __ldg(columns + place) - first_column : 0;
+        const bool is_there = lane < count && (unsigned)found < (unsigned)n_columns;
+        const int column = is_there ? found : 0;
         const float rating = lane < count ? __ldg(values + place) : 0.0f;
         float mine = 0;
 #pragma unroll 4
@@ -46,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
             estimate = warp_sum(estimate);
             if (lane == k) mine = solver.mean + estimate;
         }
-        if (BIASES == 2 && lane < count) mine += table_biases[item.row] + fixed_biases[column];
-        if (lane >= count) continue;
+        if (!is_there) continue;
+        if (BIASES == 2) mine += table_biases[row] + fixed_biases[column];
         const double off = rating - fminf(fmaxf(mine, low), high);
         squares += off * off;
         if (!IMPLICIT) loss += (double)(rating - mine) * (rating - mine);

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import gpu
 from gpu.als import host, host_stream
-from gpu.als.batches import Batches, batches_of, cut
-from gpu.als.halves import Division, Modes, own_rows
-from gpu.als.objective import AlsObjective
+from gpu.als.batches import Batches, cut
+from gpu.als.halves import Modes, bounds_of, own_of
+from gpu.als.objective import AlsObjective, Extent
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
@@ -57,9 +57,14 @@ def even(n_rows: int, q: int) -> np.ndarray:
 
 
 def streamed_half(
-    backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective, bounds: np.ndarray,
+    backend: Backend,
+    rows: Rows,
+    start: np.ndarray,
+    fixed: np.ndarray,
+    problem: AlsObjective,
+    bounds: np.ndarray,
     n_turns: int = 1,
-) -> tuple[np.ndarray, Any, Any, Any]:  # fmt: skip
+) -> tuple[np.ndarray, Any, Any, Any]:
     """(the solved table, the batches, both tables on the backend) after `n_turns` half-iterations from `start`."""
     als, stream = twin_of(host, backend), twin_of(host_stream, backend)
     side = stream.prepare(rows, len(fixed), problem, len(fixed), bounds, stream.Feed())
@@ -147,18 +152,23 @@ def test_many_factors_in_batches(n_factors, backend):
 
 
 def trained(
-    params: Any, ratings: Ratings, backend: Backend, batches: Batches | None, exchange: Exchange = ALONE
+    params: Any,
+    ratings: Ratings,
+    backend: Backend,
+    batches: Batches | None,
+    exchange: Exchange = ALONE,
+    modes: Modes | None = None,
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     reports: list[dict[str, Any]] = []
     calibration = calibrate(ratings, params)
-    trainer = AlsTrainer(ratings, params, backend, ratings_of(n=100, seed=1), calibration, exchange, batches=batches)
+    trainer = AlsTrainer(ratings, params, backend, ratings_of(n=100, seed=1), calibration, exchange, modes, batches)
     model = train(trainer, lambda report: reports.append(dict(report.metrics)))
     return model.arrays, reports
 
 
 def in_batches(ratings: Ratings, q: int, exchange: Exchange = ALONE) -> Batches:
     """q batches of the users, and one more of the items, of a rank."""
-    users, items = (own_rows(rows, exchange, exchange.weights) for rows in (ratings.by_user, ratings.by_item))
+    users, items = (own_of(bounds_of(rows, exchange.weights), exchange) for rows in (ratings.by_user, ratings.by_item))
     return Batches(even(users.stop - users.start, q), even(items.stop - items.start, q + 1))
 
 
@@ -199,16 +209,42 @@ def test_ranks_with_batches_give_the_bits_of_one_without(kind, size):
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
 
+@pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")])
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+@pytest.mark.parametrize("q", [1, 4, 100])
+def test_sums_of_mapped_ratings_in_batches_have_the_bits_of_ratings_in_memory(kind, modes, q, tmp_path, monkeypatch):
+    ratings, params, size = ratings_of(), PARAMS[kind], 3
+
+    def batches(ring: Exchange) -> Batches:
+        (users, items), numbers = in_batches(ratings, q, ring), np.arange(q + 1)
+        return Batches(numbers if modes.users == "reduce" else users, numbers if modes.items == "reduce" else items)
+
+    monkeypatch.setattr("gpu.als.halves.fewest", lambda bounds, most: q)
+    expected = run_threads(size, lambda ring: trained(params, ratings, HOST, None, ring, modes))
+    mapped = on_disk(ratings, tmp_path / "store")
+    for (arrays, metrics), (wanted, reports) in zip(
+        run_threads(size, lambda ring: trained(params, mapped, HOST, batches(ring), ring, modes)), expected, strict=True
+    ):
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        for one, other in zip(metrics, reports, strict=True):
+            assert one == pytest.approx(other, rel=1e-9)
+
+
 # --- what fits -------------------------------------------------------------------------------------------------------
 
 
+def extents(ratings: Ratings) -> list[Extent]:
+    """Both sides, as one rank solves them."""
+    return [Extent(len(rows.lengths), rows.lengths, True) for rows in (ratings.by_user, ratings.by_item)]
+
+
 def sizes_of(ratings: Ratings, trainer: AlsTrainer, backend: Backend) -> tuple[int, int, list[np.ndarray]]:
-    """(bytes with all ratings, bytes without any, bytes of each row of both sides)."""
-    stream, lengths = twin_of(host_stream, backend), (ratings.by_user.lengths, ratings.by_item.lengths)
-    columns = ratings.n_items, ratings.n_users
-    rows = [stream.row_bytes(side, n, trainer.problem) for side, n in zip(lengths, columns, strict=True)]
-    whole, base = (size(*lengths, trainer.problem) for size in (stream.resident_bytes, stream.fixed_bytes))
-    return whole, base, rows
+    """(bytes with all ratings if memory has a bound, bytes without any, bytes of each row of both sides)."""
+    stream, problem, (users, items) = twin_of(host_stream, backend), trainer.problem, extents(ratings)
+    given = (users.lengths, items.n_rows, problem), (items.lengths, users.n_rows, problem)
+    whole = twin_of(host, backend).base_bytes(users, items, problem) + sum(stream.side_bytes(*one) for one in given)
+    return whole, stream.base_bytes(users, items, problem), [stream.row_bytes(*one) for one in given]
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])
@@ -242,18 +278,35 @@ def test_less_memory_gives_more_batches_and_the_same_bits_until_the_longest_row_
     assert (caught.value.needed_bytes, caught.value.free_bytes) == (least, least - 1)
 
 
-def test_sums_of_ranks_need_all_ratings_in_memory(backend):
-    ratings, params = ratings_of(600, 40, 20_000), PARAMS["explicit"]
-    problem = AlsTrainer(ratings, params, backend).problem
-    whole = twin_of(host_stream, backend).resident_bytes(ratings.by_user.lengths, ratings.by_item.lengths, problem)
-    with pytest.raises(NotEnoughMemory, match=r"items\) needs about"):
-        batches_of(
-            ratings,
-            problem,
-            replace(backend, limit_bytes=whole - 1),
-            ALONE,
-            Division(Modes("reduce", "gather"), (1.0,)),
-        )
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+@pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("reduce", "reduce")])
+def test_ranks_that_add_up_agree_on_batches_that_fit_into_the_least_memory(kind, modes):
+    ratings, params = ratings_of(600, 40, 60_000), PARAMS[kind]
+    calibration = calibrate(ratings, params)
+    expected, _ = trained(replace(params, solver="cholesky"), ratings, HOST, None)
+
+    def trainer(ring: Exchange, n_bytes: int) -> AlsTrainer:
+        backend = HOST if ring.rank else HOST.within(n_bytes)
+        return AlsTrainer(ratings, replace(params, solver="cholesky"), backend, None, calibration, ring, modes)
+
+    def numbers(n_bytes: int) -> list[int]:
+        """Of batches of the items on all ranks."""
+        found = run_threads(3, lambda ring: trainer(ring, n_bytes).batches)
+        return [0 if batches is None else len(batches.items) - 1 for batches in found]
+
+    with pytest.raises(NotEnoughMemory) as caught:
+        numbers(0)
+    least, n_before = caught.value.needed_bytes, 40
+    for n_bytes in (least, least + 20_000, least + 40_000):
+        (n,) = set(numbers(n_bytes))
+        assert 0 < n <= n_before
+        n_before = n
+    assert numbers(10**9) == [0] * 3
+    with pytest.raises(NotEnoughMemory, match="with ratings in batches of a row each, needs about"):
+        numbers(least - 1)
+    for arrays in run_threads(3, lambda ring: train(trainer(ring, least)).arrays):
+        for name, array in expected.items():
+            np.testing.assert_allclose(arrays[name], array, rtol=2e-4, atol=2e-5, err_msg=name)
 
 
 def test_a_limit_holds_for_every_algorithm_and_counts_what_cuda_takes():

@@ -11,7 +11,7 @@ import pytest
 
 from gpu.als import device_plan as plan
 from gpu.als import host
-from gpu.als.objective import AlsObjective, width
+from gpu.als.objective import AlsObjective, Extent, width
 from gpu.base.backend import Backend
 from gpu.base.device import free_bytes
 from gpu.base.errors import InvalidParams
@@ -189,7 +189,7 @@ def test_errors_and_penalty_agree_with_the_host(kind, n_factors, precision, als)
 def test_exact_solutions_of_many_factors_are_refused(als):
     problem = EXPLICIT._replace(n_factors=257, solver="cholesky")
     with pytest.raises(InvalidParams, match=r"expected cg on a device beyond 256 factors.*use host"):
-        als.bytes_needed(np.ones(3, np.int64), np.ones(3, np.int64), problem)
+        als.side_bytes(np.ones(3, np.int64), 3, problem)
 
 
 def test_nothing_is_solved_without_ratings(als):
@@ -216,7 +216,10 @@ def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, al
     users = np.repeat(np.arange(len(rows.starts), dtype=np.int32), rows.lengths)[order]
     others = Rows(np.cumsum(lengths) - lengths, lengths, users, rows.values[order])
     cupy.get_default_memory_pool().free_all_blocks()
-    before, needed = free_bytes(), als.bytes_needed(rows.lengths, lengths, problem)
+    before = free_bytes()
+    needed = als.side_bytes(rows.lengths, len(fixed), problem) + als.side_bytes(lengths, len(start), problem)
+    sides = [Extent(len(one), one, True) for one in (rows.lengths, lengths)]
+    needed += als.base_bytes(*sides, problem)
     ours, theirs = als.prepare(rows, len(fixed), problem), als.prepare(others, len(start), problem)
     table, still = als.load(start, problem), als.load(fixed, problem)
     for _ in range(2):

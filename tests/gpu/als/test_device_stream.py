@@ -14,7 +14,7 @@ from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import NEUTRAL
-from tests.gpu.als.test_batches import sizes_of
+from tests.gpu.als.test_batches import extents, sizes_of
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -54,5 +54,6 @@ def test_a_training_takes_no_more_than_its_limit(kind, share):
 
     work()  # compiles, and gives CuPy's libraries their own memory
     taken = importlib.import_module("gpu.cuda.memory").taken_by(work)
-    assert importlib.import_module("gpu.als.device").table_bytes(N_USERS + N_ITEMS, problem) < taken <= limit
+    als = importlib.import_module("gpu.als.device")
+    assert sum(als.table_bytes(side, problem) for side in extents(ratings)) < taken <= limit
     assert max(map(len, batches[-1])) > 2

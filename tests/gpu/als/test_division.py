@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from gpu.algorithms import params_for
 from gpu.als import division as als_plan
 from gpu.als import planner
+from gpu.als.batches import batches_of
 from gpu.als.division import GB, MEMORY_GB, division_of, shape_of, size_of
-from gpu.als.halves import GATHER, Modes
+from gpu.als.halves import GATHER, Division, Modes
+from gpu.als.objective import problem_of
 from gpu.als.planner_costs import Gpu, Shape
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
@@ -72,22 +75,32 @@ def test_memory_of_sums_is_checked():
     ratings, params = ratings_of(2000, 8), KINDS["als"]
 
     def needed(modes: Modes) -> int:
-        with pytest.raises(NotEnoughMemory) as raised:
-            AlsTrainer(ratings, params, HOST.within(0), None, calibrate(ratings, params), ALONE, modes)
-        return raised.value.needed_bytes
+        """Bytes with which all ratings stay in memory."""
 
+        def is_enough(n_bytes: int) -> bool:
+            division = Division(modes, (1.0,))
+            return batches_of(ratings, problem, HOST.within(n_bytes), ALONE, division) is None
+
+        return bisect.bisect_left(range(least, 10**7), True, key=is_enough) + least
+
+    problem = problem_of(ratings, params, calibrate(ratings, params))
+    with pytest.raises(NotEnoughMemory) as caught:
+        batches_of(ratings, problem, HOST.within(0), ALONE, Division(Modes("reduce", "reduce"), (1.0,)))
+    least = caught.value.needed_bytes
     a_row = 8 * 5 * 6  # doubles of A and b, with a bias
     both = needed(Modes("reduce", "reduce"))
     assert both - needed(ITEMS_REDUCED) == 2000 * a_row
     assert both - needed(Modes("gather", "reduce")) == 8 * a_row
 
 
-def test_a_bound_that_needs_batches_is_gathered():
+@pytest.mark.parametrize(("n_bytes", "modes"), [(10**6, GATHER), (2_167_500_000, ITEMS_REDUCED)])
+def test_a_bound_is_planned_for_and_what_fits_no_plan_is_gathered(n_bytes, modes):
+    """CUDA, a communicator and work space would take 2.167 GB, and ratings in batches the rest."""
     ratings, params = ratings_of(2000, 8), KINDS["als"]
-    assert run_threads(2, lambda ring: division_of(ratings, params, HOST.within(10**6), ring).modes) == [GATHER] * 2
+    assert run_threads(2, lambda ring: division_of(ratings, params, HOST.within(n_bytes), ring).modes) == [modes] * 2
 
 
-@pytest.mark.parametrize("shape", [(200, 80), (2000, 8), (840, 10)])
+@pytest.mark.parametrize("shape", [(200, 80), (2000, 8), (1080, 10)])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_the_modes_are_those_that_a_plan_has_which_uses_all_gpus(shape, size):
     ratings, params = ratings_of(*shape), KINDS["als"]
@@ -104,7 +117,7 @@ def test_the_modes_are_those_that_a_plan_has_which_uses_all_gpus(shape, size):
 
 
 def test_a_plan_depends_on_the_number_of_ranks():
-    ratings, params = ratings_of(840, 10), KINDS["als"]
+    ratings, params = ratings_of(1080, 10), KINDS["als"]
     two, three = (run_threads(size, lambda ring: division_of(ratings, params, HOST, ring).modes)[0] for size in (2, 3))
     assert (two, three) == (GATHER, ITEMS_REDUCED)
 

@@ -10,7 +10,7 @@ import pytest
 import gpu
 from gpu.als import host as als
 from gpu.als import host_cg as cg
-from gpu.als.objective import AlsObjective, problem_of
+from gpu.als.objective import AlsObjective, Extent, problem_of
 from gpu.data.ratings import Rows
 from gpu.data.signals import NEUTRAL
 from tests.gpu.als.test_trainer import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
@@ -82,8 +82,8 @@ def test_weights_of_the_regularization() -> None:
 def test_the_estimate_of_memory_holds_the_peak(params: gpu.AlsParams | gpu.AlsImplicitParams) -> None:
     rng = np.random.default_rng(0)
     ratings = gpu.Ratings.from_coo(rng.integers(0, 50_000, 60_000), rng.integers(0, 9_000, 60_000), np.ones(60_000))
-    lengths = ratings.by_user.lengths, ratings.by_item.lengths
-    needed = als.bytes_needed(*lengths, problem_of(ratings, params, NEUTRAL))
+    users, items = (Extent(len(rows.lengths), rows.lengths, True) for rows in (ratings.by_user, ratings.by_item))
+    needed = als.base_bytes(users, items, problem_of(ratings, params, NEUTRAL))
     gpu.fit(ratings, params)  # compiles
     tracemalloc.start()
     try:

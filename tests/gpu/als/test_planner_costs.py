@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpu.als.objective import WHOLE
-from gpu.als.planner_costs import FIXED_MS, Gpu, Shape, start_seconds
+from gpu.als.planner_costs import FIXED_MS, NVLINK, Gpu, Shape, far_seconds, start_seconds
+from gpu.als.planner_layout import Layout
 from gpu.base.errors import InvalidInput
 
 
@@ -48,6 +49,58 @@ def test_halves_take_what_docs_kernels_measured(n_factors, items, users):
 )
 def test_an_epoch_takes_what_docs_kernels_measured(one, measured):
     assert sum(ms(one)) == pytest.approx(measured, rel=0.1)
+
+
+def hugewiki(copies: float) -> Shape:
+    """So many copies of 500,826 users."""
+    return shape(500_826 * copies, 39_780, 31e6 * copies, 100)
+
+
+@pytest.mark.parametrize(
+    ("one", "p", "items", "measured"),
+    [
+        (netflix(100), 2, "gather", 7.3),
+        (netflix(100), 4, "gather", 3.76),
+        (netflix(128, is_implicit=True, n_cg_steps=3), 2, "gather", 12.2),
+        (netflix(128, is_implicit=True, n_cg_steps=3), 4, "gather", 6.69),
+        (netflix(100), 2, "reduce", 8.45),
+        (hugewiki(10), 1, "gather", 73.5),
+        (hugewiki(10), 2, "gather", 38.2),
+        (hugewiki(10), 4, "reduce", 22.4),
+        (hugewiki(25), 4, "reduce", 54.9),
+    ],
+)
+def test_an_epoch_takes_what_several_gpus_measured(one, p, items, measured):
+    """Of H100 and H200; docs/performance.md and docs/lab/several-gpus.md."""
+    layout, shares = Layout(one, p, items, "gather", "resident", 5 * 10**9), (1 / p,) * p
+    found = sum(layout.ms(half, shares, 1, (1.0,) * p, NVLINK).total for half in one.halves)
+    assert found == pytest.approx(measured, rel=0.12)
+
+
+@pytest.mark.parametrize(("copies", "measured"), [(25, 148), (50, 380), (100, 887)])
+def test_rows_that_are_not_cut_wait_for_what_is_far(copies, measured):
+    """Four H100 before rows were cut within reach: each read a quarter of the ratings' rows from the whole table."""
+    one, layout = hugewiki(copies), Layout(hugewiki(copies), 4, "gather", "gather", "resident", 5 * 10**9)
+    near = sum(layout.ms(half, (0.25,) * 4, 1, (1.0,) * 4, NVLINK).total for half in one.halves)
+    far = one.n_ratings / 4 * far_seconds(one.n_users * one.float16_bytes) * 1e3
+    assert near + far == pytest.approx(measured, rel=0.06)
+    assert near < 0.45 * measured
+
+
+def test_short_rows_are_not_cut_and_wait():
+    """With 200 million rows on both sides, and 100 ratings in each."""
+    square = shape(2e8, 2e8, 2e10, 16)
+    items, _ = square.halves
+    near = shape(2e6, 2e6, 2e8, 16)
+    waits = square.n_ratings * far_seconds(2e8 * square.float16_bytes) * 1e3
+    assert square.one_gpu_ms(items) == pytest.approx(100 * near.one_gpu_ms(near.halves[0]) + waits, rel=0.01)
+
+
+def test_a_share_of_the_fixed_rows_is_read_in_waves_within_reach():
+    one, (items, _) = hugewiki(100), hugewiki(100).halves
+    assert [one.waves(items, share) for share in (1.0, 0.5, 0.25, 0.05)] == [17, 9, 5, 1]
+    assert one.waves_ms(items, 0.05) == 0
+    assert one.waves_ms(items, 0.25) == pytest.approx(4 * 4 * 39_780 * 28_672 / 3.35e12 * 1e3)
 
 
 @pytest.mark.parametrize(("n_factors", "expected"), [(5, 1024), (16, 3072), (64, 12_288), (100, 28_672), (128, 43_008)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.als.planner_costs import NVLINK, Gpu, Shape
+from gpu.als.planner_costs import MEMORY_BYTES, NVLINK, Gpu, Shape
 from gpu.als.planner_layout import Layout, Placement, batches, shares_of
 from tests.gpu.als.test_planner_costs import netflix, shape
 
@@ -26,14 +26,17 @@ def times(one: Layout) -> list:
     return [one.ms(half, shares, 1, weights, NVLINK) for half in one.shape.halves]
 
 
-@pytest.mark.parametrize(("p", "forecast"), [(2, 369), (4, 204), (8, 122)])
+@pytest.mark.parametrize(("p", "forecast"), [(2, 418), (4, 228), (8, 134)])
 def test_gathering_the_users_of_hugewiki(p, forecast):
     assert sum(half.total for half in times(layout(hugewiki(), p))) == pytest.approx(forecast, rel=0.03)
 
 
-@pytest.mark.parametrize(("p", "moved"), [(2, 1.35), (4, 1.72), (8, 1.92)])
+@pytest.mark.parametrize(("p", "moved"), [(2, 1.30), (4, 1.63)])
 def test_reducing_the_sums_of_netflix_items(p, moved):
-    assert times(layout(netflix(100), p, items="reduce"))[0].moves == pytest.approx(moved, rel=0.13)
+    """Four H100 reduced 366 MB in 1.17 ms, two in .93; 510 MB take as much longer."""
+    moves = times(layout(netflix(100), p, items="reduce"))[0].moves
+    there_and_back = 2 * netflix(100).slot_bytes * 17_770 / MEMORY_BYTES * 1e3
+    assert moves - there_and_back == pytest.approx(moved, rel=0.13)
 
 
 @pytest.mark.parametrize(("p", "load"), [(1, 992), (2, 496), (4, 248), (8, 124)])
@@ -50,8 +53,9 @@ def test_the_mode_decides_which_rows_a_gpu_holds():
     assert whole.held(items, 0.25, 1).fixed_table == 208 * 50_082_603
     assert part.held(items, 0.25, 1).fixed_table == pytest.approx(208 * 50_082_603 / 4, abs=1)
     assert part.held(users, 0.25, 1).solved_table == part.held(items, 0.25, 1).fixed_table
-    assert part.held(items, 0.25, 1).slots == 28_672 * 39_780 * 1.25
-    assert part.held(items, 0.25, 5).slots == 28_672 * 39_780 * 0.25
+    assert part.held(items, 0.25, 1).slots == 2 * 28_672 * 39_780, "in waves"
+    assert part.held(items, 0.25, 5).slots == 2 * 28_672 * 39_780 / 5
+    assert layout(netflix(100), 4, items="reduce").held(netflix(100).halves[0], 0.25, 1).slots == 28_672 * 17_770
     assert whole.held(items, 0.25, 1).ratings == 2 * 8 * 3_100_000_000 / 4
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.als import host_sums as als_sums
-from gpu.als.halves import GATHER, Modes, own_lengths
+from gpu.als.halves import GATHER, Modes, bounds_of, own_of
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import HOST, Backend
@@ -25,6 +25,7 @@ KINDS = {
     "implicit": AlsImplicitParams(n_factors=8, n_epochs=3),
 }
 
+SUMMED = Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")
 EXACT = {  # reduced sums are solved exactly on the host
     "explicit": AlsParams(n_factors=8, n_epochs=2, solver="cholesky"),
     "implicit": AlsImplicitParams(n_factors=8, n_epochs=2, solver="cholesky"),
@@ -78,11 +79,14 @@ def test_any_number_of_ranks_gives_the_bits_of_one(kind, size):
                 assert metrics == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("bytes_", [als_sums.SUMS_BYTES, 20_000], ids=["whole", "batches"])
-@pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")])
+@pytest.mark.parametrize(
+    ("bytes_", "wave"), [(2**28, 2**30), (20_000, 2**30), (20_000, 500)], ids=["whole", "batches", "waves"]
+)
+@pytest.mark.parametrize("modes", SUMMED)
 @pytest.mark.parametrize("kind", EXACT)
-def test_sums_of_several_ranks_give_the_model_of_one(kind, modes, bytes_, monkeypatch):
+def test_sums_of_several_ranks_give_the_model_of_one(kind, modes, bytes_, wave, monkeypatch):
     monkeypatch.setattr(als_sums, "SUMS_BYTES", bytes_)
+    monkeypatch.setattr(als_sums, "WAVE_BYTES", wave)
     expected, reports = run(EXACT[kind], ALONE)
     for size in (1, 2, 3):
         results = run_threads(size, lambda ring: run(EXACT[kind], ring, modes=modes))
@@ -113,16 +117,21 @@ def test_a_training_is_resumed_on_another_number_of_ranks(kind):
                 np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
 
-def test_a_rank_needs_memory_for_its_own_ratings_only():
-    ratings = ratings_of()
-    for exchange in threads(3):
-        for rows in (ratings.by_user, ratings.by_item):
-            lengths = own_lengths(rows, exchange, exchange.weights)
-            assert 0 < lengths.sum() < 0.5 * rows.lengths.sum()
-            assert (lengths[lengths > 0] == rows.lengths[lengths > 0]).all()
-    shares = [own_lengths(ratings.by_user, exchange, (1.0, 1.0, 0.5)) for exchange in threads(3)]
-    np.testing.assert_array_equal(sum(shares), ratings.by_user.lengths)
-    assert [round(share.sum() / len(ratings), 1) for share in shares] == [0.4, 0.4, 0.2]
+def test_shares_of_ranks_follow_their_weights():
+    rows = ratings_of().by_user
+    owners = [own_of(bounds_of(rows, (1.0, 1.0, 0.5)), exchange) for exchange in threads(3)]
+    assert [own.stop for own in owners[:-1]] == [own.start for own in owners[1:]]
+    assert [round(rows.lengths[own].sum() / rows.lengths.sum(), 1) for own in owners] == [0.4, 0.4, 0.2]
+
+
+@pytest.mark.parametrize("modes", [GATHER, *SUMMED])
+def test_a_rank_holds_its_own_rows_and_those_that_it_gathers(modes):
+    """Of 60 users and 40 items, users are whole where items are gathered, and the other way around."""
+    for trainer in run_threads(3, lambda ring: trainer_of(KINDS["explicit"], ring, modes=modes)):
+        for half, n_rows, reader in ((trainer._users, 60, modes.items), (trainer._items, 40, modes.users)):
+            assert len(half.table) == half.own.stop - half.own.start < n_rows / 2
+            assert (half.whole is None) == (reader == "reduce")
+            assert half.whole is None or len(half.whole) == n_rows
 
 
 def test_weights_change_no_bit():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpu
 from gpu.als import host, objective
 from gpu.als import trainer as training
-from gpu.als.objective import AlsObjective, problem_of, width
+from gpu.als.objective import AlsObjective, Extent, problem_of, width
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
@@ -338,7 +338,8 @@ def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
     problem = problem_of(ratings, params, NEUTRAL)
     assert problem.prior == 0
     problem = problem._replace(prior=known.prior)
-    users, items = training.start_tables(ratings, problem, params.seed)
+    users = training.start_users(ratings, problem, params.seed, slice(0, ratings.n_users))
+    items = np.zeros((ratings.n_items, users.shape[1]), dtype=np.float32)
     items = reference.als_half(pairs(ratings.by_item), items, users, problem)
     users = reference.als_half(pairs(ratings.by_user), users, items, problem)
     for factors, bias, table in (
@@ -460,12 +461,20 @@ def test_counts_that_are_all_below_zero_are_refused(backend: Backend) -> None:
         gpu.fit(ratings, replaced(SMALL_IMPLICIT, values="counts"), backend=backend)
 
 
+def bytes_of(users: np.ndarray, items: np.ndarray, problem: AlsObjective, backend: Backend) -> int:
+    """Bytes of a training on one rank, with rows of these lengths."""
+    als, (by_user, by_item) = twin_of(host, backend), (Extent(len(one), one, True) for one in (users, items))
+    of_sides = als.side_bytes(users, len(items), problem) + als.side_bytes(items, len(users), problem)
+    return int(als.base_bytes(by_user, by_item, problem) + of_sides)
+
+
 @BOTH
 def test_too_little_memory_is_refused_with_both_numbers(
     params: AlsParams | AlsImplicitParams, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    als, ratings = twin_of(host, backend), planted()
-    needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params, NEUTRAL))
+    ratings = planted()
+    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+    needed = bytes_of(*lengths, problem_of(ratings, params, NEUTRAL), backend)
     monkeypatch.setattr(Backend, "free_bytes", lambda _: 1234)
     with pytest.raises(NotEnoughMemory, match=r"6 factors.* bytes and 1,234 are free") as caught:
         gpu.fit(ratings, params, backend=backend)
@@ -479,11 +488,10 @@ def test_too_little_memory_is_refused_with_both_numbers(
 
 
 def test_memory_grows_with_rows_and_factors(backend: Backend) -> None:
-    als = twin_of(host, backend)
     assert backend.free_bytes() > 10_000_000
     few, many = np.full(1000, 20), np.full(3_000_000, 20)
     wide = EXPLICIT._replace(n_factors=256)
-    small, long, large = (als.bytes_needed(n, few, p) for n, p in ((few, EXPLICIT), (many, EXPLICIT), (many, wide)))
+    small, long, large = (bytes_of(n, few, p, backend) for n, p in ((few, EXPLICIT), (many, EXPLICIT), (many, wide)))
     assert small < long < large
     assert large > 3_000_000 * 256 * 2  # at least a table in half precision: no 32-bit overflow on the way
 

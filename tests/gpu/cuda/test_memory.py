@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import get_args
 
@@ -47,17 +48,21 @@ def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypa
     for module in (nmf_matrix, ease, importlib.import_module("gpu.data.memory")):
         monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
     als = importlib.import_module("gpu.als.device")  # its training compares by itself: it may load ratings in batches
-    estimate = als.bytes_needed
+    for name in ("base_bytes", "side_bytes"):
+        monkeypatch.setattr(als, name, noted(getattr(als, name), asked))
+    ratings = planted(4_000, 1_000, 100)
+    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
+    assert taken <= sum(asked)
 
-    def noted(*sizes: object) -> int:
+
+def noted(estimate: Callable[..., int], asked: list[int]) -> Callable[..., int]:
+    """The same estimate, which is appended to `asked` too."""
+
+    def appended(*sizes: object) -> int:
         asked.append(estimate(*sizes))
         return asked[-1]
 
-    monkeypatch.setattr(als, "bytes_needed", noted)
-    ratings = planted(4_000, 1_000, 100)
-    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
-    (needed,) = asked
-    assert taken <= needed
+    return appended
 
 
 def test_what_is_held_for_later_is_given_back(memory: ModuleType) -> None:

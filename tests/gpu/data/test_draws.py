@@ -39,3 +39,13 @@ def test_every_number_is_in_one_piece():
     assert sorted((piece.start, piece.stop) for piece in pieces) == [(0, 4), (4, 8), (8, 10)]
     with pytest.raises(ZeroDivisionError):
         draws.by_threads(lambda piece: piece.start // 0, 10, 4)
+
+
+@pytest.mark.parametrize("is_normal", [False, True])
+@pytest.mark.parametrize("rows", [slice(0, 5), slice(4000, 4100), slice(4096, 9000), slice(5000, 5000)])
+def test_some_rows_have_the_numbers_that_they_have_among_all(rows, is_normal):
+    whole = np.zeros((9000, 3), dtype=np.float32)
+    draws.fill(whole, (7,), 0.5, is_normal=is_normal)
+    some = np.zeros((rows.stop - rows.start, 3), dtype=np.float32)
+    draws.fill(some, (7,), 0.5, is_normal=is_normal, first=rows.start)
+    np.testing.assert_array_equal(some, whole[rows])

@@ -165,7 +165,7 @@ def test_another_number_of_ranks_plans_anew(tmp_path: Path) -> None:
         if report.epoch == 3:
             send(ranks, signal.SIGKILL)
 
-    gpu.fit(many_users(840), LONG, on_epoch=on_epoch, run=ranks.run)
+    gpu.fit(many_users(1080), LONG, on_epoch=on_epoch, run=ranks.run)
     assert (len(divisions), divisions[0], divisions[-1]) == (N_LONG, REDUCED, GATHERED)
     assert ranks.remark == f", {GATHERED}, 1 lost attempt, 2 ranks in the last one"
 

@@ -148,11 +148,11 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     ratings = ratings.with_values(amounts(ratings.by_user.values), amounts(ratings.by_item.values))
     if not params.is_calibrated:
         return ratings, 0
-    found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
-    n_negative = int(np.count_nonzero(found.by_user.values < 0))
-    if 0 < n_negative <= FEW * len(found):
-        return found.clipped(0.0, math.inf), n_far + n_negative
-    return found, n_far
+    sane, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
+    n_negative = int(np.count_nonzero(sane.by_user.values < 0))
+    if 0 < n_negative <= FEW * len(sane):
+        return sane.clipped(0.0, math.inf), n_far + n_negative
+    return sane, n_far
 
 
 def _fit(

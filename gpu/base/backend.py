@@ -46,8 +46,8 @@ class Backend:
         if self.name == "host":
             return of_host
         module = importlib.import_module(of_host.__module__.replace("host", "device"))
-        found: Twin = getattr(module, of_host.__name__)
-        return found
+        of_device: Twin = getattr(module, of_host.__name__)
+        return of_device
 
     def check(self) -> None:
         """Check that the backend still works; call it after an unexpected failure.
@@ -65,8 +65,8 @@ class Backend:
         """
         if self.name != "device":
             return {}
-        found: dict[str, int] = importlib.import_module("gpu.base.device").used_bytes(*self.ranking_devices)
-        return found
+        by_owner: dict[str, int] = importlib.import_module("gpu.base.device").used_bytes(*self.ranking_devices)
+        return by_owner
 
     def memory_bytes(self) -> int | None:
         """Bytes of memory of the device that this process computes on, used or not; None on the host."""

@@ -16,14 +16,14 @@ def to_device(array: NDArray[Any]) -> Any:
 
     `cupy.asarray` would allocate as much pinned memory and keep it.
     """
-    found, given = cupy.empty(array.shape, dtype=array.dtype), np.ascontiguousarray(array)
-    if given.nbytes <= PIECE_BYTES:
-        found.set(given)
-        return found
-    to, given, n = found.reshape(-1), given.reshape(-1), PIECE_BYTES // given.itemsize
-    for first in range(0, given.size, n):
-        to[first : first + n].set(given[first : first + n])
-    return found
+    copy, source = cupy.empty(array.shape, dtype=array.dtype), np.ascontiguousarray(array)
+    if source.nbytes <= PIECE_BYTES:
+        copy.set(source)
+        return copy
+    to, source, n = copy.reshape(-1), source.reshape(-1), PIECE_BYTES // source.itemsize
+    for first in range(0, source.size, n):
+        to[first : first + n].set(source[first : first + n])
+    return copy
 
 
 def finish() -> None:

@@ -13,8 +13,8 @@ def taken_by(function: Callable[[], Any]) -> int:
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     before = pool.total_bytes()
-    kept = function()
+    result = function()
     cupy.cuda.get_current_stream().synchronize()
     taken: int = pool.total_bytes() - before
-    del kept
+    del result
     return taken

@@ -29,8 +29,8 @@ def structure(*fields: Any) -> Any:
 
 def address(array: Any) -> int:
     """Address of a device array, growing or not."""
-    found: int = (array.buffer if isinstance(array, Growing) else array).data.ptr
-    return found
+    pointer: int = (array.buffer if isinstance(array, Growing) else array).data.ptr
+    return pointer
 
 
 @functools.cache

@@ -45,14 +45,14 @@ class Changes(NamedTuple):
 
 
 def check_changes(
-    shape: tuple[int, int], users: NDArray[np.integer], items: NDArray[np.integer], *kept: NDArray[Any]
+    shape: tuple[int, int], users: NDArray[np.integer], items: NDArray[np.integer], *further: NDArray[Any]
 ) -> None:
     """Check columns of changes, each (B,), for a table of `shape` (U, I).
 
     Raises:
         InvalidInput: unequal lengths, or a row beyond the table.
     """
-    lengths = [len(column) for column in (users, items, *kept)]
+    lengths = [len(column) for column in (users, items, *further)]
     if len(set(lengths)) > 1:
         raise InvalidInput(f"Invalid lengths of changes: expected {len(lengths)} equal ones, got {lengths}")
     for rows, n, name in zip((users, items), shape, ("users", "items"), strict=True):

@@ -65,10 +65,10 @@ def weighing(params: Params, backend: Backend) -> Backend:
 
 def weights_in(model: Model, seconds: NDArray[np.float64]) -> NDArray[np.float32] | None:
     """What pairs with these times (B,) weigh in `model`, float32 (B,); None without a half-life."""
-    half_life_days, known = model.params.half_life_days, model.calibration
+    half_life_days, calibration = model.params.half_life_days, model.calibration
     if half_life_days is None:
         return None
-    return in_usual_ones(weights_of(seconds, known.as_of_s, half_life_days), known.usual_weight)
+    return in_usual_ones(weights_of(seconds, calibration.as_of_s, half_life_days), calibration.usual_weight)
 
 
 def in_usual_ones(weights: NDArray[np.float32], usual: float) -> NDArray[np.float32]:
@@ -92,13 +92,15 @@ def weighted(ratings: Ratings, times: Times | None, params: Params) -> tuple[Rat
     return ratings.weighted(in_usual_ones(weights, usual)), usual
 
 
-def decayed(ratings: Ratings, times: Times | None, known: Calibration, params: Params) -> tuple[Ratings, Calibration]:
+def decayed(
+    ratings: Ratings, times: Times | None, calibration: Calibration, params: Params
+) -> tuple[Ratings, Calibration]:
     """(signals times weights, to train on; the calibration that the model keeps) for `params` with a half-life.
 
     The typical signal becomes that of weighted likes, so that α stays the average weight of a like.
 
     Args:
-        known: the calibration of `ratings`.
+        calibration: that of `ratings`.
 
     Raises:
         InvalidParams: `times` is None.
@@ -107,15 +109,15 @@ def decayed(ratings: Ratings, times: Times | None, known: Calibration, params: P
     """
     weights = _weights(ratings, times, params)
     users, items, values = ratings.coo()
-    likes, dislikes = evidence(values, known)
+    likes, dislikes = evidence(values, calibration)
     x, n_entries = entries_of(likes * weights, dislikes * weights)
     if not (x > 0).any():
         raise _too_old("likes")
     share, shape = x[x > 0].mean(dtype=np.float64), (ratings.n_users, ratings.n_items)
     columns = users, items, (x / share).astype(np.float32), n_entries
-    typicals = {name: getattr(known, name) * float(share) for name in ("typical", "event_typical")}
-    known = replace(known, **typicals)
-    return Ratings.of_entries(*columns, shape, ratings.user_keys, ratings.item_keys), known
+    typicals = {name: getattr(calibration, name) * float(share) for name in ("typical", "event_typical")}
+    calibration = replace(calibration, **typicals)
+    return Ratings.of_entries(*columns, shape, ratings.user_keys, ratings.item_keys), calibration
 
 
 def _weights(ratings: Ratings, times: Times | None, params: Params) -> NDArray[np.float32]:

@@ -37,8 +37,8 @@ def packed(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[n
     halves = (np.nan_to_num(ratings) / np.float32(HALF)).astype(np.float16).view(np.uint16)
     both = (upper | halves.astype(np.uint32)).view(np.float32)
     with_events = np.where(np.isnan(ratings), alone.astype(np.float32), both)
-    found: NDArray[np.float32] = np.where(are_told, with_events, ratings)
-    return found
+    numbers: NDArray[np.float32] = np.where(are_told, with_events, ratings)
+    return numbers
 
 
 def unpacked(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -67,8 +67,8 @@ def amounts(values: NDArray[np.float32], lift: float = 1.0) -> NDArray[np.float3
     if not have_events(values):
         return values
     ratings, sums = unpacked(values)
-    found: NDArray[np.float32] = np.where(np.isnan(ratings), 0, ratings) + np.float32(lift) * sums
-    return np.where(np.isnan(values), np.float32(np.nan), found).astype(np.float32)
+    totals: NDArray[np.float32] = np.where(np.isnan(ratings), 0, ratings) + np.float32(lift) * sums
+    return np.where(np.isnan(values), np.float32(np.nan), totals).astype(np.float32)
 
 
 def merits(values: NDArray[np.float32], lift: float) -> NDArray[np.float32]:

@@ -249,8 +249,8 @@ def _move_of(rows: NDArray[np.int64]) -> tuple[Index, Index]:
     """
     if np.array_equal(rows, np.arange(len(rows))):
         return slice(None), slice(len(rows))
-    kept = rows >= 0
-    return (slice(None), rows) if kept.all() else (kept, rows[kept])
+    stays = rows >= 0
+    return (slice(None), rows) if stays.all() else (stays, rows[stays])
 
 
 def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:

@@ -46,17 +46,17 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-def check_names(algorithm: str, known: set[str], given: Iterable[str]) -> None:
+def check_names(algorithm: str, names: set[str], asked: Iterable[str]) -> None:
     """Check that `algorithm` has parameters of all these names.
 
     Raises:
         InvalidParams: it lacks one; for a name of an older version the message has the new name.
     """
-    for name in given:
-        if RENAMED.get(name) in known:
+    for name in asked:
+        if RENAMED.get(name) in names:
             raise InvalidParams(f"Invalid parameter of {algorithm}: {name!r} is called {RENAMED[name]!r} now")
-        if name not in known:
-            raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(known)}, got {name!r}")
+        if name not in names:
+            raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(names)}, got {name!r}")
 
 
 def converted(name: str, value: Any, wanted: Any) -> Any:

@@ -183,9 +183,9 @@ class RatingTable:
         self, users: NDArray[np.integer], items: NDArray[np.integer]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """(value, timestamp) of each pair of `users` and `items` (B,); NaN where there is none."""
-        found: tuple[NDArray[np.float32], NDArray[np.float64]]
-        found = kernels.looked_up(users, items, self._by_user.directory, self._by_user.columns)
-        return found
+        pairs: tuple[NDArray[np.float32], NDArray[np.float64]]
+        pairs = kernels.looked_up(users, items, self._by_user.directory, self._by_user.columns)
+        return pairs
 
     def entries(self, items: NDArray[np.int64], users: NDArray[np.int32]) -> NDArray[np.int64]:
         """Index into `rows.items` of the rating of `items[n]` by `users[n]`, (B,); every pair must have one."""

@@ -186,8 +186,8 @@ class Ratings:
         """The ratings where `keep` (N,), in the order of `coo()`, holds; same shape and keys."""
         users, items, values = self.coo()
         shape = (self.n_users, self.n_items)
-        found = Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
-        return found if self.weights is None else found.weighted(self.weights[keep])
+        part = Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
+        return part if self.weights is None else part.weighted(self.weights[keep])
 
     def weighted(self, weights: NDArray[np.float32]) -> Ratings:
         """The ratings with these `weights` (N,)."""

@@ -131,14 +131,14 @@ def ridges(
 
 def objective_of(model: Model) -> Objective:
     """What a model of ALS or NMF was trained to minimize."""
-    params, known = model.params, model.calibration
+    params, data = model.params, model.calibration
     if params.is_nonnegative:
         return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
     if params.is_implicit:
         exponent = params.regularization_exponent
-        return Objective(True, False, False, known.alpha, 0.0, known.regularization, exponent, known.prior, 1.0)
+        return Objective(True, False, False, data.alpha, 0.0, data.regularization, exponent, data.prior, 1.0)
     ridge = params.regularization or 0.0
-    return Objective(False, False, params.biases, 0.0, model.mean, ridge, 1.0, known.prior, known.unit)
+    return Objective(False, False, params.biases, 0.0, model.mean, ridge, 1.0, data.prior, data.unit)
 
 
 def learned_values(

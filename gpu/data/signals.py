@@ -153,14 +153,14 @@ def entries_of(
 def of_one_kind(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
     """The signals of ratings or counts (B,) alone, float32 (B,)."""
     low, high = calibration.scale
-    found = np.asarray(values, dtype=np.float64)
+    signals = np.asarray(values, dtype=np.float64)
     if calibration.values == "ratings":
-        share = (np.clip(found, low, high) - calibration.middle) / (high - low)
-        found = np.where(share < 0, share - LEAST_SIGNAL, share + LEAST_SIGNAL)
+        share = (np.clip(signals, low, high) - calibration.middle) / (high - low)
+        signals = np.where(share < 0, share - LEAST_SIGNAL, share + LEAST_SIGNAL)
     else:
-        found = np.maximum(found, 0.0 if calibration.middle == NO_MIDDLE else -math.inf)
-        found = counted(found, calibration.scale, calibration.is_damped)
-    return (found / calibration.typical).astype(np.float32)
+        signals = np.maximum(signals, 0.0 if calibration.middle == NO_MIDDLE else -math.inf)
+        signals = counted(signals, calibration.scale, calibration.is_damped)
+    return (signals / calibration.typical).astype(np.float32)
 
 
 def counted(counts: NDArray[np.float64], scale: tuple[float, float], is_damped: bool) -> NDArray[np.float64]:
@@ -180,9 +180,9 @@ def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
             users, items, *entries_of(*_in_pieces(values, calibration)), shape, ratings.user_keys, ratings.item_keys
         )
     sides = ratings.by_user, ratings.by_item
-    found = ratings.with_values(*(np.subtract(*_in_pieces(rows.values, calibration)) for rows in sides))
-    counts = found.by_user.values != 0
-    return found if counts.all() else found.where(counts)
+    signals = ratings.with_values(*(np.subtract(*_in_pieces(rows.values, calibration)) for rows in sides))
+    counts = signals.by_user.values != 0
+    return signals if counts.all() else signals.where(counts)
 
 
 def of_signals(calibration: Calibration) -> Calibration:

@@ -51,8 +51,8 @@ def trainer(
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
     check_training(bytes_needed(ratings, params, backend, exchange), params.n_factors, ratings, backend)
-    known, biases = start_of_biases(ratings, params)
-    model = start_model(ratings, params, known, biases)
+    fixed, biases = start_of_biases(ratings, params)
+    model = start_model(ratings, params, fixed, biases)
     return DescentTrainer(model, params, ratings, backend, test, exchange=exchange)
 
 
@@ -74,17 +74,17 @@ def start_of_biases(ratings: Ratings, params: SgdParams) -> tuple[Baselines, Bas
     return means, means
 
 
-def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
+def start_model(ratings: Ratings, params: SgdParams, fixed: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
     """The model before its first epoch: `biases` and small random factors, with zeros for rows without ratings.
 
     Args:
-        known: the fixed baselines of neighbor residuals.
+        fixed: the baselines of neighbor residuals.
         biases: the start of the learned biases.
         n_bits: H, bits of a signature.
     """
-    model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
+    model = Model.zeros(params, fixed.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
-    model.user_baseline[:], model.item_baseline[:] = known.user, known.item
+    model.user_baseline[:], model.item_baseline[:] = fixed.user, fixed.item
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     size = (INITIAL_DEVIATION if params.biases else POSITIVE_END) / params.n_factors**0.5
     sides = (model.user_factors, model.user_trained), (model.item_factors, model.item_trained)

@@ -47,15 +47,15 @@ def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:
     del matrix
     weights = (inverse / -cupy.diagonal(inverse)).astype(cupy.float32)
     cupy.fill_diagonal(weights, 0)
-    found: NDArray[np.float32] = weights.get()
-    return found
+    on_host: NDArray[np.float32] = weights.get()
+    return on_host
 
 
 def gram(likes: Any) -> Any:
     """XᵀX, float64 (T, T), computed in blocks of columns: a dense block of X takes `BLOCK_BYTES`."""
     n_users, n_items = likes.shape
-    by_item, found = likes.T.tocsr(), cupy.empty((n_items, n_items))
+    by_item, matrix = likes.T.tocsr(), cupy.empty((n_items, n_items))
     n_columns = max(BLOCK_BYTES // (8 * n_users), 1)
     for first in range(0, n_items, n_columns):
-        found[:, first : first + n_columns] = by_item @ likes[:, first : first + n_columns].toarray()
-    return found
+        matrix[:, first : first + n_columns] = by_item @ likes[:, first : first + n_columns].toarray()
+    return matrix

@@ -34,10 +34,10 @@ def item_weights(likes: sparse.csr_matrix, ridge: float) -> NDArray[np.float32]:
 def gram(likes: sparse.csr_matrix) -> NDArray[np.float64]:
     """XᵀX (T, T), a block of rows at a time: as a sparse matrix it could be longer than it is here."""
     n_items, by_item = likes.shape[1], likes.T.tocsr()
-    found = np.zeros((n_items, n_items))
+    matrix = np.zeros((n_items, n_items))
     for first in range(0, n_items, BLOCK):
-        (by_item[first : first + BLOCK] @ likes).toarray(out=found[first : first + BLOCK])
-    return found
+        (by_item[first : first + BLOCK] @ likes).toarray(out=matrix[first : first + BLOCK])
+    return matrix
 
 
 def invert(matrix: NDArray[np.float64]) -> None:
@@ -56,12 +56,12 @@ def invert(matrix: NDArray[np.float64]) -> None:
 def scaled(inverse: NDArray[np.float64]) -> NDArray[np.float32]:
     """B_ij = −P_ij / P_jj and B_jj = 0 of the lower triangle of P, tile by tile."""
     n_items, diagonal = len(inverse), np.diagonal(inverse)
-    found = np.empty(inverse.shape, dtype=np.float32)
+    weights = np.empty(inverse.shape, dtype=np.float32)
     for first in range(0, n_items, BLOCK):
         rows = slice(first, first + BLOCK)
         corner = np.tril(inverse[rows, rows])
-        found[rows, :first] = inverse[rows, :first] / -diagonal[:first]
-        found[rows, rows] = (corner + np.tril(corner, -1).T) / -diagonal[rows]
-        found[rows, first + BLOCK :] = inverse[first + BLOCK :, rows].T / -diagonal[first + BLOCK :]
-    np.fill_diagonal(found, 0)
-    return found
+        weights[rows, :first] = inverse[rows, :first] / -diagonal[:first]
+        weights[rows, rows] = (corner + np.tril(corner, -1).T) / -diagonal[rows]
+        weights[rows, first + BLOCK :] = inverse[first + BLOCK :, rows].T / -diagonal[first + BLOCK :]
+    np.fill_diagonal(weights, 0)
+    return weights

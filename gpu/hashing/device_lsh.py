@@ -63,8 +63,8 @@ def items_of(ratings: Ratings) -> tuple[Any, Any]:
 
 def fetch(array: Any) -> NDArray[Any]:
     """An array of this backend in host memory."""
-    found: NDArray[Any] = array.get()
-    return found
+    on_host: NDArray[Any] = array.get()
+    return on_host
 
 
 def weights(ratings: Ratings, fixed: Baselines | None, params: CulshParams, scale: Scale | None = None) -> Any:
@@ -152,23 +152,23 @@ def pieces_of(columns: DeviceRatings) -> Pieces:
     """The plan of every kernel that works column by column."""
     n_columns = len(columns.starts)
     bound = n_columns + len(columns.values) // LONGEST
-    found, count = cupy.empty(bound * ITEM.itemsize, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
+    pieces, count = cupy.empty(bound * ITEM.itemsize, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
     if bound:
-        arguments = columns.starts, columns.lengths, np.int32(n_columns), np.int32(LONGEST), found, count
+        arguments = columns.starts, columns.lengths, np.int32(n_columns), np.int32(LONGEST), pieces, count
         _psi_kernel("list_items")((-(-n_columns // THREADS),), (THREADS,), arguments)
-    return Pieces(found, count, bound)
+    return Pieces(pieces, count, bound)
 
 
-def _weights(ratings: Ratings, known: Baselines | None, kind: str | None, unit: float) -> Any:
+def _weights(ratings: Ratings, fixed: Baselines | None, kind: str | None, unit: float) -> Any:
     columns = columns_of(ratings)
-    work, found = pieces_of(columns), cupy.empty(-(-len(columns.values) // 4) * 4, dtype=cupy.int8)
-    mean, users, items, middle = known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    work, weights = pieces_of(columns), cupy.empty(-(-len(columns.values) // 4) * 4, dtype=cupy.int8)
+    mean, users, items, middle = fixed or Baselines(0.0, *np.zeros((2, 1), np.float32))
     tables = (to_device(array) if isinstance(array, np.ndarray) else array for array in (users, items))
     if work.bound:
         ratings_of = work.pieces, work.count, columns.entries, columns.values
-        arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), np.float32(middle), found
+        arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), np.float32(middle), weights
         _psi_kernel("weigh", KINDS[kind])((work.bound,), (THREADS,), arguments)
-    return found
+    return weights
 
 
 def _row_sums(rows: DeviceRatings) -> Any:

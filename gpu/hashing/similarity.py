@@ -44,7 +44,7 @@ class Neighbors(NamedTuple):
     seconds: float
 
 
-class Found(NamedTuple):
+class BackendLists(NamedTuple):
     """Neighbor lists on the backend: arrays of NumPy, or of CuPy on a device.
 
     Attributes:
@@ -60,25 +60,27 @@ def neighbors(
     ratings: Ratings,
     params: CulshParams,
     backend: Backend = HOST,
-    known: Baselines | None = None,
+    fixed: Baselines | None = None,
     exchange: Exchange = ALONE,
 ) -> Neighbors:
     """The K = `params.n_neighbors` neighbors of every item, by `params.similarity`; see `find`."""
     began = time.perf_counter()
-    found = find(ratings, params, backend, known, exchange)
+    on_backend = find(ratings, params, backend, fixed, exchange)
     fetch = backend.twin(lsh.fetch)
-    lists, seconds = fetch(found.neighbors), time.perf_counter() - began
+    lists, seconds = fetch(on_backend.neighbors), time.perf_counter() - began
     none = np.zeros((ratings.n_items, 0), dtype=np.int32)
-    return Neighbors(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
+    return Neighbors(
+        lists, none if on_backend.projections is None else fetch(on_backend.projections), on_backend.filled, seconds
+    )
 
 
 def find(
     ratings: Ratings,
     params: CulshParams,
     backend: Backend = HOST,
-    known: Baselines | None = None,
+    fixed: Baselines | None = None,
     exchange: Exchange = ALONE,
-) -> Found:
+) -> BackendLists:
     """The K neighbors of every item, in the memory of `backend`.
 
     * `simlsh`: agreement of signatures ([004] eq. 3), see `gpu.hashing.simlsh`.
@@ -89,7 +91,7 @@ def find(
     * `random`: any items with ratings.
 
     Args:
-        known: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
+        fixed: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
         exchange: ranks that divide the work among them; the result has equal bits for any number of them. For `gsm`
             each rank finds all neighbors.
     """
@@ -98,28 +100,28 @@ def find(
         exact = k > 0 and params.similarity == "gsm"
         twin = backend.twin
         lists = twin(comparators.gsm)(ratings, k, GSM_SHRINKAGE) if exact else twin(comparators.no_lists)(ratings, k)
-        return Found(*_completed(ratings, lists, params, backend))
-    sums, packed = HASHING[params.similarity](ratings, params, backend, known, exchange)
+        return BackendLists(*_completed(ratings, lists, params, backend))
+    sums, packed = HASHING[params.similarity](ratings, params, backend, fixed, exchange)
     counts, keys = backend.twin(lsh.items_of)(ratings)
     if params.similarity == "keys":
         fetch = backend.twin(lsh.fetch)
         shared = comparators.by_keys(fetch(packed), fetch(counts), k, params.n_bits, params.key_bits)
-        return Found(*_completed(ratings, np.asarray(shared, like=packed), params, backend))
+        return BackendLists(*_completed(ratings, np.asarray(shared, like=packed), params, backend))
     if exchange.size == 1 or np.count_nonzero(counts) > simlsh.ALL_PAIRS_LIMIT:  # buckets mix all items
         ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend, exchange=exchange)
     else:
         ranking = _ranked_by_all(packed, counts, k, params.seed, keys, backend, exchange)
-    return Found(ranking.neighbors, ranking.filled, sums)
+    return BackendLists(ranking.neighbors, ranking.filled, sums)
 
 
 def _simlsh(
-    ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
+    ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
 ) -> tuple[Any, Any]:
-    if known is None and psi_of(params) == "residual":
-        known = backend.twin(lsh.baselines)(ratings)
+    if fixed is None and psi_of(params) == "residual":
+        fixed = backend.twin(lsh.baselines)(ratings)
     part = _part(ratings, exchange)
-    known = None if known is None else known._replace(item=known.item[part.own])
-    sums = _of_all(simlsh.projections(part.ratings, known, params, backend, part.scale), part, exchange)
+    fixed = None if fixed is None else fixed._replace(item=fixed.item[part.own])
+    sums = _of_all(simlsh.projections(part.ratings, fixed, params, backend, part.scale), part, exchange)
     return sums, simlsh.signatures(sums, backend)
 
 
@@ -183,9 +185,9 @@ def _own(bounds: NDArray[np.int64], exchange: Exchange) -> slice:
 
 
 def _rp_cos(
-    ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
+    ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
 ) -> tuple[None, Any]:
-    del known
+    del fixed
     part = _part(ratings, exchange)
     weights = backend.twin(lsh.cosine_weights)(part.ratings, part.scale)
     sums = simlsh.weighted_sums(part.ratings, weights, simlsh.n_words(params), params.seed, backend)
@@ -193,9 +195,9 @@ def _rp_cos(
 
 
 def _minhash(
-    ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
+    ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
 ) -> tuple[None, Any]:
-    del known
+    del fixed
     part = _part(ratings, exchange)
     packed = backend.twin(comparators.minhash)(part.ratings, simlsh.n_words(params), params.seed)
     return None, _of_all(packed, part, exchange)

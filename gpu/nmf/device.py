@@ -209,13 +209,13 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     """A · `rows` (`by_row`), or Aᵀ · `rows`, of any sign: (V, k) or (D, k), from the host to the host."""
     entries, split = matrix.by_row if by_row else matrix.by_column, matrix.splits[not by_row]
-    k, given = rows.shape[1], to_device(rows)
+    k, factors = rows.shape[1], to_device(rows)
     if entries is None:
-        found: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, given).get()
-        return found
+        dense: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, factors).get()
+        return dense
     width = hals_gather.width_of(k, rows.dtype)
     table, to = cupy.zeros((len(rows), width), rows.dtype), cupy.empty((entries.n_rows, width), rows.dtype)
-    table[:, :k] = given
+    table[:, :k] = factors
     hals_gather.multiply(entries, table, to)
     whole = np.empty((split.n_rows, k), dtype=rows.dtype)
     whole[split.own] = to.get()[:, :k]

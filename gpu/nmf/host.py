@@ -189,15 +189,15 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     """A · `rows` (`by_row`), (V, k), or Aᵀ · `rows`, (D, k), of all ranks; `rows` may have any sign."""
     part, split = matrix.by_row if by_row else matrix.by_column, matrix.splits[not by_row]
-    found = np.zeros((split.n_rows, rows.shape[1]), dtype=rows.dtype)
+    products = np.zeros((split.n_rows, rows.shape[1]), dtype=rows.dtype)
     if isinstance(part, Entries):
-        solved = load_factors(found[split.own], 0).own
+        solved = load_factors(products[split.own], 0).own
         gather(*part, rows, solved.products)
-        to_rows(solved.products, found[split.own])
+        to_rows(solved.products, products[split.own])
     else:
-        found[split.own] = part @ rows
-    split.exchange.gather(found, split.bounds)
-    return found
+        products[split.own] = part @ rows
+    split.exchange.gather(products, split.bounds)
+    return products
 
 
 def inner(side: Side) -> float:

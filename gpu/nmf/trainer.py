@@ -151,8 +151,8 @@ class Alternation:
         params, product = self.params, self._backend.twin(hals.product)
         W, H = random_start(shape, mean, params)
         if params.start == "nndsvd":
-            found = nndsvd(lambda by_row, rows: product(self._matrix, by_row, rows.astype(dtype)), shape, params)
-            W[:, : found[0].shape[1]], H[:, : found[1].shape[1]] = found
+            vectors = nndsvd(lambda by_row, rows: product(self._matrix, by_row, rows.astype(dtype)), shape, params)
+            W[:, : vectors[0].shape[1]], H[:, : vectors[1].shape[1]] = vectors
         W, H = np.maximum(W, EPSILON), np.maximum(H, EPSILON)
         norms = np.linalg.norm(W, axis=0)
         W, H = np.maximum(W / norms, EPSILON), np.maximum(H * norms, EPSILON)
@@ -210,8 +210,8 @@ class NmfTrainer(Alternation, Trainer[Model]):
         metrics = {"relative_error": self.relative_error}
         if self._test is None or self._exchange.rank:
             return metrics
-        found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
-        return metrics | {f"test_{name}": value for name, value in found.items()}
+        ranks = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
+        return metrics | {f"test_{name}": value for name, value in ranks.items()}
 
     def model(self) -> Model:
         """See `model_of`."""

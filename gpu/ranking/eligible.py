@@ -42,12 +42,12 @@ class Eligible:
 
     def mask(self, n_items: int) -> NDArray[np.bool_]:
         """Whether each of the first `n_items` rows is eligible, bool (n_items,)."""
-        known = self.bits[: -(-n_items // WORD)].astype("<u4", copy=False).view(np.uint8)
-        mask = np.unpackbits(known, count=min(n_items, len(known) * 8), bitorder="little").view(np.bool_)
+        octets = self.bits[: -(-n_items // WORD)].astype("<u4", copy=False).view(np.uint8)
+        mask = np.unpackbits(octets, count=min(n_items, len(octets) * 8), bitorder="little").view(np.bool_)
         return np.pad(mask, (0, n_items - len(mask)))
 
     def among(self, items: NDArray[np.integer]) -> NDArray[np.integer]:
         """Those of `items` (B,), rows of at least 0, that are eligible."""
-        known = items[items < len(self.bits) * WORD]
-        are_set: NDArray[np.bool_] = self.bits[known // WORD] >> (known % WORD).astype(np.uint32) & np.uint32(1) == 1
-        return known[are_set]
+        within = items[items < len(self.bits) * WORD]
+        are_set: NDArray[np.bool_] = self.bits[within // WORD] >> (within % WORD).astype(np.uint32) & np.uint32(1) == 1
+        return within[are_set]

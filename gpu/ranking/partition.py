@@ -60,8 +60,8 @@ def merged(lists: Sequence[Lists]) -> Lists:
     keys = ~(_ascending(scores.view(np.int32)).astype(np.int64) << 32 | LARGEST - rows.astype(np.int64))
     keys.sort(axis=1)
     best = ~keys[:, :n]
-    found: NDArray[np.float32] = _ascending((best >> 32).astype(np.int32)).view(np.float32)
-    return (LARGEST - (best & 0xFFFFFFFF)).astype(np.int32), found
+    best_scores: NDArray[np.float32] = _ascending((best >> 32).astype(np.int32)).view(np.float32)
+    return (LARGEST - (best & 0xFFFFFFFF)).astype(np.int32), best_scores
 
 
 def _ascending(bits: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -119,10 +119,9 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
 
 def scores(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float64]:
     """Eq. 1 of [004] for each of n items by each of B users, float64 (B, n): what `estimate` clips; see there."""
-    found = np.empty(items.shape)
-    asked = heard(model, rows), items.astype(np.int64)
-    host_estimate.score_pairs(users, *asked, arrays_of(model), found)
-    return found
+    scores = np.empty(items.shape)
+    host_estimate.score_pairs(users, heard(model, rows), items.astype(np.int64), arrays_of(model), scores)
+    return scores
 
 
 def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:

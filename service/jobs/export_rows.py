@@ -128,9 +128,9 @@ def batches_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterato
         is_shown = ~is_nobodys
         is_shown[changed] &= np.array([user is not None for user in shown], dtype=np.bool_)
         users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
-        kept = rows.set_column(rows.schema.get_field_index("user"), "user", users).filter(pa.array(is_shown))
-        if kept.num_rows:
-            whole = pa.Table.from_batches([kept]).select(EVENTS.names).cast(EVENTS).combine_chunks()
+        events = rows.set_column(rows.schema.get_field_index("user"), "user", users).filter(pa.array(is_shown))
+        if events.num_rows:
+            whole = pa.Table.from_batches([events]).select(EVENTS.names).cast(EVENTS).combine_chunks()
             yield from whole.to_batches(max_chunksize=SLICE_ROWS)
         if len(ms) and (ms[-1], seq[-1]) > upto:
             return

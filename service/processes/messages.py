@@ -188,11 +188,11 @@ def _unicode(text: str) -> str:
 def _kinds() -> dict[str, type[Exception]]:
     """The classes of errors that cross, by name; all modules that define one have been imported by now."""
     kinds: dict[str, type[Exception]] = {}
-    found: list[type[Exception]] = [ServiceError, InvalidInput]
-    while found:
-        kind = found.pop()
+    waiting: list[type[Exception]] = [ServiceError, InvalidInput]
+    while waiting:
+        kind = waiting.pop()
         kinds[kind.__name__] = kind
-        found += kind.__subclasses__()
+        waiting += kind.__subclasses__()
     return kinds
 
 

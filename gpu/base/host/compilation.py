@@ -42,14 +42,14 @@ def kernels() -> Mapping[str, Any]:
 
     Kernels that are inlined into their callers are left out: they are never compiled separately.
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for module in pkgutil.walk_packages(gpu.__path__, PREFIX):
         if not any(part.startswith("host") for part in module.name.split(".")):
             continue
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Dispatcher) and value.targetoptions.get("inline") != "always":
-                found[_name_of(value)] = value
-    return MappingProxyType({name: kernel for name, kernel in found.items() if name})
+                by_name[_name_of(value)] = value
+    return MappingProxyType({name: kernel for name, kernel in by_name.items() if name})
 
 
 def called_for(uses: Collection[Use]) -> list[str]:

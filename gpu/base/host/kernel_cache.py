@@ -55,9 +55,9 @@ class _Implementation(CompileResultCacheImpl):
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         """The kernel; its callers will start the threads that it needs, too."""
-        found = super().rebuild(target_context, payload)
-        found.library._reload_init.update(found.reload_init)
-        return found
+        kernel = super().rebuild(target_context, payload)
+        kernel.library._reload_init.update(kernel.reload_init)
+        return kernel
 
 
 class KernelCache(FunctionCache):
@@ -101,13 +101,13 @@ class KernelCache(FunctionCache):
         """The kernel for a signature from one of the folders; None if neither folder has it or is readable."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
-        found = self._load(key, target_context)
-        if found is None and self.takes_turns and self._turn is None and self.can_save:
+        kernel = self._load(key, target_context)
+        if kernel is None and self.takes_turns and self._turn is None and self.can_save:
             self._turn = _locked(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
-            found = self._load(key, target_context)
-            if found is not None:
+            kernel = self._load(key, target_context)
+            if kernel is not None:
                 self._end_turn()
-        return found
+        return kernel
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled kernel, one process at a time; after a failure it is only in memory."""

@@ -147,7 +147,7 @@ async def append_patches(serving: Serving, changes: list[ItemChange]) -> tuple[d
     too many values of tags, or is deleted and not put again by an entry that waits; in this case it changes nothing.
     """
     sizes = dict(zip((change.item for change in changes), await tag_sizes(serving, changes), strict=True))
-    faults, kept, deleted = dict[int, ServiceError](), list[ItemChange](), list[int]()
+    faults, patches, deleted = dict[int, ServiceError](), list[ItemChange](), list[int]()
     for place, change in enumerate(changes):
         present = sizes[change.item]
         if present is None:
@@ -160,8 +160,8 @@ async def append_patches(serving: Serving, changes: list[ItemChange]) -> tuple[d
                 faults[place] = InvalidRequest(str(error))
                 continue
             sizes[change.item] = after
-        kept.append(change)
-    stream_id = await append_changes(serving, kept) if kept else None
+        patches.append(change)
+    stream_id = await append_changes(serving, patches) if patches else None
     if deleted and stream_id is not None:
         sizes_now = await tag_sizes(serving, [changes[place] for place in deleted], StreamId.parse(stream_id))
         for place, size in zip(deleted, sizes_now, strict=True):

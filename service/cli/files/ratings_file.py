@@ -230,5 +230,5 @@ def newest_of_each_pair(
         by_pair = times[order]
         newest = np.maximum.reduceat(by_pair, starts)
         order[by_pair != np.repeat(newest, np.diff(starts, append=len(pairs)))] = -1
-    kept: NDArray[np.int64] = np.sort(np.maximum.reduceat(order, starts))
-    return kept
+    places: NDArray[np.int64] = np.sort(np.maximum.reduceat(order, starts))
+    return places

@@ -97,15 +97,15 @@ def without(classes: list[BoostClass], bits: Bits, n_items: int) -> list[BoostCl
 
 def within(classes: list[BoostClass], base: Eligible) -> list[BoostClass]:
     """The parts of the classes that are in `base`, without empty ones; at least one class."""
-    found = []
+    parts = []
     for eligible, boost in classes:
         own = base
         if eligible is not None:
             shared = min(len(eligible.bits), len(base.bits))
             own = _eligible(eligible.bits[:shared] & base.bits[:shared])
         if own.count:
-            found.append(BoostClass(base if own.count == base.count else own, boost))  # a device knows it by object
-    return found or [NO_CLASS]
+            parts.append(BoostClass(base if own.count == base.count else own, boost))  # a device knows it by object
+    return parts or [NO_CLASS]
 
 
 def _eligible(bits: Bits) -> Eligible:

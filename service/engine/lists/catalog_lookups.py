@@ -52,8 +52,8 @@ class CatalogLookups:
         if query.hidden is not None:
             mask &= history.hidden[:n_items] == query.hidden
         n_listed = int(np.count_nonzero(mask))
-        found = page(history.items.keys, n_listed, lambda rows: mask[rows], query.n, query.cursor)
-        return ItemList([self._listed(row) for row in found.rows.tolist()], found.next, as_of)
+        listing = page(history.items.keys, n_listed, lambda rows: mask[rows], query.n, query.cursor)
+        return ItemList([self._listed(row) for row in listing.rows.tolist()], listing.next, as_of)
 
     def users(self, query: ListUsers, as_of: str) -> UserList:
         """A page of all users who are not forgotten."""
@@ -62,19 +62,19 @@ class CatalogLookups:
         def are_known(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
             return np.array([user != RETIRED for user in users.ids(rows.tolist())], dtype=np.bool_)
 
-        found = page(users.keys, users.n_known, are_known, query.n, query.cursor)
-        listed = [ListedUser(users.id(row), int(lengths[row])) for row in found.rows.tolist()]
-        return UserList(listed, found.next, as_of)
+        listing = page(users.keys, users.n_known, are_known, query.n, query.cursor)
+        listed = [ListedUser(users.id(row), int(lengths[row])) for row in listing.rows.tolist()]
+        return UserList(listed, listing.next, as_of)
 
     def _listed(self, row: int) -> ListedItem:
-        history, found = self._history, self._history.catalog.attributes(row) or NOTHING
+        history, attributes = self._history, self._history.catalog.attributes(row) or NOTHING
         return ListedItem(
             history.items.id(row),
-            found.tags,
-            found.numbers,
-            found.available,
-            found.published,
-            found.until,
+            attributes.tags,
+            attributes.numbers,
+            attributes.available,
+            attributes.published,
+            attributes.until,
             bool(history.hidden[row]),
             int(history.table.item_counts[row]),
         )

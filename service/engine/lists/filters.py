@@ -85,15 +85,17 @@ class Filters:
 
     def _passing(self, text: str) -> Compiled:
         index, n_items = self._history.catalog.index, len(self._history.items)
-        found = self._compiled.get(text)
-        if found is None or any(index.version(name) != one for name, one in found.versions.items()):
-            return self._compiled.put(text, self.compiled(filter_tree.decode(text) if found is None else found.node))
-        if found.is_open and found.n_items < n_items:
+        compiled = self._compiled.get(text)
+        if compiled is None or any(index.version(name) != one for name, one in compiled.versions.items()):
+            return self._compiled.put(
+                text, self.compiled(filter_tree.decode(text) if compiled is None else compiled.node)
+            )
+        if compiled.is_open and compiled.n_items < n_items:
             bits = np.zeros(n_words(n_items), dtype=np.uint32)
-            bits[: len(found.bits)] = found.bits
-            set_rows(bits, np.arange(found.n_items, n_items))  # later items have none of its names and pass
-            return self._compiled.put(text, found._replace(bits=bits, n_items=n_items))
-        return found
+            bits[: len(compiled.bits)] = compiled.bits
+            set_rows(bits, np.arange(compiled.n_items, n_items))  # later items have none of its names and pass
+            return self._compiled.put(text, compiled._replace(bits=bits, n_items=n_items))
+        return compiled
 
     def compiled(self, node: Node) -> Compiled:
         """A filter for the present catalog; raises what `eligible` raises."""
@@ -113,9 +115,9 @@ class Filters:
             InvalidRequest: no item ever had it.
         """
         if self._history.catalog.kind_of(name) != kind:
-            known = sorted(self._history.catalog.names_of(kind))
-            more = ", …" if len(known) > N_SHOWN else ""
-            listed = f" ({', '.join(known[:N_SHOWN])}{more})" if known else ", which has none"
+            names = sorted(self._history.catalog.names_of(kind))
+            more = ", …" if len(names) > N_SHOWN else ""
+            listed = f" ({', '.join(names[:N_SHOWN])}{more})" if names else ", which has none"
             raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name[:MAX_SHOWN]!r}")
 
 

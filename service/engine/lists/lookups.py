@@ -85,8 +85,8 @@ class Lookups:
         model = live_model.name, live_model.shown_version
         if query.kind == "user":
             left_out = [row for row in users.rows(query.exclude) if row is not None]
-            found = similar_users(live_model, self._user(query.id), query.n, np.array(left_out, dtype=np.int64))
-            columns = users.ids(found[0].tolist()), found[1].tolist()
+            nearest = similar_users(live_model, self._user(query.id), query.n, np.array(left_out, dtype=np.int64))
+            columns = users.ids(nearest[0].tolist()), nearest[1].tolist()
             return UserNeighbors(query.id, list(map(ScoredUser, *columns)), *model, as_of)
         shown, eligible = self._selection.shown(query), self._selection.eligible(query)
         if (row := items.row(query.id)) is None:

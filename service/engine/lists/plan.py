@@ -187,8 +187,8 @@ class Planner:
         """The rows of the users of plans, one after the other, int64 (B,); `NO_ROW` for one who has none."""
         table, columns = self._history.users, [users for users in of_plans if isinstance(users, Ids)]
         if len(columns) < len(of_plans):
-            found = table.rows([user for users in of_plans for user in users])
-            return np.array([NO_ROW if row is None else row for row in found], dtype=np.int64)
+            rows = table.rows([user for users in of_plans for user in users])
+            return np.array([NO_ROW if row is None else row for row in rows], dtype=np.int64)
         text, ends = b"".join(ids.text for ids in columns), [np.frombuffer(ids.ends, np.uint32) for ids in columns]
         firsts = np.cumsum([0, *(len(ids.text) for ids in columns[:-1])])
         all_ends = np.concatenate(ends) + np.repeat(firsts, list(map(len, ends)))

@@ -46,7 +46,7 @@ class RatingLists:
         if row is None:
             raise UnknownItem(f"item {query.item!r} has neither ratings nor attributes")
         table = history.table
-        users, places = (found[query.offset :] for found in self._newest(row, query.offset + query.n))
+        users, places = (column[query.offset :] for column in self._newest(row, query.offset + query.n))
         columns = history.users.ids(users.tolist()), shortest(table.rows.values[places])
         ratings = list(map(RatingOfItem, *columns, table.timestamps[places].tolist()))
         return RatingsOfItem(query.item, int(table.item_counts[row]), ratings, as_of)
@@ -64,12 +64,12 @@ class RatingLists:
         last_ms, n_looked_at = self._history.last_rated_ms[users], max(n, LEAST_LOOKED_AT)
         while n_looked_at < len(users):
             order = np.argpartition(last_ms, len(users) - n_looked_at)[-n_looked_at:]
-            found = self._ordered(item, users[order], n)
+            newest = self._ordered(item, users[order], n)
             # Below this position are all ratings of the others, who have rated last at this millisecond or before: one
             # has 2^21 positions.
             border = position_of(StreamId(int(last_ms[order[0]]) + 1, 0))
-            if table.positions[found[1][-1]] >= border:
-                return found
+            if table.positions[newest[1][-1]] >= border:
+                return newest
             n_looked_at *= 8
         return self._ordered(item, users, n)
 
@@ -87,9 +87,9 @@ class RatingLists:
 
     def all(self, query: AllRatings, as_of: str) -> RatingPage:
         """A page of all ratings between two values, by the keys of their users and then by item."""
-        after, found = _Place.parse(query.cursor), list[NDArray[np.int64]]()
-        n_found = n_looked_at = 0
-        while n_found < query.n and n_looked_at < MOST_LOOKED_AT:
+        after, parts = _Place.parse(query.cursor), list[NDArray[np.int64]]()
+        n_listed = n_looked_at = 0
+        while n_listed < query.n and n_looked_at < MOST_LOOKED_AT:
             users, places, more = self._next(after)
             n_looked_at += len(places)
             values = self._history.table.rows.values[places]
@@ -98,17 +98,17 @@ class RatingLists:
                 keep &= values < query.below
             if query.above is not None:
                 keep &= values > query.above
-            wanted = np.flatnonzero(keep)[: query.n - n_found]
-            found.append(np.stack([users[wanted], places[wanted]]))
-            n_found += len(wanted)
-            if n_found == query.n:
-                after = self._place_of(*found[-1][:, -1].tolist())
+            wanted = np.flatnonzero(keep)[: query.n - n_listed]
+            parts.append(np.stack([users[wanted], places[wanted]]))
+            n_listed += len(wanted)
+            if n_listed == query.n:
+                after = self._place_of(*parts[-1][:, -1].tolist())
                 break
             if more is None:
                 after = None
                 break
             after = more
-        chosen = np.concatenate(found, axis=1) if found else np.zeros((2, 0), dtype=np.int64)
+        chosen = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
         return RatingPage(self._listed(*chosen), None if after is None else str(after), as_of)
 
     def _next(self, after: _Place | None) -> tuple[NDArray[np.int64], NDArray[np.int64], _Place | None]:
@@ -187,5 +187,5 @@ def shortest(values: NDArray[np.float32]) -> list[float]:
     """`values` as the shortest decimals that round to them: 4.1, and not 4.099999904632568."""
     distinct, inverse = np.unique(values, return_inverse=True)
     decimals = np.array([float(str(value)) for value in distinct], dtype=np.float64)
-    found: list[float] = decimals[inverse].tolist()
-    return found
+    numbers: list[float] = decimals[inverse].tolist()
+    return numbers

@@ -37,9 +37,9 @@ class Shown(NamedTuple):
                 own = np.isin(self.rows, eligible.among(self.rows))
             rows.append(self.rows[own])
             boosts.append(self.boosts[own] + boost)
-        found, added = np.concatenate(rows), np.concatenate(boosts)
-        order = np.argsort(found)
-        return Shown(found[order], added[order])
+        all_rows, added = np.concatenate(rows), np.concatenate(boosts)
+        order = np.argsort(all_rows)
+        return Shown(all_rows[order], added[order])
 
     @property
     def eligible(self) -> Eligible:

@@ -96,9 +96,9 @@ class IdTable:
 
     def rows_of(self, column: IdColumn) -> NDArray[np.int32]:
         """Row of each id of a column, int32 (B,); `NO_ROW` for one without a row."""
-        found = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
-        kernels.find(column, self._table, found)
-        return found[column.codes]
+        row_of_code = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
+        kernels.find(column, self._table, row_of_code)
+        return row_of_code[column.codes]
 
     def row_or_new(self, identifier: str) -> int:
         """Row of an id; a new one if it has none."""
@@ -110,15 +110,15 @@ class IdTable:
 
     def rows_or_new_of(self, column: IdColumn) -> NDArray[np.int32]:
         """Row of each id of a column, int32 (B,). New ones get rows in order of appearance."""
-        found = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
-        n_new = kernels.find(column, self._table, found)
+        row_of_code = np.full(len(column.offsets) - 1, UNSEEN, dtype=np.int32)
+        n_new = kernels.find(column, self._table, row_of_code)
         if n_new:
             lengths = np.diff(column.offsets)
-            self._make_room(n_new, int(lengths[found == NO_ROW].sum()))
-            new, first = column._replace(codes=kernels.add(column, self._table, found)), len(self._ids)
+            self._make_room(n_new, int(lengths[row_of_code == NO_ROW].sum()))
+            new, first = column._replace(codes=kernels.add(column, self._table, row_of_code)), len(self._ids)
             self._keys.values[first : first + len(new.codes)] = keys_of(new)
             self._ids += new.ids()
-        rows: NDArray[np.int32] = found[column.codes]
+        rows: NDArray[np.int32] = row_of_code[column.codes]
         return rows
 
     def id(self, row: int) -> str:

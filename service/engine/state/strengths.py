@@ -92,20 +92,20 @@ class Strengths:
         latest = np.where(are_strengths, strong_s, np.where(are_apart, apart_s, -np.inf))
         return Sums(users, items, np.arange(len(items)), ratings, rated_s, sums, latest, are_apart)
 
-    def apply(self, batch: Batch, events: EventRows, known: Sums) -> Changes:
+    def apply(self, batch: Batch, events: EventRows, before: Sums) -> Changes:
         """Apply a batch, after the table of ratings has applied its ratings.
 
         Args:
-            known: the result of `sums_before`; is changed.
+            before: the result of `sums_before`; is changed.
 
         Returns:
             The changes of strengths. Rows of one pair tell the strength after the whole batch.
         """
-        changes = self._add(batch, events, known)
-        users, items, pair_of, ratings, rated_s, sums, latest, _ = known
+        changes = self._add(batch, events, before)
+        users, items, pair_of, ratings, rated_s, sums, latest, _ = before
         if not events.are_events.all():
             ratings, rated_s = self._ratings.looked_up(users, items)
-        self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
+        self._keep_apart(before, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
         strengths = packed(ratings, sums)[pair_of[changes]]
         changed = batch.where(changes)
         self._last_ms.values[changed.users] = changed.times_ms  # the last one wins
@@ -233,8 +233,8 @@ class Strengths:
 
     # --- a batch
 
-    def _add(self, batch: Batch, events: EventRows, known: Sums) -> NDArray[np.bool_]:
-        """Add the events to `known`; returns which rows of the batch may change a strength, bool (B,)."""
+    def _add(self, batch: Batch, events: EventRows, before: Sums) -> NDArray[np.bool_]:
+        """Add the events to `before`; returns which rows of the batch may change a strength, bool (B,)."""
         rows = batch.where(events.are_events)
         self.are_first = self._recent.take(rows.users, events.keys)
         counts = self.are_first & ~np.isnan(events.weights)
@@ -244,15 +244,15 @@ class Strengths:
             new = are_shown & counts
             self.showings.add(rows.users[new], rows.items[new], times[new])
             times[are_shown] = -np.inf  # what was only seen does not make a strength younger
-        pairs, amounts = known.pair_of[events.are_events], rows.values * events.weights
-        add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
+        pairs, amounts = before.pair_of[events.are_events], rows.values * events.weights
+        add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, before.sums, before.latest)
         may_change = ~events.are_events
         may_change[events.are_events] = counts & (events.weights != 0)
         return may_change
 
-    def _keep_apart(self, known: Sums, are_rated: NDArray[np.bool_], position: int) -> None:
+    def _keep_apart(self, before: Sums, are_rated: NDArray[np.bool_], position: int) -> None:
         """Update the table of sums: it has those of pairs that are rated or were only seen."""
-        users, items, *_, sums, latest, were_apart = known
+        users, items, *_, sums, latest, were_apart = before
         are_apart = ~np.isnan(sums) & (are_rated | (sums == 0))
         changed = are_apart | were_apart
         if changed.any():

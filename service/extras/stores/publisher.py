@@ -231,8 +231,8 @@ class Publisher:
             self._head, self._content, self._is_swept = head, content, False
         if not self._is_swept:
             # Remove everything that the head does not name, such as what names a user who was forgotten.
-            kept = set(map(object_of, head.segments.values()))
-            gone = [name for name in self._store.names(RATINGS) if name not in kept]
+            names = set(map(object_of, head.segments.values()))
+            gone = [name for name in self._store.names(RATINGS) if name not in names]
             gone += [name for name in self._store.names(SNAPSHOTS) if name.split("/")[1] not in head.snapshots]
             self._sent -= set(gone)
             self._store.remove(gone)

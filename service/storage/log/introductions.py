@@ -54,10 +54,10 @@ def without(batch: pa.RecordBatch, parts: Sequence[UserRows], introduced: Positi
     theirs = are_of(batch, parts)
     is_mark = batch.column("source").is_valid().to_numpy(zero_copy_only=False) & (batch.column("index").to_numpy() == 0)
     rows = np.flatnonzero(theirs)
-    kept = [row for row, position in zip(rows, positions_of(batch, rows), strict=True) if position in introduced]
+    introducing = [row for row, position in zip(rows, positions_of(batch, rows), strict=True) if position in introduced]
     is_merge = theirs & pc.equal(batch.column("kind").cast(pa.string()), "merge").to_numpy(zero_copy_only=False)
     stays = ~theirs | is_mark | is_merge
-    stays[kept] = True
+    stays[introducing] = True
     is_nobodys, is_end = pa.array((theirs & ~is_merge)[stays]), pa.array(is_merge[stays])
     either = pa.StructArray.from_arrays([is_nobodys, is_end], ["first", "second"])
     others = batch.filter(pa.array(stays))

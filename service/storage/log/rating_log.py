@@ -174,8 +174,8 @@ class RatingLog:
             holding = [segment for segment in earlier if holds(self.files.groups(segment, ["user"]), users)]
             introduced = introduced_by(parts, lambda: self.read(columns=COLUMNS)) if holding else set()
             for segment in holding:
-                kept = (plain(without(batch, parts, introduced)) for batch in self.files.groups(segment, None))
-                self.files.write(segment.first, segment.last, kept)
+                rest = (plain(without(batch, parts, introduced)) for batch in self.files.groups(segment, None))
+                self.files.write(segment.first, segment.last, rest)
             return len(holding)
 
     @contextlib.contextmanager

@@ -106,8 +106,10 @@ class SegmentFolder:
             sums |= {
                 name: [total] for name, total in added.items() if name in there and sums.get(name) == listed.get(name)
             }
-            kept = {name: listing for name, listing in sums.items() if name in there or not _is_covered(name, segments)}
-            self._manifest.store(kept)
+            listings = {
+                name: listing for name, listing in sums.items() if name in there or not _is_covered(name, segments)
+            }
+            self._manifest.store(listings)
         return len(added)
 
     def _sum_of_intact(self, segment: Segment) -> Sum | None:
@@ -221,8 +223,8 @@ class SegmentFolder:
                 self._manifest.store({**sums, name: [*sums[name], written]})
             files.rename(temporary, self.path / name)
             files.sync(self.path)
-            kept = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
-            self._manifest.store({**kept, name: [written]})
+            others = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
+            self._manifest.store({**others, name: [written]})
 
     def remove(self, segments: Iterable[Segment]) -> None:
         """Remove segments that another segment covers."""

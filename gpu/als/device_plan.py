@@ -34,6 +34,7 @@ CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
+HEAD = 4  # part of the turns of whole rows that have the longest ones
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 
 SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
@@ -181,25 +182,40 @@ def fused(
 
 
 def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
-    """The items in an order that gives all blocks of a launch about equal work; an item stays in its turn.
+    """The items in an order that gives all blocks of a launch about equal work.
 
-    Block b of G takes items b, 2G − 1 − b, 2G + b, … (kernels/als_work.cuh). Lengths fall steeply, and each range
-    starts with long parts. So without this some blocks would always have the longer items: on one of four devices
-    the busiest would have 1.4 times the mean on Netflix's shape.
+    Block b of G takes items b, 2G − 1 − b, 2G + b, … (kernels/als_work.cuh). Parts of rows stay in the turn of their
+    range; whole rows may go anywhere. Lengths fall steeply, and each range starts with long parts. So in the order of
+    their lengths some blocks would always have the longer items: on one of four devices the busiest would have 1.4
+    times the mean on Netflix's shape. Turns of items that are all alike cannot make up for turns before. So only the
+    first quarter of the turns of whole rows has the longest ones; the others each have rows of all other lengths.
 
     Args:
-        items: `ITEM` (n,), turn by turn.
+        items: `ITEM` (n,): parts turn by turn, then whole rows, longest first.
         n_blocks: G, blocks of the launch.
     """
-    work = -(-items["length"] // STAGE)
-    loads = np.zeros(n_blocks, dtype=np.int64)
-    order = np.arange(len(items))
-    for turn, first in enumerate(range(0, len(items), n_blocks)):
-        longest_first = first + np.argsort(-work[first : first + n_blocks], kind="stable")
-        blocks = np.arange(n_blocks)[:: -1 if turn % 2 else 1][: len(longest_first)]
-        least_first = np.argsort(loads[blocks], kind="stable")
-        order[first + least_first] = longest_first
-        loads[blocks[least_first]] += work[longest_first]
+    n, work = len(items), -(-items["length"] // STAGE)
+    n_ordered = -(-int(np.count_nonzero(items["slot"] != WHOLE)) // n_blocks)  # turns with parts
+    whole = np.arange(min(n_ordered * n_blocks, n), n)
+    n_turns = len(whole) // n_blocks  # full ones
+    head, rest = np.split(whole[: n_turns * n_blocks], [n_turns // HEAD * n_blocks])
+    turns = [np.arange(turn * n_blocks, min((turn + 1) * n_blocks, n)) for turn in range(n_ordered)]
+    turns += [*head.reshape(-1, n_blocks), *rest.reshape(n_blocks, -1).T, whole[n_turns * n_blocks :]]
+    loads, owners = np.zeros(n_blocks, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for turn, some in enumerate(turns):  # the longest to the block with the least work so far
+        longest_first = some[np.argsort(-work[some], kind="stable")]
+        blocks = np.arange(n_blocks)[:: -1 if turn % 2 else 1][: len(some)]
+        least_first = blocks[np.argsort(loads[blocks], kind="stable")]
+        owners[longest_first] = least_first
+        loads[least_first] += work[longest_first]
+    # Every block takes its whole rows longest first.
+    by_block = np.concatenate([np.arange(n - len(whole)), whole[np.lexsort((-work[whole], owners[whole]))]])
+    counts = np.bincount(owners[whole], minlength=n_blocks)
+    turn_of = np.arange(n) // n_blocks
+    turn_of[n - len(whole) :] = n_ordered + np.arange(len(whole)) - np.repeat(np.cumsum(counts) - counts, counts)
+    own = owners[by_block]
+    order = np.empty(n, dtype=np.int64)
+    order[turn_of * n_blocks + np.where(turn_of % 2, n_blocks - 1 - own, own)] = by_block
     return items[order]
 
 

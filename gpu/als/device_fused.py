@@ -175,7 +175,7 @@ def pointers(peers: Sequence[int] = (), **arrays: Any) -> NDArray[np.void]:
     half["peers"][: len(peers)] = peers
     for name, array in arrays.items():
         half[name] = 0 if array is None else array.data.ptr
-    return half
+    return half.view(f"V{HALF.itemsize}")  # CuPy spells out the fields of a structure at each launch
 
 
 def packed(gram: Any, macros: Macros) -> tuple[Any, Any]:

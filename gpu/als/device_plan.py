@@ -80,11 +80,14 @@ class Cut(NamedTuple):
 
 
 def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
-    """`SOLVER` () of a half-iteration with ρ = λ (n + offset)^ν + λ0; `n_rated` fixed rows have ratings."""
+    """`SOLVER` () of a half-iteration with ρ = λ (n + offset)^ν + λ0, without names.
+
+    `n_rated` is the number of fixed rows with ratings.
+    """
     offset = n_rated / problem.alpha if problem.is_implicit else 0.0
     ridge = (problem.regularization, problem.exponent, offset, problem.prior)
     constants = (problem.alpha, problem.mean, *ridge, problem.cg_tolerance, problem.n_cg_steps)
-    return np.array(constants, dtype=SOLVER)
+    return np.array(constants, dtype=SOLVER).view(f"V{SOLVER.itemsize}")  # CuPy spells out the names at each launch
 
 
 def cut_of(table_bytes: int, cache_bytes: int) -> Cut:

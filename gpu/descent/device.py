@@ -232,7 +232,7 @@ class Descent:
         struct["shrink"] = 1 - rates.step * rates.regularization
         struct["bias_shrink"] = 1 - rates.bias_step * rates.bias_regularization
         struct["weight_decay"] = rates.weight_step * rates.weight_regularization
-        return struct
+        return struct.view(f"V{RATES.itemsize}")  # CuPy spells out the fields of a structure at each launch
 
     def _pass(self, visits: Visits, rates: Any, salt: np.uint32, losses: Any | None) -> None:
         """Visit all samples once: learn from them, or, given an array `losses`, only add up their losses."""
@@ -312,4 +312,4 @@ def _samples(visits: Visits) -> Any:
     """`Samples` of the kernels, passed by value."""
     struct = np.zeros((), dtype=SAMPLES)
     struct["records"], struct["near"] = visits.layout.records.data.ptr, visits.near.data.ptr
-    return struct
+    return struct.view(f"V{SAMPLES.itemsize}")

@@ -128,7 +128,7 @@ class DescentParameters:
         arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbors, self.shares
         for name, array in zip(ITEM_NAMES, arrays, strict=True):
             struct[name] = array.data.ptr
-        return struct
+        return struct.view(f"V{ITEMS.itemsize}")
 
     def shrink(self, shares: Shares) -> None:
         """Pull all parameters toward zero by these shares."""

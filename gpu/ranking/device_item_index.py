@@ -12,6 +12,7 @@ loading, and chains of later entries. Kernels: kernels/topn.cu, layouts: kernels
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cupy
@@ -175,13 +176,14 @@ def width_of(n_factors: int) -> int:
 def ranked_items_of(model: Model, *devices: int) -> RankedItems:
     """The items of `model`, divided among `devices` and copied to them; by default all on the current device.
 
-    A device that is named several times has several parts.
+    A device that is named several times has several parts. Parts are copied at the same time.
     """
     devices = devices or (cupy.cuda.Device().id,)
-    parts: list[RankedPart] = []
-    for n, device in enumerate(devices):
-        with cupy.cuda.Device(device):
-            part = RankedPart(model, Part(n, len(devices)), device)
+
+    def uploaded(n: int) -> RankedPart:
+        """One part, on its device."""
+        with cupy.cuda.Device(devices[n]):
+            part = RankedPart(model, Part(n, len(devices)), devices[n])
             part.grow(model.n_items)
             for first in range(0, part.n_items, CHUNK):
                 rows = part.place.rows(np.arange(first, min(first + CHUNK, part.n_items))).astype(np.int64, copy=False)
@@ -189,8 +191,11 @@ def ranked_items_of(model: Model, *devices: int) -> RankedItems:
             _copy_baselines(part, model, np.arange(model.n_items))
             if part.n_slots and part.n_items:
                 part.invert()
-            parts.append(part)
-    return tuple(parts)
+            cupy.cuda.get_current_stream().synchronize()  # of this thread; others may use another one
+            return part
+
+    with ThreadPoolExecutor(len(devices), "ranked-items") as pool:
+        return tuple(pool.map(uploaded, range(len(devices))))
 
 
 def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:

@@ -49,7 +49,8 @@ class IdColumn(NamedTuple):
         """A column of the ids that follow each other in `text`, of which each ends at one of `ends` (B,)."""
         offsets = np.zeros(len(ends) + 1, dtype=np.int32)
         offsets[1:] = ends
-        return cls(np.arange(len(ends), dtype=np.int32), offsets, np.frombuffer(text, dtype=np.uint8))
+        writable = np.frombuffer(bytearray(text), dtype=np.uint8)  # else `find` would compile once more, at a request
+        return cls(np.arange(len(ends), dtype=np.int32), offsets, writable)
 
     @classmethod
     def joined(cls, parts: Sequence[IdColumn]) -> IdColumn:

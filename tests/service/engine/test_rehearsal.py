@@ -24,7 +24,7 @@ from tests.service.whole import Whole
 
 ROOT = Path(__file__).parents[3]
 REHEARSED = """
-import json, sys
+import json, os, sys
 import gpu
 from gpu.base.backend import HOST
 from gpu.base.host import compilation
@@ -32,43 +32,56 @@ from service.base import tuning
 from service.cli import synthetic
 from tests.service import rehearsal
 from tests.service.stand_in import STAND_IN
+
+def rehearse(what, backend):
+    if what == "history":
+        rehearsal.rehearse_history()
+    elif what == "training":
+        catalog = synthetic.planted(0, 60, 40)
+        ratings = gpu.Ratings.from_coo(catalog.viewers, catalog.items, catalog.ratings, (60, 40))
+        wide = [("als", {"n_factors": 260}), ("als-implicit", {"n_factors": 260})]
+        for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
+            short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
+            gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
+    else:
+        rehearsal.rehearse_model(what, HOST if backend == "host" else STAND_IN)
+
 tuning.configure()
-algorithm, backend = sys.argv[1:]
+compilation.load()
 called = {name: [] for name in compilation.kernels()}
 for name, kernel in compilation.kernels().items():
     def first_call(*arguments, note=called[name], kernel=kernel, compiled=kernel._compile_for_args):
         note.append(str(tuple(map(kernel.typeof_pyval, arguments))))
         return compiled(*arguments)
     kernel._compile_for_args = first_call
-if algorithm == "history":
-    rehearsal.rehearse_history()
-elif algorithm == "training":
-    catalog = synthetic.planted(0, 60, 40)
-    ratings = gpu.Ratings.from_coo(catalog.viewers, catalog.items, catalog.ratings, (60, 40))
-    wide = [("als", {"n_factors": 260}), ("als-implicit", {"n_factors": 260})]
-    for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
-        short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
-        gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
-else:
-    rehearsal.rehearse_model(algorithm, HOST if backend == "host" else STAND_IN)
-print(json.dumps({name: sorted(forms) for name, forms in called.items() if forms}))
+for what, backend in json.loads(sys.argv[1]):
+    if (child := os.fork()) == 0:
+        rehearse(what, backend)
+        print(json.dumps([what, backend, {name: sorted(forms) for name, forms in called.items() if forms}]), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, (what, backend)
 """
+ON_DEVICE = "als", "culsh", "culsh-implicit", "ease"
+ORDERS = [*((what, "host") for what in ("history", "training", *ALGORITHMS)), *((one, "device") for one in ON_DEVICE)]
 READING = set(compilation.called_for({Use.READING}))
 SMALL = {"n_factors": 8, "n_epochs": 2}
 AGED: dict[str, dict[str, int]] = {"culsh": SMALL, "culsh-implicit": SMALL, "ease": {}}  # the kinds of weights by age
 HOST_ONLY = ("ranking.host_topn.", "ranking.host_item_index.")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cached() -> None:
-    """All declared kernels are in the cache: else compiling a kernel also compiles those that it calls."""
+Called = dict[str, list[str]]  # the types with which Python calls a kernel, by its name
+Rehearsals = dict[tuple[str, str], Called]  # by what is rehearsed, and the backend
+
+
+@pytest.fixture(scope="module")
+def rehearsals() -> Rehearsals:
+    """The kernels that Python calls in each rehearsal, in a process where nothing else has called any.
+
+    All declared ones are in the cache: else compiling a kernel also compiles those that it calls.
+    """
     output([sys.executable, "-m", "service.cli.warm"])
-
-
-def rehearsed(what: str, backend: str = "host") -> dict[str, list[str]]:
-    """The kernels that Python calls in a rehearsal, and the types, in a process where nothing else has called any."""
-    called: dict[str, list[str]] = json.loads(output([sys.executable, "-c", REHEARSED, what, backend]).splitlines()[-1])
-    return called
+    lines = output([sys.executable, "-c", REHEARSED, json.dumps(ORDERS)]).splitlines()
+    return {(what, backend): called for what, backend, called in map(json.loads, lines)}
 
 
 def output(command: list[str]) -> str:
@@ -77,36 +90,36 @@ def output(command: list[str]) -> str:
     return done.stdout
 
 
-def forms(names: set[str]) -> dict[str, list[str]]:
+def forms(names: set[str]) -> Called:
     """The types that kernels declare."""
     kernels = compilation.kernels()
     return {name: sorted(map(str, declared.signatures(kernels[name]))) for name in names}
 
 
-def assert_declared(called: dict[str, list[str]], names: set[str]) -> None:
+def assert_declared(called: Called, names: set[str]) -> None:
     """`names` and kernels that read ratings are called, no others, and only with the types that they declare."""
     reading = READING & called.keys()
     assert called == forms(names | reading)
 
 
-def test_what_reads_ratings_declares_it() -> None:
-    assert_declared(rehearsed("history"), READING)
+def test_what_reads_ratings_declares_it(rehearsals: Rehearsals) -> None:
+    assert_declared(rehearsals["history", "host"], READING)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_model_needs_the_kernels_that_it_calls_and_no_others(algorithm: str) -> None:
-    assert_declared(rehearsed(algorithm), set(needed(algorithm)))
+def test_a_model_needs_the_kernels_that_it_calls_and_no_others(algorithm: str, rehearsals: Rehearsals) -> None:
+    assert_declared(rehearsals[algorithm, "host"], set(needed(algorithm)))
 
 
-def test_trainings_call_what_declares_it_also_with_many_factors() -> None:
-    assert rehearsed("training") == forms(set(compilation.called_for({Use.TRAINING})))
+def test_trainings_call_what_declares_it_also_with_many_factors(rehearsals: Rehearsals) -> None:
+    assert rehearsals["training", "host"] == forms(set(compilation.called_for({Use.TRAINING})))
 
 
-@pytest.mark.parametrize("algorithm", ["als", "culsh", "culsh-implicit", "ease"])
-def test_a_service_on_a_device_compiles_only_what_the_host_does_there(algorithm: str) -> None:
+@pytest.mark.parametrize("algorithm", ON_DEVICE)
+def test_a_service_on_a_device_compiles_only_what_the_host_does_there(algorithm: str, rehearsals: Rehearsals) -> None:
     """Without a device: the stand-in takes its place."""
     needed_there = set(needed(algorithm, STAND_IN))
-    assert_declared(rehearsed(algorithm, "device"), needed_there)
+    assert_declared(rehearsals[algorithm, "device"], needed_there)
     ranking = {name for name in needed(algorithm) if name.startswith(HOST_ONLY)}
     assert len(ranking) > 3
     assert ranking <= needed_there if algorithm == "ease" else not ranking & needed_there

@@ -1,8 +1,9 @@
-"""`python -m tests.service.storage.snapshots.fuzz ALGORITHM FOLDER STEP`: forges a trained snapshot, and loads it.
+"""`python -m tests.service.storage.snapshots.fuzz FOLDER STEP ALGORITHM …`: forges trained snapshots, and loads them.
 
-With STEP 1 in all ways, which takes a minute; with 5 in every fifth.
-Each forgery must be a CorruptSnapshot, or a model whose lists are finite. Prints each before it is tried, so that a
-signal that ends this process is told with its cause, and at last a JSON line of how many were tried and refused.
+With STEP 1 in all ways, which takes a minute for each algorithm; with 5 in every fifth.
+Each forgery must be a CorruptSnapshot, or a model whose lists are finite. A process for each algorithm prints each
+before it is tried, so that a signal that ends it is told with its cause, and at last a JSON line of how many were
+tried and refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import itertools
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
+from gpu.base.host import compilation
 from service.storage.errors import CorruptSnapshot
 from service.storage.snapshots import snapshot
 from tests.service.storage.snapshots import forged
@@ -122,4 +125,10 @@ def _changes(array: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any,
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    compilation.load()
+    for _algorithm in sys.argv[3:]:
+        if (_child := os.fork()) == 0:
+            main(_algorithm, Path(sys.argv[1]) / _algorithm, int(sys.argv[2]))
+            os._exit(0)
+        if _status := os.waitpid(_child, 0)[1]:
+            sys.exit(f"{_algorithm} ended with {_status}")

@@ -18,12 +18,7 @@ SECONDS_PER_KERNEL = 2  # of one core, with the kernels that it calls; service/e
 
 
 def announce(write: Callable[[str], None]) -> None:
-    """Write how many kernels the cache lacks, and from now on each that this process compiles, with its seconds.
-
-    Nothing is written, and nothing imported, for tests that import no kernel.
-    """
-    if "numba" not in sys.modules:
-        return
+    """Write how many kernels the cache lacks, and from now on each that this process compiles, with its seconds."""
     from numba.core import event  # noqa: PLC0415 - takes a second, which tests without kernels do not need
 
     from gpu.base.host import compilation  # noqa: PLC0415

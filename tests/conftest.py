@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Say which kernels have to be compiled first, and then which of them is being compiled."""
+    """Compile each kernel once, and say which have to be compiled first, and then which of them is being compiled."""
+    if "numba" not in sys.modules:  # which takes a second to import, and tests without kernels do not need
+        return
+    importlib.import_module("gpu.base.host.kernel_cache").take_turns()
     write = compiling.to_terminal(session.config)
     if write is not None and not session.config.option.collectonly:
         compiling.announce(write)

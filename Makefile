@@ -21,7 +21,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-b
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types kernels coverage format docs clients lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types kernels bytecode coverage format docs clients lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps se
 install: $(VENV)/dev ## create the environment for development
 
 test: $(VENV)/dev ## install, then every check and every test, in four processes
-	$(MAKE) --jobs 2 --output-sync lint types kernels
+	$(MAKE) --jobs 2 --output-sync lint types kernels bytecode
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
@@ -52,6 +52,9 @@ coverage: $(VENV)/dev ## measure branch coverage of the tests, without device co
 
 kernels: $(VENV)/dev ## compile the kernels of the host into the cache, which tests and trainings then share
 	$(BIN)/python -m service.cli.warm
+
+bytecode: $(VENV)/dev ## compile the tests, which each of the four processes would else do for itself
+	@$(BIN)/python -m pytest --collect-only --quiet $(ARGS) >/dev/null || true
 
 format: $(VENV)/dev ## format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix .

@@ -24,12 +24,13 @@ settings.load_profile("nearfield")
 
 
 ROOT = Path(__file__).parents[1]
-# Modules that take long, most of all those that wait for other processes. They begin first: others compute meanwhile,
-# and no process of tests is left alone with one of them at the end.
+# Modules that take long, most of all because they wait for other processes. They begin early: no process of tests is
+# left alone with one of them at the end.
 LONGEST = (
+    "tests/service/extras/exports/test_exports.py",
     "tests/benchmarks/test_commands.py",
-    "tests/service/jobs/test_supervisor.py",
     "tests/faults/test_kills.py",
+    "tests/service/jobs/test_supervisor.py",
     "tests/gpu/cuda/test_kernels.py",
     "tests/service/api/test_growth.py",
     "tests/test_code_blocks.py",
@@ -50,16 +51,22 @@ LONGEST = (
     "tests/faults/test_demo.py",
     "tests/faults/test_idle.py",
     "tests/faults/test_two_of_each.py",
-    "tests/service/extras/exports/test_exports.py",
     "tests/test_image.py",
+    "tests/service/extras/ranks/test_cluster.py",
+    "tests/service/api/openapi/test_examples.py",
+    "tests/clients/test_every_operation.py",
+    "tests/service/cli/test_client.py",
     "tests/gpu/descent/test_culsh.py",
 )
+COMPUTING, BETWEEN = ROOT / "tests" / "gpu", 3  # modules there, and their number between two of the longest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first; all others stay in their order."""
-    places = {ROOT / module: place for place, module in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    """Let the longest modules alternate with those that compute, so that no processor is idle; then all others."""
+    longest = {ROOT / module: BETWEEN * place for place, module in enumerate(LONGEST)}
+    others = sorted(dict.fromkeys(item.path for item in items), key=lambda path: COMPUTING not in path.parents)
+    places = {path: place for place, path in enumerate(others)} | longest
+    items.sort(key=lambda item: (places[item.path], item.path not in longest))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -195,7 +195,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     file = service.data.with_suffix(".csv")
     synthetic.write(file, planted)
     assert run(["import", str(file), "--url", str(service.client.base_url)]) == 0
-    service.api.retrain("als-implicit", {"n_factors": 8}, force=True)
+    service.train("als-implicit", n_factors=8)
     yield service
     service.kill()
 

@@ -55,8 +55,7 @@ class Storm:
         for number in range(0, N_USERS * N_ITEMS, 2):
             self._post([(f"u{number % N_USERS}", f"i{number // N_USERS}")])
         for name in MODELS:
-            job = self.service.api.retrain(name, TRAINING[name], force=True)
-            assert job["promoted"], job
+            self.service.train(name, **TRAINING[name])
 
     # --- writing
 

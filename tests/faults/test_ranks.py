@@ -26,7 +26,7 @@ from tests.faults import results
 from tests.service.extras.ranks.one_gpu import launcher_for
 from tests.service.waiting import eventually
 
-N_SHORT, N_LONG = 5, 50
+N_SHORT, N_LONG = 3, 50
 LONGEST_S = 2.5  # between two kills; a restart takes about as long, so that some kills hit it
 PARAMS = gpu.params_for("als", {"n_factors": 8, "n_epochs": 200})
 

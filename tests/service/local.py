@@ -97,6 +97,21 @@ class Local:
         """As `request`, but patient about `wait_for`."""
         return learned(lambda: self.request("POST", path, json=document))
 
+    def retrain(self, algorithm: str, **body: Any) -> dict[str, Any]:
+        """The job of a training that has ended, well or not."""
+        answer = self.post("/admin/retrain", {"algorithm": algorithm, **body})
+        assert answer.status_code == 202, answer.text
+        return self.ended_job(answer.json()["id"])
+
+    def ended_job(self, job: str) -> dict[str, Any]:
+        """A job that has ended, well or not."""
+
+        def now() -> dict[str, Any] | None:
+            found = self.get(f"/admin/jobs/{job}").json()
+            return found if found["state"] in ("succeeded", "failed", "cancelled") else None
+
+        return eventually(now)
+
     def rate(self, *triples: tuple[str, str, float]) -> str:
         """Post ratings and return their stream id."""
         answer = self.post("/ratings", [{"user": u, "item": i, "rating": r} for u, i, r in triples])

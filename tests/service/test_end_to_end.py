@@ -202,26 +202,10 @@ def test_a_forgotten_user_is_gone_everywhere(trained):
         assert b"secretive-person" not in client.hvals(f"nearfield:job:{forgotten['job']}")
 
 
-def test_retrain_reports_progress_and_can_be_rolled_back(trained):
-    first = next(model for model in trained.get("/admin/models").json()["models"] if model["live"])
-    job = trained.retrain("culsh", **FAST, n_neighbors=8, seed=1)
-    assert (job["state"], job["progress"]) == ("succeeded", 1.0), job
-    answer = trained.client.post(f"/admin/models/{first['version']}/activate")
-    assert answer.status_code in (200, 202), answer.text
-    eventually(lambda: trained.get("/recommend/u0").json()["model_version"] == first["version"])
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "scale"),
-    [
-        ("als", {"biases": False}, (1, 5)),
-        ("als-implicit", {"alpha": 2}, (0, 1)),
-        ("nmf", {"start": "nndsvd"}, (0, 5)),
-        ("esgd", {"learning_rate": 0.05}, (1, 5)),
-    ],
-)
-def test_other_models_are_served_like_any_other(trained, name, params, scale):
-    job = trained.retrain(name, n_factors=8, n_epochs=5, **params)
+def test_another_model_is_served_like_any_other(trained):
+    """`tests.service.engine.lists.test_ranking` asks those of the other algorithms."""
+    name = "nmf"
+    job = trained.retrain(name, n_factors=8, n_epochs=5, start="nndsvd")
     assert (job["state"], job["promoted"]) == ("succeeded", True), job
     assert job["backend"].startswith(f"{choose().name}: ")
     user, new = f"user-of-{name}", f"new-to-{name}"
@@ -235,7 +219,7 @@ def test_other_models_are_served_like_any_other(trained, name, params, scale):
     for path in ("/items/i0/neighbors", f"/items/{new}/neighbors", f"/users/{user}/neighbors"):
         assert trained.get(path, model=name, n=4).json()["neighbors"], path
     estimate = trained.get(f"/estimate/{user}/{new}", model=name).json()["estimate"]
-    assert scale[0] <= estimate <= scale[1]
+    assert 0 <= estimate <= 5
     live = {model["algorithm"] for model in trained.get("/admin/models").json()["models"] if model["live"]}
     first = next(model for model in Settings().default_models if model in live)
     assert trained.get(f"/recommend/{user}").json()["model"] == first
@@ -259,12 +243,6 @@ def test_a_second_retrain_is_refused_and_a_running_one_can_be_cancelled(trained)
     eventually(lambda: trained.get(f"/admin/jobs/{job['id']}").json()["state"] == "running")
     assert trained.client.delete(f"/admin/jobs/{job['id']}").status_code == 202
     assert trained.api.ended_job(job["id"])["state"] == "cancelled"
-
-
-def test_training_on_nothing_fails_with_a_reason(fresh):
-    job = fresh.retrain("sgd")
-    assert job["state"] == "failed"
-    assert "rating" in job["error"]
 
 
 def test_everything_survives_a_restart(tmp_path):

@@ -13,10 +13,8 @@ from gpu.base.backend import Backend
 from service.engine.models.model_info import place_of
 from tests.service.local import Local, serving
 from tests.service.planted import SMALL, events
-from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
-ENDED = "succeeded", "failed", "cancelled"
 YEAR_S, MOST_DAYS = 365 * 86_400, 1e6
 SHORT = {"n_factors": 4, "n_epochs": 1}
 
@@ -36,12 +34,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 def trained(app: Local, algorithm: str, **params: Any) -> dict[str, Any]:
     """The job that trained a model; it is live on return."""
-    body = {"algorithm": algorithm, "name": f"{algorithm}-aged", "params": params, "force": True}
-    answer = app.post("/admin/retrain", body)
-    assert answer.status_code == 202, answer.text
-    job = answer.json()["id"]
-    eventually(lambda: app.get(f"/admin/jobs/{job}").json()["state"] in ENDED, 60)
-    return app.get(f"/admin/jobs/{job}").json()
+    return app.retrain(algorithm, name=f"{algorithm}-aged", params=params, force=True)
 
 
 @pytest.mark.parametrize("algorithm", ["ease", "culsh-implicit"])

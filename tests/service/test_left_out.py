@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from service.cli.client import Client
-from service.cli.service_process import ServiceProcess
 from service.engine.load_failures import FOLDER
 from tests.service.planted import events
+from tests.service.process import started
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
@@ -55,7 +55,7 @@ def test_a_model_that_ends_two_starts_is_left_out_at_the_third(
             assert dying.wait(60) == 0, dying_log.read_text()
     assert dying_log.read_text().count("signal SIGSEGV") == 2, dying_log.read_text()
     log = tmp_path / "log"
-    with log.open("wb") as file, ServiceProcess(data, log=file) as process, Client(process.address()) as client:
+    with log.open("wb") as file, started(data, {}, file) as process, Client(process.address()) as client:
         assert client.get("/health/ready")["left_out"] == [bad]
         models = {one["version"]: one for one in client.get("/admin/models")["models"]}
         assert "2 processes ended while they loaded it" in models[bad]["error"]

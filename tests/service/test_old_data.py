@@ -40,9 +40,7 @@ def test_it_answers_as_it_did_until_it_is_retrained(data: Path) -> None:
                 assert scores == pytest.approx([score for _, score in lines], rel=1e-5), (algorithm, user)
                 estimate = service.get(f"/estimate/{user}/i9", model=algorithm).json()["estimate"]
                 assert estimate == pytest.approx(ANSWERS["estimates"][algorithm][user], rel=1e-5)
-        job = service.post("/admin/retrain", {"algorithm": "als-implicit", "params": {"n_factors": 8}}).json()
-        eventually(lambda: service.get(f"/admin/jobs/{job['id']}").json()["state"] in ("succeeded", "failed"))
-        done = service.get(f"/admin/jobs/{job['id']}").json()
+        done = service.retrain("als-implicit", params={"n_factors": 8})
         assert (done["state"], done["promoted"], done["error"]) == ("succeeded", True, None)
         assert service.get("/recommend/u0", model="als-implicit").json()["model_version"] == done["version"]
     manifests = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from service.cli import synthetic
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import snapshot
+from tests.service import fork_server
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -30,12 +29,8 @@ class Worker:
     def __init__(self, data: Path, redis_url: str, store: str, *options: str) -> None:
         variables = {"NEARFIELD_STORE": store, "NEARFIELD_REDIS": redis_url, "NEARFIELD_LOG_FORMAT": "json"}
         with data.with_suffix(".stderr").open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "service", "worker", "--data", str(data), *options],
-                env=os.environ | variables,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-            )
+            command = ["worker", "--data", str(data), *options]
+            self._process = fork_server.server().start(command, os.environ | variables, errors, errors)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self._process.send_signal(number)

@@ -38,10 +38,9 @@ def replicas(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 
 
 def train(*services: Service) -> None:
-    job = services[0].retrain("als-implicit", n_epochs=2, n_factors=8)
-    assert job["state"] == "succeeded", job
+    version = services[0].train("als-implicit", n_epochs=2, n_factors=8)
     for service in services:
-        eventually(functools.partial(serves, service, job["version"]))
+        eventually(functools.partial(serves, service, version))
 
 
 def serves(service: Service, version: str) -> bool:
@@ -57,16 +56,11 @@ def names(answer: dict[str, Any]) -> list[str]:
     ("path", "body"),
     [
         (f"/recommend/{USER}", None),
-        (f"/recommend/{USER}", {"ratings": [{"item": ITEM, "rating": 5}]}),
         ("/recommend", {"ratings": [{"item": ITEM, "rating": 5}]}),
-        ("/popular", None),
-        ("/latest", None),
-        (f"/items/{ITEM}/neighbors", None),
         (f"/users/{USER}/neighbors", None),
-        ("/neighbors", {"items": [ITEM, DRAWN.item_id(4)]}),
     ],
 )
-def test_every_list_goes_on_on_any_replica(replicas: Replicas, path: str, body: dict[str, Any] | None) -> None:
+def test_a_list_goes_on_on_any_replica(replicas: Replicas, path: str, body: dict[str, Any] | None) -> None:
     shown: list[str] = []
     cursor: str | None = ""
     for step in range(50):

@@ -355,8 +355,7 @@ def test_an_openmetrics_parser_reads_the_metrics(tmp_path):
         app.request("PUT", "/admin/items/y/hidden")
         seen = app.request("DELETE", "/admin/users/w").json()["stream_id"]
         app.get("/popular", wait_for=seen)
-        job = app.post("/admin/retrain", {"algorithm": "als", "params": {"n_factors": 4, "n_epochs": 1}}).json()
-        eventually(lambda: app.get(f"/admin/jobs/{job['id']}").json()["state"] == "succeeded")
+        assert app.retrain("als", params={"n_factors": 4, "n_epochs": 1})["state"] == "succeeded"
         time.sleep(CACHED_S)
         answer = app.request("GET", "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
         assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")

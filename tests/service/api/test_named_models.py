@@ -19,15 +19,10 @@ from tests.service.waiting import eventually
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
 SETTINGS: dict[str, Any] = {"backend": "host", "default_models": ["culsh", "als-implicit"]}
-ENDED = "succeeded", "failed", "cancelled"
 
 
 def trained(app: Local, **body: Any) -> dict[str, Any]:
-    answer = app.post("/admin/retrain", {"algorithm": "als-implicit", "params": SMALL, "force": True, **body})
-    assert answer.status_code == 202, answer.text
-    job = answer.json()["id"]
-    eventually(lambda: app.get(f"/admin/jobs/{job}").json()["state"] in ENDED, 60)
-    return app.get(f"/admin/jobs/{job}").json()
+    return app.retrain("als-implicit", **{"params": SMALL, "force": True} | body)
 
 
 def written(app: Local, name: str, *, shadow: bool = False, **params: int) -> str:
@@ -196,7 +191,7 @@ def test_the_trainings_of_a_name_end_with_it(app: Local) -> None:
     endless = {"algorithm": "als-implicit", "name": "busy", "params": {**SMALL, "n_epochs": 10_000}, "force": True}
     job = app.post("/admin/retrain", endless).json()["id"]
     assert end(app, "busy").json() == {"name": "busy", "cancelled": [job]}
-    eventually(lambda: app.get(f"/admin/jobs/{job}").json()["state"] == "cancelled", 60)
+    assert app.ended_job(job)["state"] == "cancelled"
     assert "busy" not in live_versions.read(app.runtime.settings.data)
     assert app.get("/recommend/u1", model="busy").status_code == 404
 

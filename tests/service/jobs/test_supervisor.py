@@ -110,32 +110,22 @@ def trainer_of(job: Job) -> psutil.Process:
     return descendants(job.id)[0]
 
 
-def test_a_training_covers_everything_before_it(
+def test_a_training_covers_everything_before_it_and_its_job_says_what_it_took(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     last_id = rate()
-    supervise(settings)
-    job = ended(jobs, jobs.submit_training(Training.of("culsh", SMALL)))
-    assert (job.state, job.error, job.promoted, job.progress) == ("succeeded", None, True, 1.0)
-    manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
-    assert StreamId.parse(manifest.watermark) == last_id
-    assert manifest.n_users == 60
-    assert manifest.metrics == job.metrics
-    assert live_versions.read(settings.data) == {"culsh": job.version}
-
-
-def test_what_the_training_took_from_the_data_is_in_its_job(
-    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
-) -> None:
-    rate()
     supervise(settings.model_copy(update={"values": "counts"}))
     job = jobs.submit_training(Training.of("als-implicit", {"n_factors": 4, "n_epochs": 2}))
     assert job.calibration is None
     job = ended(jobs, job)
+    assert (job.state, job.error, job.promoted, job.progress) == ("succeeded", None, True, 1.0)
+    assert (job.params, job.backend) == ({"n_factors": 4, "n_epochs": 2}, "host: asked for")
     manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
-    assert job.calibration == manifest.calibration
-    assert job.calibration.values == "counts"  # as the setting says: these are ratings
-    assert job.params == {"n_factors": 4, "n_epochs": 2}
+    assert StreamId.parse(manifest.watermark) == last_id
+    assert manifest.n_users == 60
+    assert (manifest.metrics, manifest.calibration) == (job.metrics, job.calibration)
+    assert manifest.calibration.values == "counts"  # as the setting says: these are ratings
+    assert live_versions.read(settings.data) == {"als-implicit": job.version}
 
 
 def test_a_job_of_an_unknown_kind_fails_and_forgets_nobody(
@@ -513,8 +503,6 @@ def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
         "InvalidRatings: Invalid ratings for nmf: expected 0 or more, got -5; train als-implicit, which takes low "
         "values for dislikes (user 'v', item 'a')",
     )
-    job = ended(jobs, jobs.submit_training(Training.of("als", {"n_epochs": 2})))
-    assert (job.state, job.backend) == ("succeeded", "host: asked for")
 
 
 def test_force_overrides_the_comparison_and_says_so(

@@ -40,7 +40,6 @@ FIRST, LAST = (
         "forget_user",
     ],
 )
-ENDED = ("succeeded", "failed", "cancelled")
 ADMIN_KEY = "key-of-the-admins"  # else no key can be made
 
 
@@ -128,13 +127,9 @@ class Tried:
             self.service.request("POST", f"/admin/models/{self.known['version']}/activate")
             eventually(lambda: self.known["live"] in self.service.runtime.hotswap.served())
         if path == "/admin/lists":
-            job = answer.json()["id"]
-            eventually(lambda: self.service.get(f"/admin/jobs/{job}").json()["state"] in ENDED)
-            self.known["lists"] = job
+            self.known["lists"] = self.service.ended_job(answer.json()["id"])["id"]
         if path == "/admin/retrain":
-            place = f"/admin/jobs/{answer.json()['id']}"
-            eventually(lambda: self.service.get(place).json()["state"] in ENDED)
-            job = self.service.get(place).json()
+            job = self.service.ended_job(answer.json()["id"])
             assert (job["state"], job["promoted"]) == ("succeeded", True), job
             self.known |= {"job": job["id"], "version": job["version"], "live": job["name"]}
 

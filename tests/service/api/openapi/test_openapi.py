@@ -197,7 +197,7 @@ def api(tmp_path_factory):
     """The document as served, by a service that has a few ratings and a model."""
     service = Service(tmp_path_factory.mktemp("fuzzed") / "data")
     service.rate(*((f"u{index % 7}", f"i{index % 5}", float(index % 5)) for index in range(40)))
-    assert service.retrain("culsh", n_factors=4, n_neighbors=2, n_epochs=2)["promoted"]
+    service.train("culsh", n_factors=4, n_neighbors=2, n_epochs=2)
     yield schemathesis.openapi.from_url(f"{service.client.base_url}/openapi.json", timeout=60)
     assert service.get("/health/ready").status_code == 200
     service.kill()

@@ -95,7 +95,7 @@ def pid_of(rank: Rank) -> int:
     return rank.pid
 
 
-@pytest.mark.parametrize("algorithm", ["als", "als-implicit", "nmf"])
+@pytest.mark.parametrize("algorithm", ["als", "nmf"])
 def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, tmp_path: Path) -> None:
     is_shared = algorithm != "als"
     ranks = Watched(tmp_path / "work", launcher=Shared() if is_shared else None)
@@ -138,14 +138,6 @@ def many_users(n_users: int, n_items: int = 10) -> Ratings:
     return Ratings.from_coo(users, (7 * users + users // 3) % n_items, 1.0 + np.arange(4 * n_users) % 5)
 
 
-def test_ranks_take_the_modes_of_their_plan(ranks: Watched) -> None:
-    ratings, reports, expected = many_users(2000), list[gpu.EpochReport](), list[gpu.EpochReport]()
-    gpu.fit(ratings, ALS, on_epoch=reports.append, run=ranks.run)
-    gpu.fit(ratings, ALS, on_epoch=expected.append)
-    assert ranks.remark == f", {REDUCED}"
-    assert reports[-1].metrics == pytest.approx(expected[-1].metrics, rel=1e-2)
-
-
 class ShrinkingMachine(Here):
     """Has one place fewer after the first attempt."""
 
@@ -177,17 +169,7 @@ def test_more_ranks_than_rows_with_ratings(tmp_path: Path) -> None:
 
 
 def test_a_killed_rank_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Path) -> None:
-    ratings = planted()
-    epochs, on_epoch = at_epoch(5, lambda: send(ranks, signal.SIGKILL))
-    assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), gpu.fit(ratings, LONG))
-    assert epochs == list(range(1, N_LONG + 1))
-    (loss,) = ranks.losses
-    assert loss.startswith("attempt 1 lost: rank 1 ended by signal 9; the next one continues after part ")
-    assert_nothing_is_left(tmp_path / "work")
-
-
-def test_a_killed_rank_of_nmf_costs_an_attempt_and_no_bit(ranks: Watched) -> None:
-    """It goes on with the error that decides when to stop."""
+    """NMF goes on with the error that decides when to stop; `tests.faults.test_ranks` kills ranks of ALS."""
     ratings = planted(600, 400)
     params = gpu.params_for("nmf", {"n_factors": 4, "n_epochs": 200, "tolerance": 0.0001})
     expected, on_epoch_of_one = at_epoch(0, lambda: None)
@@ -197,7 +179,8 @@ def test_a_killed_rank_of_nmf_costs_an_attempt_and_no_bit(ranks: Watched) -> Non
     assert epochs == expected
     assert 10 < len(epochs) < 200
     (loss,) = ranks.losses
-    assert "rank 1 ended by signal 9" in loss
+    assert loss.startswith("attempt 1 lost: rank 1 ended by signal 9; the next one continues after part ")
+    assert_nothing_is_left(tmp_path / "work")
 
 
 def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:

@@ -27,7 +27,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 @pytest.mark.parametrize("algorithm", ["als-implicit", "culsh", "nmf"])  # tests.gpu.test_bad_input has all
 def test_an_algorithm_learns_it(service: Local, algorithm: str) -> None:
-    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm].params, name)}
+    known = {name: value for name, value in SMALL.items() if name in ALGORITHMS[algorithm].params.__dataclass_fields__}
     job = service.retrain(algorithm, params=known)
     assert (job["state"], job["promoted"], job["error"]) == ("succeeded", True, None)
     for user in ("u0", "u1", "all-the-same", "stranger"):

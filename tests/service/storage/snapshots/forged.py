@@ -36,7 +36,7 @@ Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 def trained(folder: Path, algorithm: str) -> str:
     """The version of a small trained model."""
     known = gpu.ALGORITHMS[algorithm].params
-    small = {name: value for name, value in SMALL.items() if hasattr(known, name)}
+    small = {name: value for name, value in SMALL.items() if name in known.__dataclass_fields__}
     pairs = [(int(one.user[1:]), int(one.item[1:]), one.rating) for entry in ratings() for one in entry.ratings]
     users, items, values = map(np.array, zip(*pairs, strict=True))
     given = gpu.Ratings.from_coo(users, items, values.astype(np.float32), (N_USERS, N_ITEMS))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import ModuleType
 from typing import NamedTuple
 
 import cupy
@@ -25,7 +24,7 @@ from gpu.als import device_plan as plan
 from gpu.als import device_sides as arrays
 from gpu.als import device_subspace as subspace
 from gpu.als import device_wide as wide
-from gpu.als.device_sides import PANEL, Side, Table
+from gpu.als.device_sides import PANEL, Path, Side, Table, TensorPath
 from gpu.als.device_tiling import tiling
 from gpu.als.objective import WHOLE, AlsObjective, Extent, block_problem, is_blocked, width
 from gpu.base.backend import WORKSPACE
@@ -45,17 +44,22 @@ def is_fused(problem: AlsObjective) -> bool:
     return problem.precision == "float16" and problem.solver == "cg" and compute_capability() >= TENSOR_CORES
 
 
-def path_of(problem: AlsObjective) -> ModuleType:
-    """The module whose kernels solve the problem, or one block of it.
+def path_of(problem: AlsObjective) -> Path:
+    """The kernels that solve the problem, or one block of it.
 
     Raises:
         InvalidParams: an exact solution of more than `WHOLE` factors.
     """
     if problem.n_factors > WHOLE and not is_blocked(problem):
         raise InvalidParams(f"Invalid solver: expected cg on a device beyond {WHOLE} factors, got cholesky; use host")
-    if not is_fused(problem):
-        return plain
-    return wide if not is_blocked(problem) and wide.fits(problem) else fused
+    return tensor_path_of(problem) if is_fused(problem) else plain
+
+
+def tensor_path_of(problem: AlsObjective) -> TensorPath:
+    """`path_of` a problem that tensor cores solve."""
+    if is_blocked(problem) or not wide.fits(problem):
+        return fused
+    return wide
 
 
 def _solved_at_once(problem: AlsObjective) -> AlsObjective:
@@ -136,7 +140,7 @@ def planned(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
         short = 0 if problem.is_implicit else plan.short_of(arrays.n_half_columns(inner))
         cut, weights = cut_of(n_columns, problem), plan.weights(rows, problem)
         work, batches = plan.fused(rows, weights, n_columns, cut, max_slots(problem), short)
-        n_blocks = path.n_resident(problem)
+        n_blocks = tensor_path_of(problem).n_resident(problem)
         for batch in batches:
             formed = slice(batch.first_slot, batch.first_slot + batch.n_items)
             work.items[formed] = plan.balanced(work.items[formed], n_blocks)
@@ -152,7 +156,7 @@ def cut_of(n_columns: int, problem: AlsObjective) -> plan.Cut:
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
     cut = plan.cut_of(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
     # Moving the sums of a wide part takes as long as gathering its ratings from memory instead of the cache.
-    return cut._replace(fine=cut.coarse) if path_of(problem) is wide else cut
+    return cut._replace(fine=cut.coarse) if tensor_path_of(problem) is wide else cut
 
 
 def max_slots(problem: AlsObjective) -> int:
@@ -276,7 +280,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
         if solved.biases is not None:
             solved.biases[side.empty] = 0
     if is_blocked(problem):
-        subspace.solve(path_of(problem), side, solved, fixed, problem)
+        subspace.solve(fused.improve if is_fused(problem) else plain.improve, side, solved, fixed, problem)
     else:
         path_of(problem).solve(side, solved, fixed, problem)
 

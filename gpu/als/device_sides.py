@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import cupy
 import numpy as np
@@ -84,6 +85,37 @@ class Side:
     def slots(self) -> Any:
         """Memory for sums of parts of rows, allocated when the side is first solved: uint8 (slots_bytes,)."""
         return cupy.empty(self.slots_bytes, dtype=cupy.uint8)
+
+
+class Path(Protocol):
+    """Kernels that solve a problem, or one block of it: `gpu.als.device_plain`, or a `TensorPath`."""
+
+    def slot_bytes(self, problem: AlsObjective) -> int:
+        """Bytes of A and b of a part of a row."""
+
+    def solve(self, side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
+        """Run one half-iteration, in place in `solved`."""
+
+
+class TensorPath(Path, Protocol):
+    """Kernels on tensor cores: `gpu.als.device_fused` or `gpu.als.device_wide`."""
+
+    def defines(self, problem: AlsObjective) -> dict[str, int]:
+        """Macros of the kernels."""
+
+    def n_resident(self, problem: AlsObjective) -> int:
+        """Blocks of the solving kernel that run at a time."""
+
+    def form(
+        self, items: Any, n_items: int, n_parts: int, half: NDArray[np.void], constants: NDArray[np.void],
+        macros: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """See `gpu.als.device_fused.form`."""
+
+    def solve_split_rows(
+        self, splits: Any, n_splits: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Mapping[str, int]
+    ) -> None:
+        """See `gpu.als.device_fused.solve_split_rows`."""
 
 
 def side_of(

@@ -9,7 +9,7 @@ after the step. Kernels and their ownership of data: kernels/als_subspace.cu.
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cupy
@@ -49,14 +49,17 @@ class Block(NamedTuple):
     steps: Any
 
 
+Improve = Callable[[Side, Block, AlsObjective], None]  # solves one block of all rows
+
+
 def bytes_needed(n_ratings: int, n_longer: int, problem: AlsObjective) -> int:
     """Bytes of work memory in a half-iteration: residuals, steps, VᵀV x, and VᵀV."""
     steps = 4 * BLOCK * n_longer * (2 if problem.is_implicit else 1)
     return 4 * n_ratings + steps + 4 * sides.stride(problem) ** 2 * problem.is_implicit
 
 
-def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """Run one half-iteration, in place in `solved`, by the kernels of `path`; rows without ratings do not change."""
+def solve(improve: Improve, side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
+    """Run one half-iteration, in place in `solved`, by `improve`; rows without ratings do not change."""
     lacks = cupy.empty(len(side.values), dtype=cupy.float32)
     steps = cupy.zeros((len(solved.values), BLOCK), dtype=cupy.float32)  # rows without ratings keep a step of zeros
     gram = sides.gram(fixed.values) if problem.is_implicit else None
@@ -73,7 +76,7 @@ def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: Al
         if gram is not None:
             grams = cupy.ascontiguousarray(gram[columns, columns]), solved.values @ gram[:, columns]
         tables = solved.values[:, columns], halves[0], fixed.values[:, columns], halves[1]
-        path.improve(side, Block(*tables, lacks, *grams, steps), problem)
+        improve(side, Block(*tables, lacks, *grams, steps), problem)
         _explain(side, lacks, fixed, n, steps, problem)
 
 

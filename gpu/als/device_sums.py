@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import cupy
@@ -23,7 +22,7 @@ from gpu.als import device_fused as fused
 from gpu.als import device_losses as losses
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
-from gpu.als.device_sides import Side, Table
+from gpu.als.device_sides import Side, Table, TensorPath
 from gpu.als.objective import AlsObjective, is_blocked
 from gpu.als.sum_batches import SumBatch
 from gpu.base.device import TENSOR_CORES, compute_capability
@@ -71,7 +70,7 @@ class Sums(NamedTuple):
         ridges: float64, ρ of the rows that this rank solves, on the device.
         n_rated: number of rows of the whole fixed side that have ratings.
         slots: float32 (1 or 2, rows, numbers of a slot): sums of the largest batch, and of a later wave of it.
-        path: the module whose kernels are used.
+        path: the kernels.
     """
 
     batches: list[Batch]
@@ -79,7 +78,7 @@ class Sums(NamedTuple):
     ridges: Any
     n_rated: int
     slots: Any
-    path: ModuleType
+    path: TensorPath
 
 
 class Loaded(NamedTuple):
@@ -158,7 +157,7 @@ def prepare(
         raise InvalidParams(
             "Invalid mode: expected gather, got reduce, which needs solver=cg, precision=float16, F <= 256"
         )
-    path, weights = als.path_of(problem), plan.weights(rows, problem)
+    path, weights = als.tensor_path_of(problem), plan.weights(rows, problem)
     n_columns = columns.stop - columns.start
     n_waves, n_blocks = _n_waves(n_columns, problem), path.n_resident(problem)
     edges = np.arange(1, n_waves, dtype=np.int64) * n_columns // n_waves

@@ -80,7 +80,7 @@ def evaluate(
             result |= {f"{prefix}{name}": value for name, value in list_measures(lists, train, cuts).items()}
     else:
         data = Data(user_table, item_table, train, test_ratings)
-        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, backend)
+        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives)
     reason = pair_counts.reason_of_nulls(result)
     return result if reason is None else result | {"reason": reason}
 
@@ -141,9 +141,7 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
     return negatives
 
 
-def ranks_among(
-    model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
-) -> dict[str, Any]:
+def ranks_among(model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]]) -> dict[str, Any]:
     """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
     users, positives, _ = relevant.coo()
     negatives_of = {data.users.row(user): items for user, items in negatives.items()}

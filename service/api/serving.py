@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from service.base.errors import Conflict
+from service.engine.fairness import Portion
 from service.engine.queries import Query, Recommend
 from service.settings.settings import Settings
 from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
@@ -34,6 +35,10 @@ class Serving(Protocol):
 
     def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
         """The JSON of the list of each of several users; raises what `answer` raises, now or when awaited."""
+        ...
+
+    def answer_lists(self, query: Recommend, portions: Sequence[Portion]) -> asyncio.Future[list[bytes]]:
+        """`answer_each` for a plain query, whose users are those of the clients of `portions` in order."""
         ...
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:

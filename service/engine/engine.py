@@ -22,7 +22,7 @@ from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
 from service.engine.catch_up import CatchUp
-from service.engine.fairness import Client
+from service.engine.fairness import Portion
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
@@ -129,9 +129,9 @@ class Engine:
         """
         return self._pending_queries.put(query)
 
-    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
-        """Like `ask`, for a client of a front process: `promise` gets the answer, on the event loop."""
-        self._pending_queries.add(query, client, promise)
+    def ask_for(self, query: Query, portions: Sequence[Portion], promise: Promise) -> None:
+        """Like `ask`, for clients of a front process: `promise` gets the answer, on the event loop."""
+        self._pending_queries.add(query, portions, promise)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
         """Return when history and every live model have the entry `stream_id` or a later one.

@@ -75,6 +75,13 @@ class TracedClient(Client):
         return self._trace
 
 
+class Portion(NamedTuple):
+    """`n` requests of a client."""
+
+    client: Client
+    n: int
+
+
 NOBODY = Client()
 current: ContextVar[Client] = ContextVar("client", default=NOBODY)
 
@@ -120,18 +127,20 @@ class ClientWork:
         """Whether a piece waits in a line."""
         return bool(self._heap)
 
-    def admit(self, client: Client, n: int = 1) -> None:
-        """Count one more piece of a client, which stands for `n` requests, and which `add` or `take` gets.
+    def admit(self, *portions: Portion) -> None:
+        """Count one more piece, of one or several clients, which `add` or `take` gets.
 
         Raises:
             Overloaded: too many wait.
         """
-        n_waiting = self._n_admitted - self._n_taken
-        most = self._most if self._n_undone[client] >= self._most / SHARE else 2 * self._most
-        if n_waiting and n_waiting + n > most:
-            raise Overloaded(f"{n_waiting:,} requests are already waiting")
+        n_waiting, n = self._n_admitted - self._n_taken, sum(portion.n for portion in portions)
+        for client, _ in portions:
+            most = self._most if self._n_undone[client] >= self._most / SHARE else 2 * self._most
+            if n_waiting and n_waiting + n > most:
+                raise Overloaded(f"{n_waiting:,} requests are already waiting")
         self._n_admitted += n
-        self._n_undone[client] += n
+        for client, own in portions:
+            self._n_undone[client] += own
 
     def done(self, client: Client, n: int = 1) -> None:
         """A piece of this client has been taken and is done."""
@@ -152,14 +161,18 @@ class ClientWork:
             line.due = max(line.due, self._now)
             self._push(line)
 
+    def may_take(self, most: int, new: Sequence[Any]) -> bool:
+        """Whether `take` would return `new` as it is: nothing waits, and all of it may be taken."""
+        few = not self._heap and sum([work.n for work in new]) <= most
+        return few and sum([work.cost for work in new]) <= MAX_COST
+
     def take(self, most: int, new: Sequence[Any] = ()) -> Sequence[Any]:
         """The next pieces: of at most `most` requests, with a total cost of at most `MAX_COST`, but at least one.
 
         `new`: pieces to add before; without a line, and if all of them may be taken, they keep their order.
         """
-        n_new = sum([work.n for work in new])
-        if not self._heap and n_new <= most and sum([work.cost for work in new]) <= MAX_COST:
-            self._n_taken += n_new
+        if self.may_take(most, new):
+            self._n_taken += sum([work.n for work in new])
             return new
         for work in new:
             self.add(work)

@@ -14,12 +14,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client, ClientWork, cost_of, n_requests_of
-from service.engine.queries import Query
+from service.engine.fairness import Client, ClientWork, Portion, cost_of, n_requests_of
+from service.engine.queries import Query, Recommend
+from service.engine.queries.columns import Ids, ListColumns
 
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
 
@@ -57,15 +58,71 @@ class Promise(Protocol):
 class PendingQuery(Struct, frozen=True):
     """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived.
 
-    `n`: the requests that it answers, see `ClientWork`.
+    Attributes:
+        portions: the clients whose requests it answers. If there are several, it asks for plain lists of their users.
+        n: the requests of all of them.
     """
 
     query: Query
     promise: Promise
     since: float
-    client: Client
+    portions: Sequence[Portion]
     cost: int
     n: int
+
+    @property
+    def client(self) -> Client:
+        """The first client; the only one of a query that waits in a line."""
+        return self.portions[0].client
+
+    def parts(self) -> list[PendingQuery]:
+        """A query for each client, each with a place in its line; their answers together are the answer to this one."""
+        if len(self.portions) == 1:
+            return [self]
+        assert isinstance(self.query, Recommend)  # noqa: S101 - only plain lists have several clients
+        assert isinstance(self.query.users, Ids)  # noqa: S101 - as above
+        users, promises, parts, first = self.query.users.parts(), Joined.of(self.promise, self.portions), [], 0
+        for portion, promise in zip(self.portions, promises, strict=True):
+            query = structs.replace(self.query, users=Ids.of(users[first : first + portion.n]))
+            parts.append(PendingQuery(query, promise, self.since, [portion], cost_of(query), portion.n))
+            first += portion.n
+        return parts
+
+
+class Joined:
+    """The answers to the parts of one query, which are columns; the first error is the error of all."""
+
+    def __init__(self, promise: Promise, n_parts: int) -> None:
+        self.promise, self.answers = promise, list[ListColumns | None]([None] * n_parts)
+
+    @classmethod
+    def of(cls, promise: Promise, portions: Sequence[Portion]) -> list[PartPromise]:
+        """A promise for the part of each client."""
+        joined = cls(promise, len(portions))
+        return [PartPromise(joined, at) for at in range(len(portions))]
+
+
+class PartPromise(NamedTuple):
+    """Takes the answer to one part."""
+
+    joined: Joined
+    at: int
+
+    def done(self) -> bool:
+        """See `Promise`."""
+        return self.joined.promise.done()
+
+    def set_result(self, result: ListColumns) -> None:
+        """See `Promise`; the last answer completes the whole."""
+        answers = self.joined.answers
+        answers[self.at] = result
+        whole = [answer for answer in answers if answer is not None]
+        if len(whole) == len(answers):
+            self.joined.promise.set_result(ListColumns.joined(whole))
+
+    def set_exception(self, exception: Exception) -> None:
+        """See `Promise`; then the other answers are not needed."""
+        self.joined.promise.set_exception(exception)
 
 
 class PendingQueries:
@@ -97,22 +154,22 @@ class PendingQueries:
             Overloaded: too many are waiting.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.add(query, fairness.current.get(), future)
+        self.add(query, [Portion(fairness.current.get(), n_requests_of(query))], future)
         return future
 
-    def add(self, query: Query, client: Client, promise: Promise) -> None:
-        """Queue a query of `client`; `promise` gets its answer or its exception on the event loop.
+    def add(self, query: Query, portions: Sequence[Portion], promise: Promise) -> None:
+        """Queue a query of the clients of `portions`; `promise` gets its answer or its exception on the event loop.
 
         The requests that it answers count one by one.
 
         Raises:
             Overloaded: too many are waiting.
         """
-        n = n_requests_of(query)
-        self._work.admit(client, n)
+        self._work.admit(*portions)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.hand_over)
-        self._gathered.append(PendingQuery(query, promise, time.monotonic(), client, cost_of(query), n))
+        n = sum(portion.n for portion in portions)
+        self._gathered.append(PendingQuery(query, promise, time.monotonic(), portions, cost_of(query), n))
 
     def hand_over(self) -> None:
         """Pass the queries of this turn to the engine, with one wake-up for all."""
@@ -134,6 +191,8 @@ class PendingQueries:
                 new = handed.get(timeout=IDLE_S)
         while not handed.empty():
             new = new + handed.get_nowait() if new else handed.get_nowait()
+        if not self._work.may_take(self._limits.max_batch, new):
+            new = [part for pending in new for part in pending.parts()]
         return self._work.take(self._limits.max_batch, new)
 
     def in_time(self, pending_queries: Sequence[PendingQuery], now: float) -> Sequence[PendingQuery]:
@@ -171,7 +230,8 @@ class PendingQueries:
     def _deliver(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         for pending, answer in zip(pending_queries, answers, strict=True):
             promise = pending.promise
-            self._work.done(pending.client, pending.n)
+            for client, n in pending.portions:
+                self._work.done(client, n)
             if promise.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):

@@ -16,7 +16,7 @@ import structlog
 from gpu.base.errors import InvalidInput
 from service.base.errors import NotReady, Overloaded, ServiceError
 from service.engine import fairness
-from service.engine.fairness import Client, TracedClient
+from service.engine.fairness import Client, Portion, TracedClient, n_requests_of
 from service.engine.queries import Query
 from service.engine.queries.columns import ListColumns
 from service.engine.queries.encoding import encoded
@@ -31,6 +31,7 @@ from service.processes.messages import (
     Ended,
     Hello,
     Request,
+    SharedRequest,
     State,
     TracedRequest,
     VerifyRedis,
@@ -47,6 +48,7 @@ from service.telemetry.trace_context import Trace
 LOOK_EVERY_S = 0.1  # seconds between two looks at the state, which is sent when it has changed
 STILL_AFTER = 5  # looks after which it is sent although it has not: silence means that the engine hangs
 STOPPING = "the engine's process is stopping"
+UNREAD = "the front process does not read its answers"
 COUNT_TIMEOUT_S = 0.5  # seconds to wait for the metrics of the fronts
 REMEMBERED_CLIENTS = 4096  # the same object for all their requests, which takes a quarter of the time
 
@@ -187,6 +189,9 @@ class _Front:
             match message:
                 case Request():
                     self._request(message, is_full)
+                case SharedRequest(request_id, content, portions):
+                    own = [Portion(_client(address, key), n) for address, key, n in portions]
+                    self._ask(request_id, content, own, is_full=is_full)
                 case VerifyRedis(request_id, run_id):
                     self._start(request_id, self._verify(run_id))
                 case Drop(request_id):
@@ -207,20 +212,25 @@ class _Front:
                     self._endpoint.joined(self, message)
 
     def _request(self, request: Request, is_full: bool) -> None:
-        if is_full:
-            self.refuse(request.id, Overloaded("the front process does not read its answers"))
-            return
-        client = _client(request.address, request.key)
+        client, content = _client(request.address, request.key), request.content
         if isinstance(request, TracedRequest):
             client = TracedClient.of(client, Trace.decoded(request.trace))
-        if request.wait_for or not isinstance(request.content, Query):
+        if not request.wait_for and isinstance(content, Query):
+            self._ask(request.id, content, [Portion(client, n_requests_of(content))], is_full=is_full)
+        elif is_full:
+            self.refuse(request.id, Overloaded(UNREAD))
+        else:
             self._start(request.id, self._answered(request, client))
+
+    def _ask(self, request_id: int, query: Query, portions: list[Portion], *, is_full: bool) -> None:
+        if is_full:
+            self.refuse(request_id, Overloaded(UNREAD))
             return
-        self.open.add(request.id)
+        self.open.add(request_id)
         try:
-            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id))
+            self._endpoint.runtime.ask_for(query, portions, _Promise(self, request_id))
         except Exception as error:
-            self.refuse(request.id, error)
+            self.refuse(request_id, error)
 
     async def _answered(self, request: Request, client: Client) -> list[bytes] | ListColumns:
         fairness.current.set(client)

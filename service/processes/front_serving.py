@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from service.api.operations import CheckNewIds
 from service.engine import fairness
+from service.engine.fairness import Portion
 from service.engine.queries import Query, Recommend
 from service.engine.queries.columns import Ids
 from service.processes.link import Connect, Link
-from service.processes.messages import Acknowledged, Request, TracedRequest, VerifyRedis, Wrote
+from service.processes.messages import Acknowledged, Request, SharedRequest, TracedRequest, VerifyRedis, Wrote
 from service.processes.writes import Writes
 from service.settings.settings import Settings
 from service.storage.archive_lock import ArchivableFormat
@@ -67,7 +68,16 @@ class FrontServing:
 
     def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
         """The JSON of each recommendation."""
-        return self._ask(query, wait_for, query.users if isinstance(query.users, Ids) else None)
+        return self._ask(query, wait_for)
+
+    def answer_lists(self, query: Recommend, portions: Sequence[Portion]) -> asyncio.Future[list[bytes]]:
+        """The JSON of the list of each user of several clients."""
+        users = query.users if isinstance(query.users, Ids) else None
+        if len(portions) == 1:
+            address, key = portions[0].client
+            return self._link.ask(lambda n: Request(n, query, address, key, ""), users)
+        own = [(*client, n) for client, n in portions]
+        return self._link.ask(lambda n: SharedRequest(n, query, own), users)
 
     async def operate(self, operation: Struct, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the answer, or a page."""
@@ -88,16 +98,14 @@ class FrontServing:
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
 
-    def _ask(
-        self, content: Query | Struct, wait_for: StreamId | None, users: Ids | None = None
-    ) -> asyncio.Future[list[bytes]]:
-        """A future of the answer to a query or an operation; `users` as in `Link.ask`."""
+    def _ask(self, content: Query | Struct, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
+        """A future of the answer to a query or an operation."""
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
         if client.trace is None:
-            return self._link.ask(lambda n: Request(n, content, client.address, client.key, position), users)
+            return self._link.ask(lambda n: Request(n, content, client.address, client.key, position))
         trace = client.trace.encoded
-        return self._link.ask(lambda n: TracedRequest(n, content, client.address, client.key, position, trace), users)
+        return self._link.ask(lambda n: TracedRequest(n, content, client.address, client.key, position, trace))
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))

@@ -14,8 +14,8 @@ from msgspec import Struct
 from gpu.base.errors import InvalidInput
 from service.api.operations import Operation
 from service.base.errors import ServiceError
-from service.engine.queries import Query
-from service.engine.queries.columns import ListColumns
+from service.engine.queries import Query, Recommend
+from service.engine.queries.columns import BadColumns, Ids, ListColumns
 from service.processes.parts import parts
 
 Plain = str | int | float | bool | None  # attributes of errors that cross
@@ -106,7 +106,31 @@ class Acknowledged(Struct, tag=8, array_like=True, frozen=True):
     entries: list[tuple[str, dict[bytes, bytes]]]
 
 
-FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRequest | Wrote | Acknowledged
+class SharedRequest(Struct, tag=9, array_like=True, frozen=True):
+    """A request for plain lists of users of several clients; answered like `Request`.
+
+    Attributes:
+        content: a page, with the users of all clients in order.
+        portions: address and key of each client, and how many of the users are its own.
+
+    Raises:
+        BadColumns: the clients have another number of users.
+    """
+
+    id: int
+    content: Recommend
+    portions: list[tuple[str, bytes | None, int]]
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        users, own = self.content.users, [n for _, _, n in self.portions]
+        if not isinstance(users, Ids) or min(own, default=0) < 1 or sum(own) != len(users):
+            raise BadColumns("Invalid portions: expected clients with at least one user each, and no other users")
+
+
+FromFront = (
+    Hello | Request | Drop | VerifyRedis | Counted | Archived | TracedRequest | Wrote | Acknowledged | SharedRequest
+)
 
 # --- from the engine
 

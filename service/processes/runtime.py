@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from gpu.base import backend
 from service.base.errors import NotReady, ServiceError, Unavailable
 from service.base.threads import BlockingCalls
 from service.engine.engine import Engine
-from service.engine.fairness import Client
+from service.engine.fairness import Portion
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.new_ids import NewIds
@@ -148,10 +148,10 @@ class Runtime(Components):
         self._check_started()
         return self._engine.ask(query)
 
-    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
-        """Like `ask_now`, for a client of a front process: `promise` gets the answer."""
+    def ask_for(self, query: Query, portions: Sequence[Portion], promise: Promise) -> None:
+        """Like `ask_now`, for clients of a front process: `promise` gets the answer."""
         self._check_started()
-        self._engine.ask_for(query, client, promise)
+        self._engine.ask_for(query, portions, promise)
 
     async def wait_for(self, stream_id: StreamId | None) -> None:
         """Return when the engine has learned `stream_id`.

@@ -1,8 +1,8 @@
 """`PlainLists`: answers plain requests for lists right behind the `ConnectionGuard`, those of one turn together.
 
 A plain `GET` of a list needs no parser of the server, no task and no message of its own. The requests of one turn of
-the event loop that ask alike become one query of the engine, for several users, and each answer goes to its socket in
-one write. A read then takes half of the processor time.
+the event loop that ask alike become one query of the engine, for several users, also of several clients. Each answer
+goes to its socket in one write. A read then takes half of the processor time.
 
 The engine has at most `AT_ONCE` queries of a client. What arrives meanwhile waits here and goes together. So the busier
 the engine is, the more reads share a query, and what is too much is refused here without any work of the engine.
@@ -19,7 +19,7 @@ import functools
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple, cast
@@ -33,7 +33,7 @@ from service.api.problems import CLOSE, Headers
 from service.api.serving import Serving
 from service.base.errors import Overloaded, ServiceError
 from service.engine import fairness
-from service.engine.fairness import MAX_COST, Client, cost_of_list
+from service.engine.fairness import MAX_COST, Client, Portion, cost_of_list
 from service.engine.queries import Recommend
 from service.engine.queries.columns import Ids
 from service.engine.queries.encoding import finished
@@ -79,11 +79,12 @@ class _Batch:
     """Requests of one client for the same page of several users, in order.
 
     Attributes:
+        line: of the client.
         most: requests that one query of the engine may answer.
     """
 
-    def __init__(self, page: Recommend) -> None:
-        self.page, self.most = page, max(1, min(MOST, MAX_COST // cost_of_list(page)))
+    def __init__(self, line: _Line, page: Recommend) -> None:
+        self.line, self.page, self.most = line, page, max(1, min(MOST, MAX_COST // cost_of_list(page)))
         self.users: list[bytes] = []
         self.reads: list[_Read] = []
 
@@ -108,7 +109,7 @@ class _Line:
         """Add a request."""
         batch = self.last.get(id(page))
         if batch is None:
-            batch = self.last[id(page)] = _Batch(page)
+            batch = self.last[id(page)] = _Batch(self, page)
             self.waiting.append(batch)
         batch.users.append(user)
         batch.reads.append(read)
@@ -177,55 +178,78 @@ class PlainLists:
 
     def _end_turn(self) -> None:
         lines, self._new = self._new, []
-        for line in dict.fromkeys(lines):
-            self._ask(line)
+        self._ask(dict.fromkeys(lines))
 
-    def _ask(self, line: _Line) -> None:
-        """Ask for what waits in a line, unless the engine has enough of it."""
-        limit_s = self._serving.settings.max_wait_ms / 1000
-        while line.waiting and line.n_asked < AT_ONCE:
-            batch = line.take()
-            if time.perf_counter() - batch.reads[0].record.started > limit_s:
-                self._fail(batch, line, Overloaded(f"the request waited for more than {limit_s:g} s"))
-            else:
-                self._ask_for(batch, line)
-        if not line.n_reads:
-            self._lines.pop(line.client, None)
+    def _ask(self, lines: Iterable[_Line]) -> None:
+        """Ask for what waits in lines, unless the engine has enough of it; batches for the same page go together."""
+        alike: dict[int, list[_Batch]] = {}
+        for line in lines:
+            while line.waiting and line.n_asked < AT_ONCE:
+                batch = line.take()
+                together = alike.setdefault(id(batch.page), [])
+                if together and sum(len(one.reads) for one in together) + len(batch.reads) > batch.most:
+                    self._ask_for(together)
+                    together = alike[id(batch.page)] = []
+                together.append(batch)
+                line.n_asked += 1
+        for together in alike.values():
+            self._ask_for(together)
 
-    def _ask_for(self, batch: _Batch, line: _Line) -> None:
-        fairness.current.set(line.client)
+    def _ask_for(self, batches: Sequence[_Batch]) -> None:
+        """Ask for batches of the same page; refuse those that have waited too long."""
+        limit_s, now = self._serving.settings.max_wait_ms / 1000, time.perf_counter()
+        late = [batch for batch in batches if now - batch.reads[0].record.started > limit_s]
+        self._fail(late, Overloaded(f"the request waited for more than {limit_s:g} s"))
+        in_time = [batch for batch in batches if batch not in late]
+        if not in_time:
+            return
+        users = Ids.of([user for batch in in_time for user in batch.users])
+        portions = [Portion(batch.line.client, len(batch.users)) for batch in in_time]
         try:
-            answers = self._serving.answer_each(structs.replace(batch.page, users=Ids.of(batch.users)))
+            answers = self._serving.answer_lists(structs.replace(in_time[0].page, users=users), portions)
         except Exception as error:
-            self._fail(batch, line, error)
+            self._fail(in_time, error)
         else:
-            line.n_asked += 1
-            answers.add_done_callback(functools.partial(self._finish, batch, line))
+            answers.add_done_callback(functools.partial(self._finish, in_time))
 
-    def _finish(self, batch: _Batch, line: _Line, answers: asyncio.Future[list[bytes]]) -> None:
-        line.n_asked -= 1
+    def _finish(self, batches: Sequence[_Batch], answers: asyncio.Future[list[bytes]]) -> None:
         error = cast("Exception | None", answers.exception())
         if error is None:
-            line.n_reads -= len(batch.reads)
-        elif isinstance(error, ServiceError) or len(batch.reads) == 1:
-            self._fail(batch, line, error)
-        else:  # the list of one user must not keep the others from theirs
+            self._end(batches)
+        elif len(batches) > 1:  # what is wrong with the requests of one client is no matter of the others
+            for batch in batches:
+                self._ask_for([batch])
+        elif isinstance(error, ServiceError) or len(batches[0].reads) == 1:
+            self._fail(batches, error)
+        else:  # and the list of one user must not keep the others from theirs
+            (batch,) = batches
+            batch.line.n_asked += len(batch.reads) - 1
             for user, read in zip(batch.users, batch.reads, strict=True):
-                alone = _Batch(batch.page)
+                alone = _Batch(batch.line, batch.page)
                 alone.users, alone.reads = [user], [read]
-                self._ask_for(alone, line)
-        self._ask(line)  # before the answers are written, so that the engine need not wait for that
+                self._ask_for([alone])
+        # Before the answers are written, so that the engine need not wait for that.
+        self._ask(dict.fromkeys(batch.line for batch in batches))
         if error is None:
-            now = time.perf_counter()
-            for read, body in zip(batch.reads, answers.result(), strict=True):
+            now, reads = time.perf_counter(), [read for batch in batches for read in batch.reads]
+            for read, body in zip(reads, answers.result(), strict=True):
                 record = read.record
                 content = finished(body, (now - record.started) * 1000, record.request_id)
                 self._write(read, 200, content, JSON, [])
 
-    def _fail(self, batch: _Batch, line: _Line, error: Exception) -> None:
-        line.n_reads -= len(batch.reads)
-        for read in batch.reads:
-            self._refuse(read, error)
+    def _end(self, batches: Sequence[_Batch]) -> None:
+        """The engine has done with `batches`."""
+        for batch in batches:
+            batch.line.n_asked -= 1
+            batch.line.n_reads -= len(batch.reads)
+            if not batch.line.n_reads:
+                self._lines.pop(batch.line.client, None)
+
+    def _fail(self, batches: Sequence[_Batch], error: Exception) -> None:
+        self._end(batches)
+        for batch in batches:
+            for read in batch.reads:
+                self._refuse(read, error)
 
     def _refuse(self, read: _Read, error: Exception) -> None:
         status, content, media, extra = self._gateway.refusal(error, read.record)

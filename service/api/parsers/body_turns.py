@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import Client, ClientWork
+from service.engine.fairness import Client, ClientWork, Portion
 
 LARGE_BYTES = 64 << 10  # longer bodies take turns; shorter ones hold the loop for at most five milliseconds
 BYTES_PER_S = 25e6  # of large bodies that are let in: about half of the loop's time, however many wait
@@ -48,7 +48,7 @@ class BodyTurns:
         loop = asyncio.get_running_loop()
         client = fairness.current.get()
         waiting = _Waiting(client, n_bytes, loop.create_future())
-        self._work.admit(client)
+        self._work.admit(Portion(client, 1))
         self._work.add(waiting)
         self._n_bytes += n_bytes
         if self._is_free:

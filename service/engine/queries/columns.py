@@ -87,6 +87,21 @@ class ListColumns(Struct, frozen=True):
     kinds: bytes
     tails: list[bytes]
 
+    @classmethod
+    def joined(cls, parts: Sequence[ListColumns]) -> ListColumns:
+        """The lists of all parts, whose users follow each other."""
+        ends, places, kinds, tails = array("I"), array("I"), array("I"), list[bytes]()
+        n_bytes = 0
+        for part in parts:
+            first_user, first_tail = len(places), len(tails)
+            ends.extend(n_bytes + end for end in array("I", part.ends))
+            places.extend(first_user + place for place in array("I", part.places))
+            kinds.extend(first_tail + kind for kind in array("I", part.kinds))
+            n_bytes += len(part.text)
+            tails += part.tails
+        text = b"".join(part.text for part in parts)
+        return cls(text, ends.tobytes(), places.tobytes(), kinds.tobytes(), tails)
+
     def bodies(self, users: Ids) -> list[bytes]:
         """The JSON of the list of each of `users`, for whom the lists were asked.
 

@@ -8,7 +8,7 @@ import pytest
 
 from service.base.errors import Overloaded
 from service.engine import fairness
-from service.engine.fairness import LIGHT, MAX_COST, Client, ClientWork, cost_of
+from service.engine.fairness import LIGHT, MAX_COST, Client, ClientWork, Portion, cost_of
 from service.engine.queries import Estimate, Neighbors, Popular, Recommend, UserRatings
 
 HEAVY = 4 * LIGHT
@@ -32,7 +32,7 @@ def lines_of(*pending_queries: PendingQuery) -> ClientWork:
 
 
 def add(lines: ClientWork, pending: PendingQuery) -> None:
-    lines.admit(pending.client)
+    lines.admit(Portion(pending.client, 1))
     lines.add(pending)
 
 
@@ -128,14 +128,14 @@ def test_requests_that_are_asked_for_together_count_one_by_one() -> None:
     lines = ClientWork(MOST)
     together = [PendingQuery(ANN, 10 * n, n=n) for n in (600, 300, 60)]
     for pending in together:
-        lines.admit(ANN, pending.n)
+        lines.admit(Portion(ANN, pending.n))
         lines.add(pending)
     assert len(lines) == 960
     with pytest.raises(Overloaded):
-        lines.admit(ANN, 50)
-    lines.admit(BOB, 50)  # another client still may
+        lines.admit(Portion(ANN, 50))
+    lines.admit(Portion(BOB, 50))  # another client still may
     lines.add(PendingQuery(BOB, 10, n=50))
     assert [pending.n for pending in lines.take(400)] == [600]  # at least one piece
     assert sum(pending.n for pending in lines.take(400)) <= 400
     lines.done(ANN, 600)
-    lines.admit(ANN, 50)
+    lines.admit(Portion(ANN, 50))

@@ -30,6 +30,7 @@ from service.processes.messages import (
     Failed,
     Hello,
     Request,
+    SharedRequest,
     State,
     Unforeseen,
     VerifyRedis,
@@ -169,7 +170,40 @@ def test_plain_lists_are_answered_in_columns(local: Local) -> None:
     local._run(check())
 
 
-@pytest.mark.parametrize("lie", [*map(lying, LIES.values()), lying({})[:-9] + b"\xc1" * 9], ids=[*LIES, "no msgpack"])
+def test_plain_lists_of_several_clients_are_answered_together(local: Local) -> None:
+    async def check() -> None:
+        front = await Front.connected(local)
+        front.send(SharedRequest(7, Recommend(users=USERS, n=2), [("10.0.0.1", None, 2), ("10.0.0.2", None, 1)]))
+        (answer,) = await soon(lambda: front.answers(7))
+        bodies = answer.answer.bodies(USERS)
+        assert [msgspec.json.decode(body)["user"] for body in bodies] == ["u", "v", "none"]
+        front.frames.close()
+
+    local._run(check())
+
+
+def shared_lie(portions: list[Any], content: Any = None) -> bytes:
+    """A frame with a request of several clients and these numbers of users."""
+    honest = SharedRequest(7, Recommend(users=USERS, n=2), [("a", None, 3)])
+    (message,) = msgspec.msgpack.decode(msgspec.msgpack.encode([honest]))
+    message[3] = portions
+    message[2] = message[2] if content is None else msgspec.to_builtins(content)
+    return framed(msgspec.msgpack.encode([message]))
+
+
+SHARED_LIES = {
+    "too few users": shared_lie([("a", None, 2)]),
+    "too many users": shared_lie([("a", None, 2), ("b", None, 2)]),
+    "a client without users": shared_lie([("a", None, 3), ("b", None, 0)]),
+    "a negative number": shared_lie([("a", None, 4), ("b", None, -1)]),
+    "no client": shared_lie([]),
+    "no plain list": shared_lie([("a", None, 1)], Recommend(user="u")),
+    "another query": shared_lie([("a", None, 1)], Popular()),
+}
+ALL_LIES = {name: lying(lie) for name, lie in LIES.items()} | SHARED_LIES | {"no msgpack": lying({})[:-9] + b"\xc1" * 9}
+
+
+@pytest.mark.parametrize("lie", ALL_LIES.values(), ids=list(ALL_LIES))
 def test_a_front_that_lies_loses_its_connection_alone(local: Local, lie: bytes) -> None:
     async def check() -> None:
         honest, liar = await Front.connected(local), await Front.connected(local)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from service.api.door.rate_limit import Limits
 from service.api.door.route import RouteTable
 from service.api.routes.recommend import plain_page
 from service.base.errors import Overloaded
-from service.engine.fairness import MAX_COST
+from service.engine.fairness import MAX_COST, Portion
 from service.engine.queries import Recommend
 from service.engine.queries.columns import Ids
 from service.settings.settings import Settings
@@ -54,17 +54,19 @@ class Server:
         self.n_usual = 0
         self.held: list[tuple[asyncio.Future[list[bytes]], Recommend]] = []
         self.asked: list[Recommend] = []
+        self.portions: list[Sequence[Portion]] = []
         self.outcome: Exception | None = None
         self.poison = ""  # the user whose list fails
         serving: Any = self
         self.lists = PlainLists(self.gateway, plain_page(serving), serving)
         self.table = ConnectionTable(LIMITS, lambda address: address)
 
-    def answer_each(self, query: Recommend, wait_for: None = None) -> asyncio.Future[list[bytes]]:
+    def answer_lists(self, query: Recommend, portions: Sequence[Portion]) -> asyncio.Future[list[bytes]]:
         if isinstance(self.outcome, RuntimeError):
             raise self.outcome
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self.asked.append(query)
+        self.portions.append(portions)
         self.held.append((future, query))
         if not self.holds:
             self.release()
@@ -185,7 +187,7 @@ def test_requests_of_one_turn_become_one_query() -> None:
     assert max(len(users_of(query)) for query in server.asked) <= MOST
 
 
-def test_pages_and_clients_are_not_mixed() -> None:
+def test_clients_share_a_query_and_pages_do_not() -> None:
     server = Server(api_key=KEY, read_key="key-of-those-who-read")
     server.holds = True
     one, other = KEY.encode(), b"key-of-those-who-read"
@@ -198,11 +200,37 @@ def test_pages_and_clients_are_not_mixed() -> None:
             guard.end_read = lambda response, *, closes: True  # type: ignore[method-assign]
             text = b"GET /recommend/%b?n=%b HTTP/1.1\r\nX-API-Key: %b\r\n\r\n" % (user, n, key)
             assert server.lists.begin(guard, text)
-        await until(lambda: len(server.asked) == 3)
+        await until(lambda: len(server.asked) == 2)
         server.release()
 
     talk(server, scene)
-    assert [(users_of(query), query.n) for query in server.asked] == [(["ann", "bob"], 3), (["ann"], 4), (["cid"], 3)]
+    assert [(users_of(query), query.n) for query in server.asked] == [(["ann", "bob", "cid"], 3), (["ann"], 4)]
+    assert [[n for _, n in portions] for portions in server.portions] == [[2, 1], [1]]
+    assert len({client for portions in server.portions for client, _ in portions}) == 2
+
+
+@pytest.mark.parametrize("fails", ["one client", "all"])
+def test_clients_of_a_query_that_fails_are_asked_for_alone(fails: str) -> None:
+    server = Server(api_key=KEY, read_key="key-of-those-who-read")
+    server.poison = "bob"
+    answers: list[bytes] = []
+
+    async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
+        for user, key in ((b"ann", KEY.encode()), (b"bob", b"key-of-those-who-read"), (b"cid", KEY.encode())):
+            guard = server.protocol()
+            guard.peer = ("127.0.0.1", 1)
+            guard.end_read = lambda response, *, closes: not answers.append(response)  # type: ignore[method-assign,func-returns-value]
+            assert server.lists.begin(guard, b"GET /recommend/%b?n=3 HTTP/1.1\r\nX-API-Key: %b\r\n\r\n" % (user, key))
+        if fails == "all":
+            server.outcome = Overloaded("enough")
+        await until(lambda: len(answers) == 3)
+
+    talk(server, scene)
+    asked = [["ann", "cid", "bob"], ["ann", "cid"], ["bob"]]
+    assert list(map(users_of, server.asked)) == asked
+    statuses = sorted(answer.split()[1] for answer in answers)
+    assert statuses == ([b"503"] * 3 if fails == "all" else [b"200", b"200", b"500"])
+    assert not server.lists._lines
 
 
 def test_long_lists_are_not_asked_for_together() -> None:

@@ -51,6 +51,16 @@ def check(world: World, pages: list[dict[str, Any]], batches: list[list[str]]) -
         assert answer.bodies(query.users) == list(map(msgspec.json.encode, expected))
 
 
+def test_joined_columns_have_the_lists_of_their_parts(world: World) -> None:
+    parts = [Ids.of([user.encode() for user in users]) for users in (USERS, ["stranger"], ["u3", "u3", "tasteless"])]
+    answers = world.ranking.answer([Recommend(users=part, n=4) for part in parts], StreamId(7, 8))
+    joined = ListColumns.joined(answers)
+    users = [user for part in parts for user in part.parts()]
+    assert joined.bodies(Ids.of(users)) == [
+        body for part, answer in zip(parts, answers, strict=True) for body in answer.bodies(part)
+    ]
+
+
 @pytest.mark.parametrize("model", [*NAMES, None, "none"])
 def test_columns_become_the_bytes_of_the_usual_lists(world: World, model: str | None) -> None:
     pages = [{"n": 10}, {"n": 9}, {"n": 100}, {"n": 3, "offset": 4}, {"n": 4, "offset": 990}, {"n": 2, "offset": 2000}]

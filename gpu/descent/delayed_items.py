@@ -2,15 +2,15 @@
 
 [004] §4.2 moves parameters between D GPUs in D sub-steps of an epoch, so that no two GPUs learn from one item at once
 (`gpu.descent.host_rotation` does so). A device has far more ratings in flight than a sub-step has items. So here every
-rank runs whole epochs over its own users with a copy of all items ("delayed items"), and after each epoch
+rank runs parts of epochs over its own users with a copy of all items ("delayed items"), and after each part
 
     v ← v + s Σ_d Δ_d,   s = (1 − (1 − p)^P) / (P p),   p = 1 − exp(−γ κ n / P).
 
-Δ_d is what rank d has changed, n the ratings of the item, and γ κ the share of the way to its optimum that one rating
-takes an item; p is the share that a rank's own ratings take it. If p is small the changes add up (s = 1); if all ranks
-have come near their optimum, it is their mean (s = 1/P). In between, P changes of p count as the 1 − (1 − p)^P that one
-rank would have reached with all ratings. κ is 1 for biases and 1/K for weights of neighbors. For factors it is the norm
-of E[u uᵀ], which lies between the mean and the largest curvature of an item's error.
+Δ_d is what rank d has changed, n the item's ratings of a part, and γ κ the share of the way to its optimum that one
+rating takes an item; p is the share that a rank's own ratings take it. If p is small the changes add up (s = 1); if all
+ranks have come near their optimum, it is their mean (s = 1/P). In between, P changes of p count as the 1 − (1 − p)^P
+that one rank would have reached with all ratings. κ is 1 for biases and 1/K for weights of neighbors. For factors it is
+the norm of E[u uᵀ], which lies between the mean and the largest curvature of an item's error.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from gpu.ranks.exchange import Exchange
 from gpu.ranks.user_split import UserSplit
 from gpu.training.loop import State
 
+# Epoch, from 0 -> parts of each epoch before it. While steps are long, users of different ranks would learn from items
+# that drift apart, and keep the errors that come from that. Later epochs have one part.
+PARTS = {2: 4, 5: 2}
 LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit models follow an error
 
 
@@ -66,10 +69,14 @@ class DelayedItems:
         self._descent.prepare()
 
     def learn(self, epoch: int, rates: Rates) -> None:
-        """Run one epoch over this rank's users, and add up the changes of items of all ranks."""
-        if not self._users.is_idle:
-            self._descent.learn(epoch, rates)
-        self._add_up(self._ways(rates))
+        """Run one epoch over this rank's users, and add up the changes of items of all ranks after each part."""
+        n_parts = next((n for end, n in PARTS.items() if epoch < end), 1)
+        for part in range(n_parts):
+            if part:
+                self._changes.remember(self._descent.item_arrays())
+            if not self._users.is_idle:
+                self._descent.learn(epoch, rates, part, n_parts)
+            self._add_up(tuple(way / n_parts for way in self._ways(rates)))
         self._is_complete = False
 
     def _add_up(self, ways: tuple[float, ...]) -> None:

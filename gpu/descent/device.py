@@ -126,9 +126,9 @@ class Descent:
         else:
             self.visits = self._laid_out(self._rows, 0)
 
-    def learn(self, epoch: int, rates: Rates) -> None:
-        """One epoch of [004] eq. 5."""
-        if self._params.n_absences:
+    def learn(self, epoch: int, rates: Rates, part: int = 0, n_parts: int = 1) -> None:
+        """Part `part` of an epoch of [004] eq. 5, by default the whole; of `params.deterministic` there is one part."""
+        if self._params.n_absences and part == 0:
             vars(self).pop("visits", None)  # frees the memory that the next ones take
             keys = self._params.seed, epoch, self._model.middle
             descent_neighbors.draw(self._rows, self._model.n_items, *keys, self._negatives)
@@ -139,7 +139,7 @@ class Descent:
                 self._learn_cells(rates, salt, int(shift))
                 self._cells.gather_items(int(shift), self.item_arrays())
         else:
-            self._pass(self.visits, self._struct(rates), salt, None)
+            self._pass(self.visits, self._struct(rates), salt, None, part, n_parts)
         _drawn(self._params.seed, epoch + 1, self.tiles.n_tiles)  # while the device learns, for the next epoch
 
     def shrink(self, shares: Shares) -> None:
@@ -234,15 +234,18 @@ class Descent:
         struct["weight_decay"] = rates.weight_step * rates.weight_regularization
         return struct.view(f"V{RATES.itemsize}")  # CuPy spells out the fields of a structure at each launch
 
-    def _pass(self, visits: Visits, rates: Any, salt: np.uint32, losses: Any | None) -> None:
-        """Visit all samples once: learn from them, or, given an array `losses`, only add up their losses."""
+    def _pass(
+        self, visits: Visits, rates: Any, salt: np.uint32, losses: Any | None, part: int = 0, n_parts: int = 1
+    ) -> None:
+        """Visit the samples of a part: learn from them, or, given an array `losses`, only add up their losses."""
         at, layout, geometry = self.tiles, visits.layout, self._geometry
         shared = at.tile_users * geometry.row_bytes
         run = self._learner if losses is None else self._tile_kernel(learn=False)
         tiles = layout.tile_begin, np.int32(at.n_tiles), np.int32(at.tile_users)
         items, users = self._parameters.struct(), (self._parameters.users, self._parameters.user_bias)
         segments = layout.segments, layout.segment_begin, layout.n_segments
-        arguments = *segments, *tiles, _samples(visits), items, *users, rates, salt, losses
+        which = salt, np.uint32(part), np.uint32(n_parts)
+        arguments = *segments, *tiles, _samples(visits), items, *users, rates, *which, losses
         run((self._n_blocks(),), (geometry.threads,), arguments, shared_mem=shared)
 
     @cached_property

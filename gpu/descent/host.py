@@ -80,14 +80,19 @@ class Descent:
     def prepare(self) -> None:
         """Do nothing: the constructor lays the ratings out."""
 
-    def learn(self, epoch: int, rates: Rates) -> None:
-        """Run one epoch of [004] eq. 5; every user group has its own random order."""
-        self._samples = self._blocks.samples(epoch)
+    def learn(self, epoch: int, rates: Rates, part: int = 0, n_parts: int = 1) -> None:
+        """Run a part of an epoch of [004] eq. 5, by default the whole; every user group has its own random order.
+
+        Parts have equally many sub-steps, and follow one another: `n_parts` divides `N_GROUPS`.
+        """
+        if part == 0:
+            self._samples = self._blocks.samples(epoch)
         generator = np.random.default_rng((self._params.seed, epoch))
         orders = [first + generator.permutation(last - first) for first, last in pairwise(self._blocks.user_bounds)]
         own = np.concatenate([np.zeros(0, dtype=np.int64), *orders[self._groups]]) - self._blocks.users.start
         order = own.astype(np.int32)
-        for shift in generator.permutation(N_GROUPS).tolist():
+        shifts = generator.permutation(N_GROUPS).reshape(n_parts, -1)[part]
+        for shift in shifts.tolist():
             self._rotation.bring(shift)
             self._learn_sub_step(order, self._own_bounds(), shift, rates)
 

@@ -354,11 +354,11 @@ __device__ void copy(uint4* to, const uint4* from, int n_bytes) {
     for (int x = threadIdx.x; x < n_bytes / 16; x += THREADS) to[x] = from[x];
 }
 
-// One epoch over all tiles; `losses`: a sum for each block, where LEARN is 0.
+// Part `part` of `n_parts` of an epoch, over all tiles; `losses`: a sum for each block, where LEARN is 0.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) learn_tiles(
     const Segment* __restrict__ segments, const long long* __restrict__ segment_begin, const int* __restrict__ n_segments,
     const long long* __restrict__ tile_begin, int n_tiles, int tile_users, Samples samples, Items items, Number* users,
-    float* user_bias, Rates rates, unsigned salt, double* losses
+    float* user_bias, Rates rates, unsigned salt, unsigned part, unsigned n_parts, double* losses
 ) {
     extern __shared__ uint4 shared[];
     __shared__ unsigned next;
@@ -371,15 +371,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) learn_tiles(
         Number* home = users + (long long)tile * tile_users * F;
         copy((uint4*)rows, (const uint4*)home, tile_users * F * sizeof(Number));
         for (int x = threadIdx.x; x < tile_users; x += THREADS) biases[x] = user_bias[(long long)tile * tile_users + x];
-        if (threadIdx.x == 0) next = 0;
-        __syncthreads();
         const Segment* listed = segments + segment_begin[tile];
         const unsigned n = n_segments[tile], n_packs = (n + GROUPS - 1) / GROUPS;
-        const unsigned stride = stride_of(n_packs);
+        const unsigned stride = stride_of(n_packs), end = (unsigned long long)n_packs * (part + 1) / n_parts;
+        if (threadIdx.x == 0) next = (unsigned long long)n_packs * part / n_parts;
+        __syncthreads();
         for (;;) {
             unsigned turn = thread == 0 ? atomicAdd(&next, 1u) : 0;
             turn = __shfl_sync(~0u, turn, 0);
-            if (turn >= n_packs) break;
+            if (turn >= end) break;
             const unsigned pack = scattered(turn + salt % n_packs, stride, n_packs), at = pack * GROUPS + group;
             Segment segment = listed[min(at, n - 1)];
             if (at >= n) segment.length = 0;

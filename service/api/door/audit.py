@@ -117,13 +117,17 @@ class Audit:
         if n_left_out is None:
             return
         action, parameters = self._route(scope, path)
+        outcome: Literal["done", "refused", "failed"] = "done" if status < 400 else "failed"
+        # The parameters of a path, but no user, and no key that somebody has taken for its id.
+        shown = {name: unquote(str(text)) for name, text in parameters.items() if name != "user"}
+        about = ", ".join(f"{name} {f'{PREFIX}…' if PREFIX in text else text}" for name, text in shown.items())
         entry = AuditEntry(
             at=audit_log.now(),
             action=_NAMES.get(action, action),
-            outcome=_outcome(status, is_refused=is_refused),
+            outcome="refused" if is_refused else outcome,
             via="api" if is_admin else "console",
             status=status,
-            object=noted.object or _object(parameters),
+            object=noted.object or about or None,
             key=self._key(scope, path),
             address=self._addresses.of(scope["client"], scope["headers"]),
             request_id=headers.get(b"x-request-id", b"").decode() or None,
@@ -134,7 +138,8 @@ class Audit:
 
     async def _written(self, entry: AuditEntry) -> None:
         """Write an entry to both logs. The action is done, so a full disk only adds a line to the other log."""
-        _log.info("audit", **_fields(entry))
+        fields = {name: getattr(entry, name) for name in entry.__struct_fields__ if name != "at"}
+        _log.info("audit", **{name: value for name, value in fields.items() if value not in (None, 0)})
         try:
             await asyncio.to_thread(self.log.append, entry)
         except (OSError, ServiceError) as error:
@@ -167,23 +172,3 @@ class Audit:
         except HTTPException:
             return UNKNOWN, {}
         return route.name, parameters
-
-
-def _outcome(status: int, *, is_refused: bool) -> Literal["done", "refused", "failed"]:
-    if is_refused:
-        return "refused"
-    return "done" if status < 400 else "failed"
-
-
-def _object(parameters: dict[str, Any]) -> str | None:
-    """The parameters of a path, but no user, and no key that somebody has taken for its id."""
-    shown = {name: unquote(str(text)) for name, text in parameters.items() if name != "user"}
-    return ", ".join(f"{name} {f'{PREFIX}…' if PREFIX in text else text}" for name, text in shown.items()) or None
-
-
-def _fields(entry: AuditEntry) -> dict[str, Any]:
-    return {
-        name: value
-        for name in entry.__struct_fields__
-        if name != "at" and (value := getattr(entry, name)) not in (None, 0)
-    }

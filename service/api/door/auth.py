@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator
 from time import monotonic
 
 from service.api.door.grants import ALL, READ_WRITE, Grant, Scope
@@ -47,7 +46,12 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
-        granted = dict(_granted(settings))
+        granted: dict[bytes, Grant] = {}  # the second key of a setting has the id `admin_key:2`
+        for name, scope in KEY_SCOPES.items():
+            opens_all = name == "api_key" and settings.admin_key is None
+            for number, key in enumerate(settings.keys(name), 1):
+                key_id = name if number == 1 else f"{name}:{number}"
+                granted[key.encode()] = Grant(ALL if opens_all else scope, key=key_id)
         self._grants = {self._hashed(key): grant for key, grant in granted.items()}
         self._admin_digests = [digest_of(key) for key, grant in granted.items() if Scope.ADMIN in grant.scope]
         self._guarded = Scope.ADMIN if self._grants else Scope(0)
@@ -98,7 +102,13 @@ class Keys:
                 f"Invalid X-API-Key: expected a key that may {str(scope.name).lower()}, got one that may {may}"
             )
         if grant.data_sets is not None:
-            _check_data_set(grant, path, self._data_set)
+            may = ", ".join(sorted(grant.data_sets or ()))
+            if _is_below(path, DEPLOYMENT_PATHS):
+                raise Forbidden(f"Invalid X-API-Key: expected a key for all data sets, got one for {may}")
+            if not grant.may_use(self._data_set):
+                raise Forbidden(
+                    f"Invalid X-API-Key: expected a key for the data set {self._data_set!r}, got one for {may}"
+                )
         return True
 
     def admin_digests(self) -> list[bytes]:
@@ -144,25 +154,9 @@ class Keys:
         return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
 
 
-def _granted(settings: Settings) -> Iterator[tuple[bytes, Grant]]:
-    """The keys of the settings and their rights; the second key of a setting has the id `admin_key:2`."""
-    for name, scope in KEY_SCOPES.items():
-        opens_all = name == "api_key" and settings.admin_key is None
-        for number, key in enumerate(settings.keys(name), 1):
-            yield key.encode(), Grant(ALL if opens_all else scope, key=name if number == 1 else f"{name}:{number}")
-
-
 def is_open(path: bytes) -> bool:
     """Whether `path` needs neither a key nor a token of the rate limit."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
-
-
-def _check_data_set(grant: Grant, path: bytes, data_set: str) -> None:
-    may = ", ".join(sorted(grant.data_sets or ()))
-    if _is_below(path, DEPLOYMENT_PATHS):
-        raise Forbidden(f"Invalid X-API-Key: expected a key for all data sets, got one for {may}")
-    if not grant.may_use(data_set):
-        raise Forbidden(f"Invalid X-API-Key: expected a key for the data set {data_set!r}, got one for {may}")
 
 
 def _is_below(path: bytes, heads: tuple[bytes, ...]) -> bool:

@@ -39,7 +39,12 @@ class ClientAddresses:
             return network(address)
         forwarded = b",".join(value for name, value in headers if name == FORWARDED).decode("latin-1")
         for entry in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
-            parsed = _parsed(_without_port(entry.strip()))
+            host = entry.strip()
+            if host.startswith("["):
+                host = host[1:].partition("]")[0]
+            elif host.count(":") == 1:
+                host = host.partition(":")[0]  # without the port
+            parsed = _parsed(host)
             if parsed is None:
                 break
             address = str(parsed)
@@ -68,9 +73,3 @@ def _parsed(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _without_port(entry: str) -> str:
-    if entry.startswith("["):
-        return entry[1:].partition("]")[0]
-    return entry.partition(":")[0] if entry.count(":") == 1 else entry

@@ -87,12 +87,13 @@ class RatingLists:
 
     def all(self, query: AllRatings, as_of: str) -> RatingPage:
         """A page of all ratings between two values, by the keys of their users and then by item."""
+        history, table = self._history, self._history.table
         after, parts = _Place.parse(query.cursor), list[NDArray[np.int64]]()
         n_listed = n_looked_at = 0
         while n_listed < query.n and n_looked_at < MOST_LOOKED_AT:
             users, places, more = self._next(after)
             n_looked_at += len(places)
-            values = self._history.table.rows.values[places]
+            values = table.rows.values[places]
             keep = np.ones(len(places), dtype=np.bool_)
             if query.below is not None:
                 keep &= values < query.below
@@ -102,14 +103,17 @@ class RatingLists:
             parts.append(np.stack([users[wanted], places[wanted]]))
             n_listed += len(wanted)
             if n_listed == query.n:
-                after = self._place_of(*parts[-1][:, -1].tolist())
+                user, place = parts[-1][:, -1].tolist()
+                after = _Place(int(history.users.keys[user]), int(table.rows.items[place]))
                 break
             if more is None:
                 after = None
                 break
             after = more
-        chosen = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
-        return RatingPage(self._listed(*chosen), None if after is None else str(after), as_of)
+        users, places = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
+        ids = history.users.ids(users.tolist()), history.items.ids(table.rows.items[places].tolist())
+        numbers = shortest(table.rows.values[places]), table.timestamps[places].tolist()
+        return RatingPage(list(map(ListedRating, *ids, *numbers)), None if after is None else str(after), as_of)
 
     def _next(self, after: _Place | None) -> tuple[NDArray[np.int64], NDArray[np.int64], _Place | None]:
         """The (users, places in the table) of the next users' ratings, and the place after them; None at the end."""
@@ -129,15 +133,6 @@ class RatingLists:
             owners, places = owners[~is_done], places[~is_done]
         is_last = listed.next is None and n_kept >= len(listed.rows)
         return owners, places, None if is_last else _Place(int(users.keys[kept[-1]]), _ALL_ITEMS)
-
-    def _place_of(self, user: int, place: int) -> _Place:
-        history = self._history
-        return _Place(int(history.users.keys[user]), int(history.table.rows.items[place]))
-
-    def _listed(self, users: NDArray[np.int64], places: NDArray[np.int64]) -> list[ListedRating]:
-        history, table = self._history, self._history.table
-        ids = history.users.ids(users.tolist()), history.items.ids(table.rows.items[places].tolist())
-        return list(map(ListedRating, *ids, shortest(table.rows.values[places]), table.timestamps[places].tolist()))
 
 
 _ALL_ITEMS = 2**31 - 1  # no item has a higher row

@@ -63,7 +63,11 @@ class TopItems:
             least: items with a smaller first number are left out.
         """
         wanted, least = offset + n, max(least, 1)
-        rows = self._shown_of(wanted, shown, least) if candidates is None else self._listed_of(candidates, shown)
+        if candidates is None:
+            rows = self._shown_of(wanted, shown, least)
+        else:
+            rows = np.unique(candidates[candidates < len(self._firsts.values)]).astype(np.int64)
+            rows = self._sorted(rows[shown[rows] & (self._firsts.values[rows] > 0)])
         rows = rows[self._firsts.values[rows] >= least][offset:wanted]
         return rows, self._scores(rows)
 
@@ -75,11 +79,6 @@ class TopItems:
             top = self._rank_all(2 * len(top) + wanted)
             rows = top[shown[top]]
         return rows
-
-    def _listed_of(self, candidates: NDArray[np.integer], shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The shown `candidates` that may be listed, in order."""
-        rows = np.unique(candidates[candidates < len(self._firsts.values)]).astype(np.int64)
-        return self._sorted(rows[shown[rows] & (self._firsts.values[rows] > 0)])
 
     def _ordered(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
         """The top after sorting in the changed items; items that fell below the bound leave it."""

@@ -67,17 +67,14 @@ def _first_faults(values: Iterable[Any], first: int, judge: Any) -> list[InitErr
         try:
             judge(value)
         except ValidationError as error:
-            faults += [_line(fault, index) for fault in error.errors(include_url=False)]
+            for fault in error.errors(include_url=False):
+                details: dict[str, Any] = {name: fault[name] for name in ("type", "input", "ctx") if name in fault}
+                if fault["type"] == TOO_MANY_NAMES:
+                    details["type"] = PydanticCustomError(TOO_MANY_NAMES, fault["msg"])
+                faults.append(cast("InitErrorDetails", details | {"loc": (index, *fault["loc"])}))
             if len(faults) >= MAX_FAULTS:
                 break
     return faults[:MAX_FAULTS]
-
-
-def _line(fault: Any, index: int) -> InitErrorDetails:
-    details = {name: fault[name] for name in ("type", "input", "ctx") if name in fault}
-    if fault["type"] == TOO_MANY_NAMES:
-        details["type"] = PydanticCustomError(TOO_MANY_NAMES, fault["msg"])
-    return cast("InitErrorDetails", details | {"loc": (index, *fault["loc"])})
 
 
 def check_names(fields: Iterable[str], value: Any) -> Any:

@@ -111,11 +111,6 @@ def test_what_is_not_given_is_not_sent(models: Any) -> None:
     assert models.Closed.from_dict({"text": "a", "other": 1}).to_dict() == {"text": "a"}
 
 
-def test_equal_inner_types_are_one(models: Any) -> None:
-    assert models.WholeInner is models.Inner
-    assert models.Inner.__name__ == "Inner"
-
-
 def test_the_types_of_typescript() -> None:
     document = {"components": {"schemas": SCHEMAS}, "paths": {}}
     text = typescript_code.module(document)
@@ -136,19 +131,6 @@ def test_the_types_of_typescript() -> None:
         "Anything: unknown;",
     ):
         assert f"  {member}\n" in text
-
-
-def test_long_lines_are_broken() -> None:
-    states = [f"state-{number}" for number in range(40)]
-    text = "A word and " * 40
-    schemas = {
-        "One": {"type": "object", "description": text, "properties": {"state": {"enum": states, "description": text}}}
-    }
-    made = typescript_code.module({"components": {"schemas": schemas}, "paths": {}})
-    assert all(state in made for state in states)
-    assert max(map(len, made.splitlines())) <= 120
-    described = python_code.Models(schemas).text().partition('"""\n')[2]
-    assert max(len(line) for line in described.splitlines() if "Literal[" not in line) <= 120
 
 
 @pytest.mark.parametrize("name", ["half-life", "next_", "tag.genre"])
@@ -198,21 +180,3 @@ def test_operations_of_all_kinds() -> None:
     assert 'responses: { 200: { content: { "application/json": Schemas["Inner"] } } };' in types_made
     assert "responses: { 204: { content?: never } }" in types_made
     assert 'header?: { "X-Key-Id"?: string };' in types_made
-
-
-def test_entries_of_a_description_begin_lines() -> None:
-    text = """Why it is here,
-    and how.
-
-    Attributes:
-        first: a meaning that takes
-            two lines.
-        second, third: another.
-    """
-    assert python_code.lines_of(text, 100) == [
-        "Why it is here, and how.",
-        "",
-        "Attributes:",
-        "    first: a meaning that takes two lines.",
-        "    second, third: another.",
-    ]

@@ -140,30 +140,6 @@ def test_extreme_parameters_end_in_a_model_or_say_what_to_change(algorithm: str,
             assert np.isfinite(scores).all(), name
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", float("nan"), 1e300, "1e300", -1, "much", [1], {}, True])
-@pytest.mark.parametrize(
-    ("algorithm", "name"),
-    [
-        ("als-implicit", "alpha"),
-        ("als-implicit", "regularization"),
-        ("als", "regularization"),
-        ("als", "n_factors"),
-        ("culsh", "learning_rate"),
-        ("sgd", "bias_regularization"),
-        ("esgd", "n_epochs"),
-        ("nmf", "tolerance"),
-    ],
-)
-def test_absurd_parameters_are_refused_by_name(algorithm: str, name: str, value: object) -> None:
-    with pytest.raises(gpu.InvalidParams, match=f"Invalid {name}: expected"):
-        gpu.params_for(algorithm, {name: value})
-
-
-def test_an_alpha_of_zero_is_refused() -> None:
-    with pytest.raises(gpu.InvalidParams, match="Invalid alpha: expected 1e-06 to"):
-        gpu.params_for("als-implicit", {"alpha": 0})
-
-
 @pytest.mark.parametrize(
     ("algorithm", "given", "advice"),
     [

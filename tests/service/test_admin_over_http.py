@@ -1,4 +1,4 @@
-"""Keys, pages of other sites and webhooks as clients meet them: over HTTP, through two front processes."""
+"""Keys and webhooks as clients meet them: over HTTP, through two front processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.service.waiting import eventually
 
 ADMIN_KEY = "key-of-the-admins"
 ADMIN = {"X-API-Key": ADMIN_KEY}
-ORIGIN = "https://shop.example"
 BOUND_S = 1.0  # documented: how long a revoked key may still be taken by another process
 N_CONNECTIONS = 8  # enough to reach both fronts
 WEBHOOKS = "/admin/webhooks", "/d/films/admin/webhooks"
@@ -27,9 +26,7 @@ WEBHOOKS = "/admin/webhooks", "/d/films/admin/webhooks"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(
-        tmp_path_factory.mktemp("admin") / "data", fronts=2, admin_key=ADMIN_KEY, data_sets="films", cors_origins=ORIGIN
-    )
+    service = Service(tmp_path_factory.mktemp("admin") / "data", fronts=2, admin_key=ADMIN_KEY, data_sets="films")
     yield service
     service.kill()
 
@@ -169,52 +166,6 @@ def test_an_altered_file_is_told_and_opens_nothing(service, clients):
     file.write_bytes(intact)
     eventually(lambda: statuses(clients, one["key"]) == {200})
     revoke(service, one)
-
-
-PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key,content-type"}
-
-
-@pytest.mark.parametrize("path", ["/recommend/stranger", "/ratings", "/admin/jobs", "/d/films/recommend", "/nowhere"])
-def test_a_preflight_of_an_allowed_page_needs_no_key(service, path):
-    answer = service.client.options(path, headers={"Origin": ORIGIN, **PREFLIGHT})
-    assert (answer.status_code, answer.content) == (204, b"")
-    assert answer.headers["access-control-allow-origin"] == ORIGIN
-    assert {"GET", "POST", "PUT", "PATCH", "DELETE"} <= set(answer.headers["access-control-allow-methods"].split(", "))
-    sent = set(answer.headers["access-control-allow-headers"].lower().split(", "))
-    assert sent == {"x-api-key", "content-type", "x-request-id", "x-source", "x-offset"}
-    assert int(answer.headers["access-control-max-age"]) > 0
-    assert answer.headers["vary"] == "Origin"
-    assert "x-request-id" in answer.headers
-
-
-@pytest.mark.parametrize(
-    "path", ["/recommend/stranger", "/d/films/recommend/stranger", "/popular", "/nowhere", "/admin/jobs"]
-)
-@pytest.mark.parametrize("key", [ADMIN_KEY, "wrong-wrong-wrong-"])
-def test_an_allowed_page_can_read_answers_and_errors(service, path, key):
-    answer = service.client.get(path, headers={"X-API-Key": key, "Origin": ORIGIN})
-    assert answer.headers["access-control-allow-origin"] == ORIGIN
-    assert answer.headers["access-control-expose-headers"] == "X-Request-ID, Retry-After, X-As-Of"
-    assert "access-control-allow-credentials" not in answer.headers
-    assert "Origin" in answer.headers["vary"]
-    plain = service.client.get(path, headers={"X-API-Key": key})
-    assert len({answer.status_code, plain.status_code} - {429}) <= 1  # wrong keys are slowed
-    assert "Origin" in plain.headers["vary"]
-    assert "access-control-allow-origin" not in plain.headers
-    if answer.is_success:
-        took = ("took_ms", "request_id")
-        assert {**answer.json(), **dict.fromkeys(took)} == {**plain.json(), **dict.fromkeys(took)}
-
-
-@pytest.mark.parametrize("origin", ["https://evil.example", "https://shop.example.evil.example", "null", "*"])
-def test_other_pages_can_read_nothing(service, origin):
-    for answer in (
-        service.client.options("/popular", headers={"Origin": origin, **PREFLIGHT}),
-        service.client.get("/popular", headers={**ADMIN, "Origin": origin}),
-        service.client.get("/recommend/stranger", headers={**ADMIN, "Origin": origin}),
-    ):
-        assert not [name for name in answer.headers if name.startswith("access-control-")]
-        assert answer.headers["vary"] == "Origin"
 
 
 # --- webhooks; nothing is sent, because no job ends here

@@ -132,59 +132,6 @@ def test_a_new_user_is_personal_after_one_rating(trained):
     assert trained.get("/recommend/newcomer", wait_for=position).json()["personalized"]
 
 
-def test_filters_batches_and_anonymous(trained):
-    body = {"candidates": ["i0", "i1", "i2"], "exclude": ["i0"], "include_seen": True}
-    answer = trained.client.post("/recommend/u2", json=body).json()
-    assert {line["item"] for line in answer["items"]} == {"i1", "i2"}
-    several = trained.client.post("/recommend", json={"users": ["u1", "u2"], "n": 3}).json()
-    assert [one["user"] for one in several] == ["u1", "u2"]
-    nobody = trained.client.post("/recommend", json={"ratings": [{"item": "i1", "rating": 5}]}).json()
-    assert nobody["user"] is None
-    assert nobody["personalized"]
-
-
-def test_explanations_name_rated_items(trained):
-    rated = {r["item"] for r in trained.get("/users/u3/ratings").json()["ratings"]}
-    for line in trained.get("/recommend/u3", explain=True).json()["items"]:
-        assert {reason["item"] for reason in line["reasons"]} <= rated
-
-
-def test_neighbors_and_estimates(trained):
-    answer = trained.get("/items/i0/neighbors", n=5).json()
-    assert len(answer["neighbors"]) == 5
-    scores = [line["score"] for line in answer["neighbors"]]
-    assert scores == sorted(scores, reverse=True)
-    assert trained.get("/users/u0/neighbors", n=3).json()["neighbors"][0]["user"] != "u0"
-    assert 1.0 <= trained.get("/estimate/u0/i0").json()["estimate"] <= 5.0
-    assert trained.get("/items/nothing/neighbors").status_code == 404
-
-
-def test_a_rating_comes_back_as_it_was_written(service):
-    seen = service.rate(("decimal", "i1", 4.1))
-    assert service.get("/users/decimal/ratings", wait_for=seen).json()["ratings"][0]["rating"] == 4.1
-
-
-def test_an_estimate_for_an_unknown_user_has_a_warning(trained):
-    known = trained.get("/estimate/u0/i0").json()
-    assert known["personalized"] and not known["warnings"]
-    nobody = trained.get("/estimate/nobody/i0").json()
-    assert not nobody["personalized"]
-    assert nobody["warnings"] == ["'nobody' has no ratings and counts as average"]
-    assert trained.get("/estimate/nobody/nothing").json()["estimate"] == pytest.approx(
-        trained.get("/estimate/nobody/nothing2").json()["estimate"]
-    )
-
-
-def test_a_hidden_item_is_not_recommended(trained):
-    best = trained.get("/recommend/u4").json()["items"][0]["item"]
-    position = trained.client.put(f"/admin/items/{best}/hidden").json()["stream_id"]
-    shown = [line["item"] for line in trained.get("/recommend/u4", wait_for=position).json()["items"]]
-    assert best not in shown
-    position = trained.client.delete(f"/admin/items/{best}/hidden").json()["stream_id"]
-    shown = [line["item"] for line in trained.get("/recommend/u4", wait_for=position).json()["items"]]
-    assert best in shown
-
-
 def test_a_forgotten_user_is_gone_everywhere(trained):
     position = trained.rate(("secretive-person", "i1", 5.0), ("secretive-person", "i2", 1.0))
     trained.get("/recommend/secretive-person", wait_for=position)
@@ -223,16 +170,6 @@ def test_another_model_is_served_like_any_other(trained):
     live = {model["algorithm"] for model in trained.get("/admin/models").json()["models"] if model["live"]}
     first = next(model for model in Settings().default_models if model in live)
     assert trained.get(f"/recommend/{user}").json()["model"] == first
-
-
-@pytest.mark.parametrize(
-    "params",
-    [{"n_factors": 3}, {"biases": "perhaps"}, {"solver": "lu"}, {"precision": 16}, {"alpha": 2}, {"seed": None}],
-)
-def test_bad_parameters_are_a_422(service, params):
-    answer = service.client.post("/admin/retrain", json={"algorithm": "als", "params": params})
-    assert answer.status_code == 422
-    assert next(iter(params)) in answer.json()["detail"]
 
 
 def test_a_second_retrain_is_refused_and_a_running_one_can_be_cancelled(trained):

@@ -1,9 +1,11 @@
 """Out of core: how ALS trains on ratings that do not fit into memory.
 
 They stay where they are, such as in the mapped files of a partition store. Each half-iteration loads them in batches of
-rows, the next batch while the one before is solved. Tables stay in memory. A row is solved as if all ratings were
-there, so tables have the bits of a training in memory, but for mode "reduce" of several ranks: there the number of
-batches may change rounding.
+rows, the next batch while the one before is solved. Tables stay in memory. If a device has too little for them, only
+float16 rows stay: float32 ones lie in host memory, are loaded with the ratings of their batch, and go back solved.
+
+A row is solved as if all ratings were there, so tables have the bits of a training in memory. But for mode "reduce" of
+several ranks, where the number of batches may change rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from gpu.als import host as als
 from gpu.als import host_stream as stream
 from gpu.als import host_sums as sums
 from gpu.als.halves import Division, bounds_of, own_of
-from gpu.als.objective import AlsObjective, Extent
+from gpu.als.objective import AlsObjective, Extent, width
 from gpu.als.sum_batches import fewest
 from gpu.base.backend import Backend
 from gpu.data.memory import check_training
@@ -33,6 +35,7 @@ class Batches(NamedTuple):
 
     users: NDArray[np.int64]
     items: NDArray[np.int64]
+    on_host: bool = False
 
 
 def batches_of(
@@ -69,31 +72,33 @@ def batches_of(
         return None
     if not twin(stream.can_stream)(problem):
         check_training(needed, problem.n_factors, ratings, backend)
-    n_buffers, base, q = twin(stream.n_buffers)(), twin(stream.base_bytes)(users, items, problem), 1
-    sizes = [
-        twin(stream.row_bytes)(extent.lengths, other.n_rows, problem) if half is None else np.zeros(0, dtype=np.int64)
-        for extent, other, half in zip(extents, extents[::-1], summed, strict=True)
-    ]
-    longest, q_most = (
-        max(int(size.max(initial=0)) for size in sizes),
-        max(half.q_most if half else 1 for half in summed),
-    )
-    while True:
-        slots, loads = zip(*(half.bytes_of(q) if half else (0, longest) for half in summed), strict=True)
-        least = base + max(slots) + n_buffers * max(loads)
-        if least <= room or q == q_most:
+    n_buffers, sizes, asked = twin(stream.n_buffers)(), [np.zeros(0, dtype=np.int64)] * 2, needed
+    for on_host in (False, True)[: 1 + twin(als.can_load_rows)(problem)]:
+        base, row = twin(stream.base_bytes)(users, items, problem, on_host=on_host), 4 * width(problem) * on_host
+        for n, (extent, other, half) in enumerate(zip(extents, extents[::-1], summed, strict=True)):
+            if half is None:
+                sizes[n] = twin(stream.row_bytes)(extent.lengths, other.n_rows, problem) + row
+        longest, q = max(int(size.max(initial=0)) for size in sizes), 1
+        q_most = max(half.q_most if half else 1 for half in summed)
+        while True:
+            slots, loads = zip(*(half.bytes_of(q, row) if half else (0, longest) for half in summed), strict=True)
+            least = base + max(slots) + n_buffers * max(loads)
+            if least <= room or q == q_most:
+                break
+            q = min(q_most, int(MORE * q) + 1)
+        asked = min(asked, least)
+        if not most(exchange, least > room):
             break
-        q = min(q_most, int(MORE * q) + 1)
     if least > room:
-        how = ", with ratings in batches of a row each," if least < needed else ""
-        check_training(min(least, needed), problem.n_factors, ratings, backend, how)
+        how = ", with ratings in batches of a row each," if asked < needed else ""
+        check_training(asked, problem.n_factors, ratings, backend, how)
     q = most(exchange, q)
     for_loads = (room - base - max(slots)) // n_buffers
-    batches = (
+    of_users, of_items = (
         np.arange(min(q, half.q_most) + 1) if half else cut(size, for_loads)
         for half, size in zip(summed, sizes, strict=True)
     )
-    return Batches(*batches)
+    return Batches(of_users, of_items, on_host)
 
 
 class _Summed:
@@ -113,23 +118,28 @@ class _Summed:
         self._problem, self._twin = problem, backend.twin
         self.q_most = int(np.diff(bounds).max())
 
-    def bytes_of(self, q: int) -> tuple[int, int]:
-        """(bytes of sums, bytes of the largest batch), if there are q batches, or as many as a rank has rows."""
-        slots, loads = self._bytes_of(min(q, self.q_most))
-        return slots, int(loads.max())
+    def bytes_of(self, q: int, row_bytes: int) -> tuple[int, int]:
+        """(bytes of sums, bytes of the largest batch), if there are q batches, or as many as a rank has rows.
+
+        Args:
+            row_bytes: what is loaded of each row that this rank solves.
+        """
+        slots, loads, own = self._bytes_of(min(q, self.q_most))
+        return slots, int((loads + row_bytes * own).max())
 
     def resident_bytes(self) -> int:
         """Bytes if all ratings stay in memory."""
-        slots, loads = self._bytes_of(fewest(self._bounds, self._twin(sums.most_rows)(self._problem)))
+        slots, loads, _ = self._bytes_of(fewest(self._bounds, self._twin(sums.most_rows)(self._problem)))
         return slots + int(loads.sum())
 
-    def _bytes_of(self, q: int) -> tuple[int, NDArray[np.int64]]:
-        """As in `gpu.als.sum_batches`."""
+    def _bytes_of(self, q: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+        """(bytes of sums, bytes of each batch, rows of this rank in each), as in `gpu.als.sum_batches`."""
         edges = self._bounds[:-1] + np.diff(self._bounds) * np.arange(q + 1)[:, None] // q
         n_rows, n_ratings = np.diff(edges, axis=0), np.diff(self._ends[edges], axis=0).sum(axis=1)
         slots = self._twin(sums.slots_bytes)(int(n_rows.sum(axis=1).max()), self._n_columns, self._problem)
         own = n_rows[:, self._rank]
-        return slots, self._twin(sums.batch_bytes)(n_ratings, n_rows.sum(axis=1), own, self._n_columns, self._problem)
+        given = n_ratings, n_rows.sum(axis=1), own, self._n_columns, self._problem
+        return slots, self._twin(sums.batch_bytes)(*given), own
 
 
 def cut(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -67,19 +67,24 @@ def _solved_at_once(problem: AlsObjective) -> AlsObjective:
     return block_problem(problem) if is_blocked(problem) else problem
 
 
-def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
-    """Peak bytes of device memory that a training takes beside `side_bytes`: tables and work space."""
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective, *, on_host: bool = False) -> int:
+    """Peak bytes of device memory that a training takes beside `side_bytes`: tables and work space.
+
+    Args:
+        on_host: whether float32 rows stay on the host.
+    """
     n_longer = max(users.n_rows, items.n_rows)
-    found = table_bytes(users, problem) + table_bytes(items, problem) + work_bytes(problem)
+    found = sum(table_bytes(side, problem, on_host=on_host) for side in (users, items)) + work_bytes(problem)
     if is_blocked(problem):
         return found + subspace.bytes_needed(int(users.lengths.sum()), n_longer, problem)
     is_alone = all(len(side.lengths) == side.n_rows for side in (users, items))
-    return found + (0 if is_alone else 2 * min(PIECE_BYTES, 4 * arrays.stride(problem) * n_longer))
+    n_passing = 2 * on_host + 2 * (not is_alone)  # pieces of rows for errors
+    return found + n_passing * min(PIECE_BYTES, 4 * arrays.stride(problem) * n_longer)
 
 
-def table_bytes(side: Extent, problem: AlsObjective) -> int:
+def table_bytes(side: Extent, problem: AlsObjective, *, on_host: bool = False) -> int:
     """Bytes of a side's parameters: in float32 of the rows that a rank solves, and what the other half reads."""
-    n_read, n_exact = side.n_rows if side.is_shared else len(side.lengths), len(side.lengths)
+    n_read, n_exact = side.n_rows if side.is_shared else len(side.lengths), 0 if on_host else len(side.lengths)
     halves = 0
     if is_fused(problem):
         halves = 2 * arrays.n_half_columns(problem)
@@ -189,7 +194,7 @@ def part(table: Table, rows: slice) -> Table:
 
 
 def place(
-    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool
+    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool, on_host: bool = False
 ) -> tuple[Table, Table | None]:
     """(zeros for the rows of this rank, what the other half reads of all rows).
 
@@ -199,13 +204,14 @@ def place(
     Args:
         bounds: int64 (P + 1,), first row of each rank.
         is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
+        on_host: whether float32 rows stay on the host, from where solving loads them; see `can_load_rows`.
 
     Raises:
         InvalidParams: several ranks, and rows are solved in blocks of factors.
     """
     own = slice(*bounds[exchange.rank : exchange.rank + 2].tolist())
     n_own, n_rows = own.stop - own.start, int(bounds[-1])
-    if exchange.size == 1:
+    if exchange.size == 1 and not on_host:
         table = load(np.zeros((n_rows, width(problem)), dtype=np.float32), problem)
         return table, table if is_shared else None
     if is_blocked(problem):
@@ -214,7 +220,8 @@ def place(
     if not is_fused(problem):
         values = cupy.zeros((n_read, width(problem)), dtype=cupy.float32)
         return (Table(values[own], None), Table(values, None)) if is_shared else (Table(values, None), None)
-    values, shape = cupy.zeros((n_own, width(problem)), dtype=cupy.float32), (n_read, arrays.n_half_columns(problem))
+    make: Any = np if on_host else cupy
+    values, shape = make.zeros((n_own, width(problem)), dtype=np.float32), (n_read, arrays.n_half_columns(problem))
     if not is_shared:
         return Table(values, cupy.zeros(shape, dtype=cupy.float16)), None
     halves, peers = shared_zeros(shape, cupy.float16, exchange)
@@ -222,6 +229,11 @@ def place(
     if 0 < len(peers) <= fused.MOST_PEERS:
         whole = replace(whole, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
     return replace(whole.part(own), values=values), whole
+
+
+def can_load_rows(problem: AlsObjective) -> bool:
+    """Whether float32 rows can stay on the host: where kernels read float16 ones of the other side."""
+    return is_fused(problem) and not is_blocked(problem)
 
 
 def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:
@@ -236,7 +248,7 @@ def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:
     for first in range(0, len(own), n_rows):
         piece = slice(first, first + n_rows)
         rows = to_device(own[piece])
-        table.values[piece] = rows
+        table.values[piece] = own[piece] if type(table.values) is np.ndarray else rows
         if table.halves is not None:
             table.halves[piece] = arrays.halves_of(rows, problem)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
-from gpu.als.device_sides import Side, Table
+from gpu.als.device_sides import PASSING_BYTES, Side, Table, here, on_device
 from gpu.als.objective import AlsObjective, is_blocked
 from gpu.cuda.kernels import kernel
 from gpu.cuda.work import ITEM
@@ -45,18 +45,20 @@ def errors(
     Args:
         first_row, first_column: numbers of the first rows of `table` and of `fixed`.
     """
-    n_items, n_rows, n_columns = side.items.size // ITEM.itemsize, len(table.values), len(fixed.values)
-    if not (n_items and n_rows and n_columns):
-        return 0.0, 0.0
-    sums = cupy.empty((n_items, 2), dtype=cupy.float64)
-    constants = plan.solver_of(problem, side.n_rated)
-    ratings, bounds = (side.items, side.columns, side.values), (np.float32(scale[0]), np.float32(scale[1]))
-    tables = table.values, fixed.values, table.biases, fixed.biases
-    window = tuple(np.int32(number) for number in (first_row, n_rows, first_column, n_columns))
-    arguments = *ratings, *tables, *window, constants, *bounds, sums
-    kernel(NAME, "errors", defines(problem))((n_items,), (THREADS,), arguments)
-    squares, loss = sums.sum(axis=0).get()
-    return float(squares), float(loss)
+    n_items, squares, loss = side.items.size // ITEM.itemsize, 0.0, 0.0
+    constants, ratings = plan.solver_of(problem, side.n_rated), (side.items, side.columns, side.values)
+    for row, values in on_device(table.values):
+        for column, others in on_device(fixed.values):
+            if not (n_items and len(values) and len(others)):
+                continue
+            sums = cupy.empty((n_items, 2), dtype=cupy.float64)
+            window = first_row + row, len(values), first_column + column, len(others)
+            tables = values, others, table.biases, fixed.biases, *map(np.int32, window)
+            arguments = *ratings, *tables, constants, np.float32(scale[0]), np.float32(scale[1]), sums
+            kernel(NAME, "errors", defines(problem))((n_items,), (THREADS,), arguments)
+            found = sums.sum(axis=0).get()
+            squares, loss = squares + float(found[0]), loss + float(found[1])
+    return squares, loss
 
 
 def of_unrated(table: Table, fixed: Table) -> float:
@@ -65,8 +67,12 @@ def of_unrated(table: Table, fixed: Table) -> float:
 
 
 def penalty(ridges: Any, table: Table) -> float:
-    """Σ ρ |x|² over the rows of `table`; `ridges`: float64 (rows,), ρ."""
-    squares: Any = _norms(table.values, axis=1)
-    if table.biases is not None:
-        squares += table.biases.astype(cupy.float64) ** 2
-    return float((ridges * squares).sum())
+    """Σ ρ |x|² over the rows of `table`; `ridges`: float64 (rows,), ρ, on the device or on the host."""
+    total, n_rows = 0.0, max(1, PASSING_BYTES // (4 * table.values.shape[1]))
+    for first in range(0, len(table.values), n_rows):
+        piece = slice(first, first + n_rows)
+        squares: Any = _norms(here(table.values[piece]), axis=1)
+        if table.biases is not None:
+            squares += table.biases[piece].astype(cupy.float64) ** 2
+        total += float((here(ridges[piece]) * squares).sum())
+    return total

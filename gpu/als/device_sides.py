@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from gpu.data.ratings import Rows
 
 CUDA_FLOAT32, CUDA_FLOAT16 = 0, 2  # cudaDataType
 CUBLAS_COMPUTE_FLOAT32, CUBLAS_DEFAULT = 68, -1  # cublasComputeType_t, cublasGemmAlgo_t
+PASSING_BYTES = 64 * 2**20  # of float32 rows that are on the device for a while
 PANEL = 32_768  # rows of a table that are converted to float64 at a time
 
 
@@ -27,8 +28,9 @@ class Table:
     """Parameters of one side: of the rows that a rank solves, or what kernels read of all rows.
 
     Attributes:
-        values: float32 (rows, D). If rows are improved in n blocks of W factors: (rows, n W), factors padded with
-            zeros. None in a table of all rows of several ranks, if kernels read `halves`.
+        values: float32 (rows, D); an array of NumPy if they stay on the host. If rows are improved in n blocks of W
+            factors: (rows, n W), factors padded with zeros. None in a table of all rows of several ranks, if kernels
+            read `halves`.
         halves: float16 (rows, LD), read by tensor cores and updated by the solving kernels; None if no kernel reads it.
             Columns: F factors; with biases 1, the bias rounded to float16 and its remainder; zeros up to a multiple of
             8. In blocks: (n, rows, W).
@@ -165,6 +167,8 @@ def table_of(values: NDArray[np.float32], problem: AlsObjective, has_halves: boo
 
 def fetched(table: Table) -> NDArray[np.float32]:
     """The table (rows, D) on the host; waits for kernels that write it."""
+    if type(table.values) is np.ndarray:
+        return table.values.copy()
     values: NDArray[np.float32] = table.values.get()
     values = values[:, : table.n_factors]
     return values if table.biases is None else np.column_stack([values, table.biases.get()])
@@ -215,11 +219,27 @@ def gram_of_halves(halves: Any, n_factors: int) -> Any:
     return total
 
 
+def here(array: Any) -> Any:
+    """The array, copied from the host if it is there."""
+    return to_device(array) if type(array) is np.ndarray else array
+
+
+def on_device(values: Any) -> Iterator[tuple[int, Any]]:
+    """(number of the first row, rows) of `Table.values`: all at once, or pieces that are copied from the host."""
+    if type(values) is not np.ndarray:
+        yield 0, values
+        return
+    n_rows = max(1, PASSING_BYTES // (4 * values.shape[1]))
+    for first in range(0, len(values), n_rows):
+        yield first, to_device(values[first : first + n_rows])
+
+
 def exact_gram(values: Any) -> NDArray[np.float64]:
     """VᵀV on the host, summed in float64."""
     total = cupy.zeros((values.shape[1],) * 2, dtype=cupy.float64)
-    for first in range(0, len(values), PANEL):
-        panel = values[first : first + PANEL].astype(cupy.float64)
-        total += panel.T @ panel
+    for _, rows in on_device(values):
+        for first in range(0, len(rows), PANEL):
+            panel = rows[first : first + PANEL].astype(cupy.float64)
+            total += panel.T @ panel
     on_host: NDArray[np.float64] = total.get()
     return on_host

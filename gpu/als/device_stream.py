@@ -7,6 +7,7 @@ before is solved. Work items are planned once, as for the whole side: rows are c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,14 +23,13 @@ from gpu.als.device_sides import Side, Table
 from gpu.als.device_tiling import tiling
 from gpu.als.objective import WHOLE, AlsObjective, Extent, is_blocked
 from gpu.base.errors import InvalidParams
-from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, N_BUFFERS, Feed, Parcel
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
 
 __all__ = ["Feed"]  # a primitive that another module has
 
-N_ARRAYS = 6  # arrays of a batch, sums of parts included
+N_OF_SIDE, N_ARRAYS = 5, 7  # arrays of a batch: those of its side; also sums of parts, and parameters
 
 
 class Batch(NamedTuple):
@@ -74,14 +74,15 @@ def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective
     return found
 
 
-def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective, *, on_host: bool = False) -> int:
     """Peak bytes of device memory without batches: both tables, ρ and norms of rows, sums, work space."""
     sums = 0
     if not als.is_fused(problem):
         most = max(int(plan.n_parts_of(side.lengths).sum()) for side in (users, items))
         sums = min(most, tiling(problem).max_slots) * als.path_of(problem).slot_bytes(problem)
-    n_own = max(len(side.lengths) for side in (users, items))
-    return als.base_bytes(users, items, problem) + 24 * n_own + sums + N_BUFFERS * N_ARRAYS * ALIGNMENT
+    n_rows = max(min(len(side.lengths), sides.PASSING_BYTES // (4 * sides.stride(problem))) for side in (users, items))
+    base = als.base_bytes(users, items, problem, on_host=on_host)
+    return base + 24 * n_rows + sums + N_BUFFERS * N_ARRAYS * ALIGNMENT
 
 
 def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
@@ -108,12 +109,14 @@ def prepare(
     n_rated: int,
     bounds: NDArray[np.int64],
     feed: Feed,
+    table: Table,
 ) -> Stream:
     """The batches of one side; rows `bounds[k]` to `bounds[k + 1]` (excluded) are in batch k.
 
     Args:
         bounds: int64 (q + 1,).
         feed: of the training.
+        table: of the rows; loads its float32 rows too, if they are on the host.
         rows, n_columns, problem, n_rated: as in `gpu.als.device.prepare`.
 
     Raises:
@@ -127,7 +130,9 @@ def prepare(
         work = als.planned(part, n_columns, problem)
         tables = work.plan.items.view(np.uint8), work.plan.splits.view(np.uint8), np.flatnonzero(part.lengths == 0)
         own_sums = work.slots_bytes if als.is_fused(problem) else 0
-        batches.append(Batch(feed.add(Parcel((part.items, part.values, *tables), own_sums)), span, work))
+        rows_of_table = (table.values[span],) if type(table.values) is np.ndarray else ()
+        parcel = Parcel((part.items, part.values, *tables, *rows_of_table), own_sums, len(rows_of_table))
+        batches.append(Batch(feed.add(parcel), span, work))
     sums = None
     if not als.is_fused(problem):
         sums = cupy.empty(max((batch.work.slots_bytes for batch in batches), default=0), dtype=cupy.uint8)
@@ -136,8 +141,14 @@ def prepare(
 
 def solve(stream: Stream, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """As `gpu.als.device.solve`, with the same bits; returns before the last batch is solved."""
-    for rows, side in _loaded(stream):
-        als.solve(side, als.part(solved, rows), fixed, problem)
+    for rows, side, values in _loaded(stream, is_changed=True):
+        als.solve(side, loaded_part(solved, rows, values), fixed, problem)
+
+
+def loaded_part(table: Table, rows: slice, values: list[Any]) -> Table:
+    """Consecutive rows of a table; `values`: its float32 rows, if they were loaded from the host."""
+    part = als.part(table, rows)
+    return replace(part, values=values[0].reshape(part.values.shape)) if values else part
 
 
 def errors(
@@ -145,7 +156,7 @@ def errors(
 ) -> tuple[float, float]:
     """As `gpu.als.device.errors`, but for the order of summation."""
     squares, loss = 0.0, losses.of_unrated(table, fixed) if problem.is_implicit else 0.0
-    for rows, side in _loaded(stream):
+    for rows, side, _ in _loaded(stream):
         found = losses.errors(side, als.part(table, rows), fixed, problem, scale, first_column=first)
         squares, loss = squares + found[0], loss + found[1]
     return squares, loss
@@ -154,13 +165,17 @@ def errors(
 def penalty(stream: Stream, table: Table, problem: AlsObjective) -> float:
     """As `gpu.als.device.penalty`."""
     del problem
-    return losses.penalty(to_device(stream.ridges), table)
+    return losses.penalty(stream.ridges, table)
 
 
-def _loaded(stream: Stream) -> Iterator[tuple[slice, Side]]:
-    """Each batch on the device, with its rows; the caller launches its work before it asks for the next one."""
+def _loaded(stream: Stream, *, is_changed: bool = False) -> Iterator[tuple[slice, Side, list[Any]]]:
+    """Each batch on the device, with its rows, and their parameters if these come from the host.
+
+    The caller launches its work before it asks for the next one, and says whether that changes parameters.
+    """
     for number, rows, work in stream.batches:
         arrays, sums = stream.feed.take(number)
         sums = sums if stream.slots is None else stream.slots
-        yield rows, sides.loaded_side(arrays, work.plan, work.batches, stream.n_rated, sums)
-        stream.feed.release(number)
+        side = sides.loaded_side(arrays[:N_OF_SIDE], work.plan, work.batches, stream.n_rated, sums)
+        yield rows, side, arrays[N_OF_SIDE:]
+        stream.feed.release(number, is_changed=is_changed and len(arrays) > N_OF_SIDE)

@@ -23,6 +23,7 @@ from gpu.als import device_losses as losses
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
 from gpu.als.device_sides import Side, Table, TensorPath
+from gpu.als.device_stream import loaded_part
 from gpu.als.objective import AlsObjective, is_blocked
 from gpu.als.sum_batches import SumBatch
 from gpu.base.device import TENSOR_CORES, compute_capability
@@ -51,14 +52,15 @@ class Batch(NamedTuple):
             places of rows without ratings in a wave. None if they are loaded.
         number: of their parcel, if they are loaded.
         waves: of the fixed rows of this rank.
-        n_rows, n_own: rows, and those that this rank solves.
+        n_rows: rows.
+        own: those that this rank solves, by their place in its table.
     """
 
     arrays: list[Any] | None
     number: int
     waves: list[Wave]
     n_rows: int
-    n_own: int
+    own: slice
 
 
 class Sums(NamedTuple):
@@ -67,7 +69,7 @@ class Sums(NamedTuple):
     Attributes:
         batches: in their order.
         feed: loads them; None: all are on the device.
-        ridges: float64, ρ of the rows that this rank solves, on the device.
+        ridges: float64, ρ of the rows that this rank solves, on the host.
         n_rated: number of rows of the whole fixed side that have ratings.
         slots: float32 (1 or 2, rows, numbers of a slot): sums of the largest batch, and of a later wave of it.
         path: the kernels.
@@ -75,18 +77,23 @@ class Sums(NamedTuple):
 
     batches: list[Batch]
     feed: Feed | None
-    ridges: Any
+    ridges: NDArray[np.float64]
     n_rated: int
     slots: Any
     path: TensorPath
 
 
 class Loaded(NamedTuple):
-    """A batch on the device: its ratings, items and splits as a side, and what it is part of."""
+    """A batch on the device: its ratings, items and splits as a side, and what it is part of.
+
+    Attributes:
+        values: float32 rows that this rank solves, if they were loaded from the host.
+    """
 
     side: Side
     batch: Batch
     sums: Sums
+    values: list[Any]
 
 
 def is_available() -> bool:
@@ -138,6 +145,7 @@ def prepare(
     problem: AlsObjective,
     n_rated: int,
     feed: Feed | None,
+    table: Table,
 ) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 
@@ -149,6 +157,7 @@ def prepare(
         problem: the objective.
         n_rated: number of rows of the whole fixed side that have ratings.
         feed: if the ratings of each batch are to be loaded again in every half; None: they stay on the device.
+        table: of the rows that this rank solves; loads its float32 rows too, if they are on the host.
 
     Raises:
         InvalidParams: only rows solved whole on tensor cores can be added up.
@@ -168,13 +177,15 @@ def prepare(
         items, missing, waves = _waves_of(part, batch.numbers, totals, shares, edges, n_blocks)
         places = np.arange(batch.own.start, batch.own.stop)
         mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
-        splits["row"], splits["first_slot"], splits["n_slots"] = places, places - batch.own.start, 1
+        splits["row"] = splits["first_slot"] = places - batch.own.start
+        splits["n_slots"] = 1
         splits["total"], splits["weight"] = rows.lengths[mine], weights[mine]
         arrays = part.items, part.values, items.view(np.uint8), splits.view(np.uint8), missing
         held = [to_device(array) for array in arrays] if feed is None else None
-        number = 0 if feed is None else feed.add(Parcel(arrays, 0))
-        found.append(Batch(held, number, waves, len(batch.numbers), len(mine)))
-    ridges = to_device(problem.ridges(rows.lengths[own], n_rated))
+        rows_of_table = (table.values[batch.own],) if type(table.values) is np.ndarray else ()
+        number = 0 if feed is None else feed.add(Parcel((*arrays, *rows_of_table), 0, len(rows_of_table)))
+        found.append(Batch(held, number, waves, len(batch.numbers), batch.own))
+    ridges = problem.ridges(rows.lengths[own], n_rated)
     shape = 1 if n_waves == 1 else 2, max(batch.n_rows for batch in found), path.slot_bytes(problem) // 4
     return Sums(found, feed, ridges, n_rated, cupy.empty(shape, dtype=cupy.float32), path)
 
@@ -215,19 +226,19 @@ def _waves_of(
 def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
     """Each batch on the device; the caller launches its work before it asks for the next one."""
     for batch, here in zip(batches, sums.batches, strict=True):
-        for side in _side_of(sums, here):
-            yield batch, Loaded(side, here, sums)
+        for side, values in _side_of(sums, here, is_changed=True):
+            yield batch, Loaded(side, here, sums, values)
 
 
-def _side_of(sums: Sums, batch: Batch) -> Iterator[Side]:
-    """The batch as a side, once."""
+def _side_of(sums: Sums, batch: Batch, *, is_changed: bool = False) -> Iterator[tuple[Side, list[Any]]]:
+    """The batch as a side, once, with its rows that were loaded; `is_changed`: the caller changes these."""
     nothing = plan.Plan(np.zeros(0, work.ITEM), np.zeros(0, work.SPLIT), 0, 0)
     if batch.arrays is not None:
-        yield sides.loaded_side(batch.arrays, nothing, [], sums.n_rated, sums.slots)
+        yield sides.loaded_side(batch.arrays, nothing, [], sums.n_rated, sums.slots), []
     elif sums.feed is not None:
         arrays, _ = sums.feed.take(batch.number)
-        yield sides.loaded_side(arrays, nothing, [], sums.n_rated, sums.slots)
-        sums.feed.release(batch.number)
+        yield sides.loaded_side(arrays[:N_ARRAYS], nothing, [], sums.n_rated, sums.slots), arrays[N_ARRAYS:]
+        sums.feed.release(batch.number, is_changed=is_changed and len(arrays) > N_ARRAYS)
 
 
 def gram_to_add(part: Table, problem: AlsObjective) -> Any:
@@ -253,13 +264,14 @@ def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> Any:
 
 def solve(batch: Loaded, totals: Any, gram: Any, table: Table, problem: AlsObjective) -> None:
     """Solve the rows of this rank in a batch, in place in `table`; `totals` begins with their A and b of all ranks."""
-    path, side = batch.sums.path, batch.side
+    path, side, table = batch.sums.path, batch.side, loaded_part(table, batch.batch.own, batch.values)
     packed = (None, None) if gram is None else fused.packed(gram, fused.defines(problem))
     half = fused.pointers(
         table.peers, gram=packed[0], gram_unit=packed[1], solved=table.values, table=table.halves, parts=totals
     )
     constants = plan.solver_of(problem, side.n_rated)
-    path.solve_split_rows(side.splits, batch.batch.n_own, half, constants, path.defines(problem))
+    n_own = batch.batch.own.stop - batch.batch.own.start
+    path.solve_split_rows(side.splits, n_own, half, constants, path.defines(problem))
 
 
 def errors(
@@ -268,7 +280,7 @@ def errors(
     """As `gpu.als.device.errors`, of consecutive rows `table`, from row `first` on, over the fixed rows `part`."""
     squares, loss = 0.0, losses.of_unrated(table, part) if problem.is_implicit else 0.0
     for batch in sums.batches:
-        for side in _side_of(sums, batch):
+        for side, _ in _side_of(sums, batch):
             found = losses.errors(side, table, part, problem, scale, first_row=first)
             squares, loss = squares + found[0], loss + found[1]
     return squares, loss

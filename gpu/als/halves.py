@@ -67,12 +67,14 @@ class Side(NamedTuple):
         batches: if ratings are loaded again in each half: int64 (q + 1,), bounds of the batches of this rank's rows,
             from its first; in mode reduce only q counts, as a batch has an equal share of the rows of every rank.
             None: all ratings stay in memory.
+        on_host: whether float32 parameters stay in host memory too; only with batches.
     """
 
     rows: Rows
     start: Callable[[slice], NDArray[np.float32]]
     n_rated: int
     batches: NDArray[np.int64] | None = None
+    on_host: bool = False
 
 
 class Half:
@@ -92,23 +94,32 @@ class Half:
         problem: AlsObjective,
         backend: Backend,
         exchange: Exchange,
+        feed: stream.Feed,
         *,
         is_shared: bool,
     ) -> None:
-        """`is_shared`: whether the other half reads the rows of all ranks."""
-        self._problem, self._exchange, self._twin = problem, exchange, backend.twin
+        """Place the rows.
+
+        Args:
+            feed: loads batches, if there are any; shared with the other half.
+            is_shared: whether the other half reads the rows of all ranks.
+        """
+        self._problem, self._exchange, self._twin, self._feed = problem, exchange, backend.twin, feed
         self.bounds, self.own = bounds, own_of(bounds, exchange)
-        self.table, self.whole = self._twin(als.place)(exchange, bounds, problem, is_shared=is_shared)
+        kept = {"is_shared": is_shared, "on_host": side.on_host}
+        self.table, self.whole = self._twin(als.place)(exchange, bounds, problem, **kept)
         self.load(side.start(self.own))
 
     def load(self, own: NDArray[np.float32]) -> None:
         """Replace the parameters of this rank's rows; all ranks must call it."""
+        self._feed.forget()
         self._twin(als.fill)(self.table, own, self._problem)
         if self.whole is not None:
             self._twin(als.gather)(self._exchange, self.whole, self.bounds)
 
     def rows(self) -> NDArray[np.float32]:
         """The parameters of all rows, float32 (rows, D), on the host; all ranks must call it."""
+        self._feed.wait()
         own = self._twin(als.fetch)(self.table)
         if self._exchange.size == 1:
             return own
@@ -182,7 +193,7 @@ class GatherHalf(Half):
             columns: int64 (P + 1,), bounds of the rows of the fixed side that each rank owns.
             feed: loads batches, if there are any; shared with the other half.
         """
-        super().__init__(side, bounds, problem, backend, exchange, is_shared=is_shared)
+        super().__init__(side, bounds, problem, backend, exchange, feed, is_shared=is_shared)
         rows, _ = part_of(side.rows, self.own)
         given = rows, int(columns[-1]), problem, side.n_rated
         twin = backend.twin
@@ -191,7 +202,7 @@ class GatherHalf(Half):
             self._solve, self._errors = partial(twin(als.solve), whole), partial(twin(als.errors), whole)
             self._penalty = partial(twin(als.penalty), whole)
         else:
-            some = twin(stream.prepare)(*given, side.batches, feed)
+            some = twin(stream.prepare)(*given, side.batches, feed, self.table)
             self._solve, self._errors = partial(twin(stream.solve), some), partial(twin(stream.errors), some)
             self._penalty = partial(twin(stream.penalty), some)
 
@@ -205,6 +216,7 @@ class GatherHalf(Half):
     def errors(self, fixed: Half, scale: tuple[float, float]) -> tuple[float, float]:
         """Rows of the fixed side pass by."""
         squares, loss = 0.0, 0.0
+        self._feed.wait()
         for first, piece in self._twin(als.pieces)(self._exchange, fixed.table, fixed.bounds):
             found = self._errors(self.table, piece, self._problem, scale, first)
             squares, loss = squares + float(found[0]), loss + float(found[1])
@@ -212,6 +224,7 @@ class GatherHalf(Half):
 
     def penalty(self) -> float:
         """See `Half`."""
+        self._feed.wait()
         return float(self._penalty(self.table, self._problem))
 
 
@@ -234,14 +247,16 @@ class ReduceHalf(Half):
         is_shared: bool,
     ) -> None:
         """Arguments as in `GatherHalf`."""
-        super().__init__(side, bounds, problem, backend, exchange, is_shared=is_shared)
+        super().__init__(side, bounds, problem, backend, exchange, feed, is_shared=is_shared)
         if side.batches is None:
             q = most(exchange, fewest(bounds, self._twin(sums.most_rows)(problem)))
         else:
             q = len(side.batches) - 1
         self.batches = sum_batches(bounds, q, exchange.rank)
         given = side.rows, own_of(columns, exchange), self.own, self.batches
-        self.side = self._twin(sums.prepare)(*given, problem, side.n_rated, None if side.batches is None else feed)
+        self.side = self._twin(sums.prepare)(
+            *given, problem, side.n_rated, None if side.batches is None else feed, self.table
+        )
 
     def solve(self, fixed: Half, problem: AlsObjective) -> None:
         """Add up over the fixed rows of this rank, then over ranks; solve, and exchange."""
@@ -259,6 +274,7 @@ class ReduceHalf(Half):
     def errors(self, fixed: Half, scale: tuple[float, float]) -> tuple[float, float]:
         """Rows of the solved side pass by."""
         squares, loss = 0.0, 0.0
+        self._feed.wait()
         for first, piece in self._twin(als.pieces)(self._exchange, self.table, self.bounds):
             found = self._twin(sums.errors)(self.side, piece, fixed.table, self._problem, scale, first)
             squares, loss = squares + float(found[0]), loss + float(found[1])
@@ -266,4 +282,5 @@ class ReduceHalf(Half):
 
     def penalty(self) -> float:
         """See `Half`."""
+        self._feed.wait()
         return float(self._twin(sums.penalty)(self.side, self.table, self._problem))

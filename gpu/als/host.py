@@ -95,19 +95,27 @@ def fetch(table: Table) -> Table:
 
 
 def place(
-    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool
+    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool, on_host: bool = False
 ) -> tuple[Table, Table | None]:
     """(zeros for the rows of this rank, what the other half reads of all rows).
 
     Args:
         bounds: int64 (P + 1,), first row of each rank.
         is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
+        on_host: not used: see the twin.
     """
+    del on_host
     first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
     if not is_shared:
         return np.zeros((last - first, width(problem)), dtype=np.float32), None
     whole = np.zeros((int(bounds[-1]), width(problem)), dtype=np.float32)
     return whole[first:last], whole
+
+
+def can_load_rows(problem: AlsObjective) -> bool:
+    """Whether float32 rows can stay elsewhere than in the memory of the backend: see the twin."""
+    del problem
+    return False
 
 
 def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:

@@ -29,6 +29,12 @@ class Batch(NamedTuple):
 class Feed:
     """What all sides of a training share: nothing; see the twin."""
 
+    def wait(self) -> None:
+        """Do nothing: all is in place."""
+
+    def forget(self) -> None:
+        """Do nothing: nothing is loaded ahead."""
+
 
 def n_buffers() -> int:
     """Batches in memory at the same time."""
@@ -47,8 +53,9 @@ def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective
     return als.RATING_BYTES * int(lengths.sum())
 
 
-def base_bytes(users: Extent, items: Extent, problem: AlsObjective) -> int:
-    """Bytes of a training without any ratings."""
+def base_bytes(users: Extent, items: Extent, problem: AlsObjective, *, on_host: bool = False) -> int:
+    """Bytes of a training without any ratings; `on_host`: see the twin."""
+    del on_host
     return als.base_bytes(users, items, problem)
 
 
@@ -65,15 +72,17 @@ def prepare(
     n_rated: int,
     bounds: NDArray[np.int64],
     feed: Feed,
+    table: Table,
 ) -> list[Batch]:
     """The batches of one side; rows `bounds[k]` to `bounds[k + 1]` (excluded) are in batch k.
 
     Args:
         bounds: int64 (q + 1,).
         feed: of the training.
+        table: not used: see the twin.
         rows, n_columns, problem, n_rated: as in `gpu.als.host.prepare`.
     """
-    del feed
+    del feed, table
     spans = [slice(first, last) for first, last in pairwise(bounds.tolist())]
     return [Batch(span, als.prepare(part_of(rows, span)[0], n_columns, problem, n_rated)) for span in spans]
 

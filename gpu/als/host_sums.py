@@ -103,6 +103,7 @@ def prepare(
     problem: AlsObjective,
     n_rated: int,
     feed: Any,
+    table: Table,
 ) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 
@@ -114,7 +115,9 @@ def prepare(
         problem: the objective.
         n_rated: number of rows of the whole fixed side that have ratings.
         feed: if the ratings of each batch are to be read again in every half; None: they stay in memory.
+        table: not used: see the twin.
     """
+    del table
     n_waves = max(1, -(-4 * als.padded(problem) * (columns.stop - columns.start) // WAVE_BYTES))
     edges = columns.start + np.arange(n_waves + 1) * (columns.stop - columns.start) // n_waves
     sums = Sums(rows, columns, own, n_rated, [slice(*ends) for ends in pairwise(edges.tolist())], None)

@@ -62,8 +62,11 @@ class Plan:
     Attributes:
         gpus: positions of the GPUs that train, in the order of the caller; others are left out.
         shares: part of all rows and ratings that each of them owns; they add up to 1.
-        placement: what lies in the memory of GPUs: everything, or all but ratings.
+        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
         items, users: the two halves of an epoch, in their order.
+        host_bytes: bytes of host memory that all ranks take together: the ratings in both orders, which may be mapped
+            files; copies by solved row of those that are added up in batches; streamed float32 rows; and the model,
+            twice on each rank, as it has it at the end.
         one_gpu_ms: milliseconds of an epoch on one GPU, None if the training does not fit there.
         start_seconds: seconds that the start takes longer than on one GPU.
         reason: why this plan, in one sentence.
@@ -74,6 +77,7 @@ class Plan:
     placement: Placement
     items: HalfPlan
     users: HalfPlan
+    host_bytes: int
     one_gpu_ms: float | None
     start_seconds: float
     reason: str
@@ -186,7 +190,8 @@ def _plan(layout: Layout, gpus: Sequence[Gpu], links: Links) -> Plan | None:
     if shares is None:
         return None
     items, users = (_half_plan(layout, half, gpus, shares, links) for half in layout.shape.halves)
-    return Plan(tuple(range(layout.p)), shares, layout.placement, items, users, None, start_seconds(layout.p), "")
+    gpus_of_plan, seconds = tuple(range(layout.p)), start_seconds(layout.p)
+    return Plan(gpus_of_plan, shares, layout.placement, items, users, layout.host_bytes, None, seconds, "")
 
 
 def _half_plan(layout: Layout, half: Half, gpus: Sequence[Gpu], shares: tuple[float, ...], links: Links) -> HalfPlan:

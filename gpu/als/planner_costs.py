@@ -206,7 +206,8 @@ class Bytes:
     Attributes:
         fixed_table: float16 rows of the fixed side: all rows in mode gather, its block in mode reduce.
         solved_table: float16 rows of the solved side: all rows if the other half gathers them, else its block.
-        own_rows: float32 rows of its blocks of both sides.
+        own_rows: float32 rows of its blocks of both sides; if they are streamed, two buffers of solved rows. And
+            pieces of rows while errors are computed.
         ratings: in both orders, by item and by user; if they are streamed, two buffers of them.
         work_items: work items of kernels, and positions of rows; two buffers of work items if ratings are streamed.
         slots: float32 sums of rows. Mode gather: of the parts of long rows. Mode reduce: of all solved rows of a batch
@@ -234,7 +235,7 @@ class Milliseconds:
 
     Attributes:
         compute: of the GPU that takes longest.
-        load: to read streamed ratings from the host, while it computes.
+        load: to read streamed ratings and rows from the host, while it computes.
         moves: gathering the fixed table before, or reducing sums.
     """
 

@@ -1,7 +1,7 @@
 """Layouts: ways to divide a training of ALS among GPUs, and what each way costs; see `gpu.als.planner_costs`.
 
 A layout fits if every GPU has room for its share of the rows and ratings. Solved rows may follow each other in q
-batches. With more batches, buffers of streamed ratings and the sums of mode reduce are smaller.
+batches. With more batches, buffers of streamed ratings and rows and the sums of mode reduce are smaller.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from gpu.als.planner_costs import (
 )
 from gpu.base.backend import CUDA_BYTES, WORKSPACE
 from gpu.cuda.work import ITEM
+from gpu.ranks.exchange import PIECE_BYTES
 
-Placement = Literal["resident", "ratings streamed"]
-PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed")
+Placement = Literal["resident", "ratings streamed", "rows streamed"]
+PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows streamed")
 ROUNDING = 16  # bytes that are left free, because each part of `Bytes` is rounded up
 
 
@@ -45,7 +46,7 @@ class Layout(NamedTuple):
         shape: see `Shape`.
         p: number of GPUs.
         items, users: mode of the half that solves items, and of the one that solves users.
-        placement: what lies in the memory of GPUs: everything, or all but ratings.
+        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
         part_limit: bytes that the sums of parts of long rows take at most, on all GPUs together.
     """
 
@@ -75,7 +76,7 @@ class Layout(NamedTuple):
         return Bytes(
             fixed_table=ceil(shape.float16_bytes * fixed),
             solved_table=ceil(shape.float16_bytes * solved),
-            own_rows=ceil(shape.float32_bytes * (half.n_solved + half.n_fixed) * share),
+            own_rows=ceil(self._own_rows(half, share, q)),
             ratings=ceil(2 * RATING_BYTES * shape.n_ratings * share / (q if self.is_streamed else 1)),
             work_items=ceil(self._work_items(half, share, q)),
             slots=ceil(slots),
@@ -97,12 +98,30 @@ class Layout(NamedTuple):
     @property
     def is_streamed(self) -> bool:
         """Whether ratings come from the host, batch by batch."""
-        return self.placement == "ratings streamed"
+        return self.placement != "resident"
+
+    @property
+    def host_bytes(self) -> int:
+        """See `gpu.als.planner.Plan`."""
+        shape, n_summed = self.shape, (self.items, self.users).count("reduce") * self.is_streamed
+        rows = shape.float32_bytes * (shape.n_users + shape.n_items)
+        return RATING_BYTES * shape.n_ratings * (2 + n_summed) + rows * (
+            2 * self.p + (self.placement == "rows streamed")
+        )
 
     def _part_bytes(self, half: Half) -> float:
         """Sums of the parts of long rows. The share of ratings in such rows is unknown: it grows with the mean."""
         long = min(1.0, self.shape.n_ratings / half.n_solved / LONG)
         return min(long * self.shape.n_ratings / LONG * self.shape.slot_bytes, self.part_limit)
+
+    def _own_rows(self, half: Half, share: float, q: float) -> float:
+        """Float32 rows, and pieces of rows that are on the GPU while errors are computed."""
+        is_streamed, of_row = self.placement == "rows streamed", self.shape.float32_bytes
+        n_pieces = 2 * (self.p > 1) + 2 * is_streamed
+        pieces = n_pieces * min(PIECE_BYTES, of_row * max(half.n_solved, half.n_fixed))
+        if is_streamed:
+            return 2 * of_row * half.n_solved * share / q + pieces
+        return of_row * (half.n_solved + half.n_fixed) * share + pieces
 
     def _work_items(self, half: Half, share: float, q: float) -> float:
         if self.is_streamed:
@@ -117,7 +136,8 @@ class Layout(NamedTuple):
         """Bytes that a GPU reads from the host in a half."""
         if not self.is_streamed:
             return 0.0
-        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share)
+        rows = self.shape.float32_bytes * half.n_solved * share if self.placement == "rows streamed" else 0.0
+        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share) + rows
 
     def _moves_ms(self, half: Half, q: int, links: Links) -> float:
         sent = (1 - 1 / self.p) * 1e3  # ms for each byte of a whole table, if a link moves one byte a second

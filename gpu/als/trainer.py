@@ -90,10 +90,10 @@ class AlsTrainer(Trainer[Model]):
         n_users, n_items = (
             int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
         )
-        bounds = self.batches or (None, None)
+        bounds, on_host = (self.batches[:2], self.batches.on_host) if self.batches else ((None, None), False)
         drawn = functools.partial(start_users, ratings, self.problem, params.seed)
-        users = Side(ratings.by_user, drawn, n_items, bounds[0])
-        items = Side(ratings.by_item, functools.partial(_zeros, self.problem), n_users, bounds[1])
+        users = Side(ratings.by_user, drawn, n_items, bounds[0], on_host)
+        items = Side(ratings.by_item, functools.partial(_zeros, self.problem), n_users, bounds[1], on_host)
         self._users, self._items = halves_of(users, items, self.problem, backend, exchange, division)
         self._held_out = None
         if test is not None and not params.is_implicit:

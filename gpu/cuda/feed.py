@@ -2,7 +2,8 @@
 
 Several threads copy pieces of an array to pinned memory, which is where the disk is read, and from there to the device,
 on a stream of each buffer. While kernels read one buffer, the other one is filled. Arrays are used in a fixed cyclic
-order, so the next ones are known: copies go on after the last one with the first one.
+order, so the next ones are known: copies go on after the last one with the first one. Arrays that change on the device
+are copied back in the same way, before their buffer is filled again.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ class Parcel(NamedTuple):
     Attributes:
         arrays: on the host, contiguous.
         spare_bytes: bytes of memory after them, not initialized.
+        n_changed: how many of the arrays, the last ones, change on the device and are copied back.
     """
 
     arrays: Sequence[NDArray[Any]]
     spare_bytes: int
+    n_changed: int = 0
 
     @property
     def n_bytes(self) -> int:
@@ -53,6 +56,7 @@ class Feed:
         self._buffers: list[_Buffer] = []
         self._copiers = ThreadPoolExecutor(N_COPIERS, "feed", initializer=cupy.cuda.Device().use)
         self._slots: SimpleQueue[_Slot] = SimpleQueue()
+        self._returns: dict[int | None, list[Future[None]]] = {}
 
     def add(self, parcel: Parcel) -> int:
         """Append to the cyclic order; returns the number of the parcel. All are added before the first is taken."""
@@ -81,13 +85,37 @@ class Feed:
         cupy.cuda.get_current_stream().wait_event(buffer.loaded)
         return _views(buffer.memory, self._parcels[number])
 
-    def release(self, number: int) -> None:
-        """Let the buffer of this parcel be filled again, as soon as the current stream has done its present work."""
+    def release(self, number: int, *, is_changed: bool = False) -> None:
+        """Let the buffer of this parcel be filled again, as soon as the current stream has done its present work.
+
+        Args:
+            is_changed: copy what has changed back to the host first; see `wait`.
+        """
         buffer = self._buffers[0]
         assert buffer.number == number, "the parcel was not taken"  # noqa: S101 - a caller's mistake
         buffer.free.record()
+        if is_changed:
+            buffer.stream.wait_event(buffer.free)
+            parcel = self._parcels[number]
+            pieces = self._pieces(buffer, number, len(parcel.arrays) - parcel.n_changed)
+            tasks, left = range(min(N_COPIERS, len(pieces))), iter(pieces)
+            self._returns[number] = [self._copiers.submit(self._copy_back, left, buffer.stream) for _ in tasks]
         self._buffers.reverse()
         self._load(buffer, (number + N_BUFFERS) % len(self._parcels))
+
+    def wait(self) -> None:
+        """Wait until all that has changed is on the host."""
+        for copies in self._returns.values():
+            for copy in copies:
+                copy.result()
+
+    def forget(self) -> None:
+        """Load all again that is taken from now on: arrays of the host have changed."""
+        self.wait()
+        for buffer in self._buffers:
+            for copy in buffer.copies:
+                copy.result()
+            buffer.number = None
 
     def _load(self, buffer: _Buffer, number: int) -> None:
         """Begin to fill a buffer, unless it has this parcel."""
@@ -95,20 +123,40 @@ class Feed:
             return
         for copy in buffer.copies:
             copy.result()
+        # Copies back of what the buffer has had, and of this parcel, were submitted before: threads may wait for them.
+        before = [copy for one in {buffer.number, number} for copy in self._returns.get(one, ())]
         buffer.number = number
         buffer.stream.wait_event(buffer.free)
-        views, _ = _views(buffer.memory, self._parcels[number])
-        sources = [array.reshape(-1).view(np.uint8) for array in self._parcels[number].arrays]
-        pieces = [
-            (source[first : first + PIECE_BYTES], to.data.ptr + first)
-            for source, to in zip(sources, views, strict=True)
-            for first in range(0, len(source), PIECE_BYTES)
-        ]
+        pieces = self._pieces(buffer, number, 0)
         tasks, left = range(min(N_COPIERS, len(pieces))), iter(pieces)
-        buffer.copies = [self._copiers.submit(self._copy, left, buffer.stream) for _ in tasks]
+        buffer.copies = [self._copiers.submit(self._copy, left, buffer.stream, before) for _ in tasks]
 
-    def _copy(self, left: Iterator[tuple[NDArray[np.uint8], int]], stream: Any) -> None:
+    def _pieces(self, buffer: _Buffer, number: int, n_left_out: int) -> list[tuple[NDArray[np.uint8], int]]:
+        """(piece of an array of a parcel, its address in the buffer), of all arrays but the first ones."""
+        views, _ = _views(buffer.memory, self._parcels[number])
+        arrays = [array.reshape(-1).view(np.uint8) for array in self._parcels[number].arrays]
+        return [
+            (array[first : first + PIECE_BYTES], there.data.ptr + first)
+            for array, there in list(zip(arrays, views, strict=True))[n_left_out:]
+            for first in range(0, len(array), PIECE_BYTES)
+        ]
+
+    def _copy_back(self, left: Iterator[tuple[NDArray[np.uint8], int]], stream: Any) -> None:
+        """Copy pieces from their addresses; the threads share `left`, an iterator of a list."""
+        kind = cupy.cuda.runtime.memcpyDeviceToHost
+        for piece, address in left:
+            slot = self._slots.get()
+            slot.copied.synchronize()
+            cupy.cuda.runtime.memcpyAsync(slot.memory.ctypes.data, address, len(piece), kind, stream.ptr)
+            slot.copied.record(stream)
+            slot.copied.synchronize()
+            np.copyto(piece, slot.memory[: len(piece)])
+            self._slots.put(slot)
+
+    def _copy(self, left: Iterator[tuple[NDArray[np.uint8], int]], stream: Any, before: Sequence[Future[None]]) -> None:
         """Copy pieces to their addresses; the threads of a load share `left`, an iterator of a list."""
+        for copy in before:
+            copy.result()
         kind = cupy.cuda.runtime.memcpyHostToDevice
         for piece, address in left:
             slot = self._slots.get()

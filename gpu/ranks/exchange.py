@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.ranks.traffic import Traffic
 
-PIECE_BYTES = 256 * 2**20  # of rows that move around the ring
+PIECE_BYTES = 64 * 2**20  # of rows that move around the ring
 
 
 class Exchange(Protocol):
@@ -120,9 +120,10 @@ def in_turn(exchange: Exchange, own: Any, bounds: NDArray[np.int64]) -> Iterator
     All ranks must take all pieces. A piece is valid until the next one is taken.
 
     Args:
-        own: our rows (n, …), contiguous.
+        own: our rows (n, …), contiguous; on all ranks in the memory of the backend, or on all on the host.
         bounds: as in `Exchange.gather`.
     """
+    links = exchange.on_host if type(own) is np.ndarray else exchange
     most_rows = max(1, PIECE_BYTES * len(own) // max(1, own.nbytes))
     n_pieces = most(exchange, -(-len(own) // most_rows))
     for n in range(n_pieces):
@@ -133,7 +134,7 @@ def in_turn(exchange: Exchange, own: Any, bounds: NDArray[np.int64]) -> Iterator
         for _ in range(exchange.size - 1):
             owner = (owner - 1) % exchange.size
             received = np.empty_like(own, shape=(int(edges[1, owner] - edges[0, owner]), *own.shape[1:]))
-            exchange.shift(piece, received)
+            links.shift(piece, received)
             piece = received
             yield int(edges[0, owner]), piece
 

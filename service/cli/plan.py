@@ -18,6 +18,7 @@ from gpu.base.device import memory_of_devices
 PLACES = {
     "resident": "everything stays on the GPUs",
     "ratings streamed": "ratings come from the host in batches",
+    "rows streamed": "ratings and float32 rows come from the host in batches",
 }
 NAME_COLUMNS, CELL_COLUMNS = 28, 14
 
@@ -75,6 +76,7 @@ def shown(
     lines = [
         f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors",
         f"rows and ratings: {shares}; {PLACES[best.placement]}",
+        f"host memory: {best.host_bytes / GB:,.3f} GB for ratings, parameters that stay there, and models of all ranks",
         *(name.ljust(NAME_COLUMNS) + "".join(c.rjust(CELL_COLUMNS) for c in cells) for name, cells in rows.items()),
         best.reason,
     ]

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.als.batches import Batches
+from gpu.als.halves import GATHER
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import NEUTRAL
-from tests.gpu.als.test_batches import extents, sizes_of
+from gpu.ranks.exchange import ALONE, Exchange
+from gpu.ranks.threads import run_threads
+from tests.gpu.als.test_batches import extents, in_batches, sizes_of, trained
+from tests.gpu.als.test_ranks import SUMMED, ratings_of
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -50,10 +55,54 @@ def test_a_training_takes_no_more_than_its_limit(kind, share):
             trainer.learn(epoch)
         assert np.isfinite(trainer.metrics()["train_loss"])
         assert trainer.batches is not None
-        batches.append(trainer.batches)
+        batches.append(trainer.batches[:2])
 
     work()  # compiles, and gives CuPy's libraries their own memory
     taken = importlib.import_module("gpu.cuda.memory").taken_by(work)
     als = importlib.import_module("gpu.als.device")
     assert sum(als.table_bytes(side, problem) for side in extents(ratings)) < taken <= limit
     assert max(map(len, batches[-1])) > 2
+
+
+@pytest.mark.parametrize("modes", [GATHER, *SUMMED])
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_parameters_that_stay_on_the_host_have_the_bits_of_those_on_the_device(kind, modes, size):
+    from gpu.ranks.device_exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    if size == 1 and modes != GATHER:
+        pytest.skip("one rank gathers")
+    ratings, params = ratings_of(), replace(PARAMS[kind], n_factors=8, n_epochs=2)
+
+    def batches(ring: Exchange, *, on_host: bool) -> Batches:
+        (users, items, _), numbers = in_batches(ratings, 4, ring), np.arange(5)
+        of_users = numbers if modes.users == "reduce" else users
+        return Batches(of_users, numbers if modes.items == "reduce" else items, on_host)
+
+    def run(ring: Exchange, *, on_host: bool) -> Any:
+        exchange = ALONE if size == 1 else Staged(ring)
+        given = params, ratings, DEVICE, batches(ALONE if size == 1 else ring, on_host=on_host)
+        return trained(*given, exchange, modes)
+
+    expected = run_threads(size, lambda ring: run(ring, on_host=False))
+    for (arrays, metrics), (wanted, reports) in zip(
+        run_threads(size, lambda ring: run(ring, on_host=True)), expected, strict=True
+    ):
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        assert metrics[-1] == pytest.approx(reports[-1], rel=1e-6)
+
+
+def test_a_device_too_small_for_float32_rows_keeps_them_on_the_host():
+    ratings = Ratings(strided(N_USERS, PER_USER, N_ITEMS), strided(N_ITEMS, PER_ITEM, N_USERS))
+    params = AlsParams(n_factors=128, n_epochs=1, biases=False)
+    resident = AlsTrainer(ratings, params, DEVICE, None, NEUTRAL)
+    _, base, rows = sizes_of(ratings, resident, DEVICE)
+    limit = base + 2 * max(int(side.max()) for side in rows) - 1
+    small = AlsTrainer(ratings, params, replace(DEVICE, limit_bytes=limit), None, NEUTRAL)
+    assert small.batches is not None
+    assert small.batches.on_host
+    for trainer in (resident, small):
+        trainer.learn(0)
+    for name, table in resident.state().items():
+        np.testing.assert_array_equal(small.state()[name], table, err_msg=name)

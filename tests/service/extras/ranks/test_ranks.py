@@ -168,6 +168,16 @@ def test_more_ranks_than_rows_with_ratings(tmp_path: Path) -> None:
     assert_equal(gpu.fit(ratings, ALS, run=three.run), gpu.fit(ratings, ALS))
 
 
+def test_a_killed_rank_that_adds_up_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Path) -> None:
+    """Each rank has a part of each table; in the next attempt the same one."""
+    ratings, undisturbed = many_users(2000), Watched(tmp_path / "undisturbed")
+    expected = gpu.fit(ratings, LONG, run=undisturbed.run)
+    _, on_epoch = at_epoch(5, lambda: send(ranks, signal.SIGKILL))
+    assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), expected)
+    assert undisturbed.remark == f", {REDUCED}"
+    assert ranks.remark == f", {REDUCED}, 1 lost attempt, 2 ranks in the last one"
+
+
 def test_a_killed_rank_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Path) -> None:
     """NMF goes on with the error that decides when to stop; `tests.faults.test_ranks` kills ranks of ALS."""
     ratings = planted(600, 400)

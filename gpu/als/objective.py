@@ -66,14 +66,22 @@ class Extent(NamedTuple):
 
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
     """The objective of a training with `params` on `ratings`."""
-    data = calibration
-    if isinstance(params, AlsImplicitParams):
-        kind = (False, True, data.alpha, 0.0, data.regularization, params.regularization_exponent, data.prior)
-    else:
-        mean = mean_of(ratings) if params.biases else 0.0
-        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, data.prior)
+    is_implicit = isinstance(params, AlsImplicitParams)
+    ridge = calibration.regularization if isinstance(params, AlsImplicitParams) else params.regularization
+    biases = not is_implicit and params.biases
     return AlsObjective(
-        params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision
+        n_factors=params.n_factors,
+        biases=biases,
+        is_implicit=is_implicit,
+        alpha=calibration.alpha if is_implicit else 0.0,
+        mean=mean_of(ratings) if biases else 0.0,
+        regularization=ridge,
+        exponent=params.regularization_exponent if is_implicit else 1.0,
+        prior=calibration.prior,
+        n_cg_steps=params.n_cg_steps,
+        cg_tolerance=params.cg_tolerance,
+        solver=params.solver,
+        precision=params.precision,
     )
 
 

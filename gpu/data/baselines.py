@@ -83,8 +83,7 @@ def residual_deviation(ratings: Ratings, biases: Baselines) -> float:
     """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`; at least one rating."""
     from gpu.data import host_rows  # noqa: PLC0415 - as above
 
-    own = biases.mean, biases.user, biases.item
-    squares = host_rows.residual_squares(ratings.by_user, *own)
+    squares = host_rows.residual_squares(ratings.by_user, biases.mean, biases.user, biases.item)
     return float(np.sqrt(squares.sum() / len(ratings)))
 
 

@@ -117,8 +117,15 @@ class RatingTable:
         check_changes((self.n_users, self.n_items), users, items, values, timestamps, positions)
         old = np.empty(len(users), dtype=np.float32)
         ordered, times = positions.astype(np.int64), timestamps.astype(np.float64)
-        columns = users.astype(np.int64), items.astype(np.int64), old, values.astype(np.float32), ordered
-        changes = Changes(*columns, np.empty(len(users)), times_of(times, ordered))
+        changes = Changes(
+            users=users.astype(np.int64),
+            items=items.astype(np.int64),
+            old=old,
+            new=values.astype(np.float32),
+            positions=ordered,
+            old_times=np.empty(len(users)),
+            times=times_of(times, ordered),
+        )
         if len(users) > 1 and self._by_user.lengths[users].max() >= kernels.LONG:
             order = np.argsort(users, kind="stable")  # consecutive changes of one user can be merged
             sorted_columns = changes.users[order], changes.items[order], old[order], changes.new[order]

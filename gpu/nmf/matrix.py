@@ -121,7 +121,15 @@ def check_memory(
     n_own = sum(split.own.stop - split.own.start for split in splits)
     itemsize = np.dtype(params.precision).itemsize
     n_copied = 2 * n_rows + n_columns if params.solver == "extrapolated" else 0
-    sizes = (n_rows, n_columns), n_own, n_sparse, n_dense, params.n_factors, tile, itemsize, n_copied
-    needed = backend.twin(hals.bytes_needed)(*sizes)
+    needed = backend.twin(hals.bytes_needed)(
+        shape=(n_rows, n_columns),
+        n_own=n_own,
+        n_sparse=n_sparse,
+        n_dense=n_dense,
+        n_factors=params.n_factors,
+        tile=tile,
+        itemsize=itemsize,
+        n_copied=n_copied,
+    )
     what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
     check_room(what, needed, backend)

@@ -179,10 +179,18 @@ class Signatures:
     ) -> NDArray[np.int32]:
         """Ψ of each rating; 0 for no rating (NaN)."""
         model, is_rated = self._model, ~np.isnan(values)
-        fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
         values = merits(np.where(is_rated, values, 0).astype(np.float32, copy=False), model.lift)
         learned = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-        weights = psi(self._params, model.scale, model.calibration.origin, learned, *fixed)
+        weights = psi(
+            self._params,
+            model.scale,
+            model.calibration.origin,
+            learned,
+            mean=model.mean,
+            user_baseline=self._user_baseline[users],
+            item_baseline=model.item_baseline[items],
+            middle=model.middle,
+        )
         return np.where(is_rated, weights, 0).astype(np.int32)
 
     def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:

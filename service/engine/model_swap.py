@@ -131,8 +131,8 @@ class HotSwap:
         self._poked.set()
 
     def _info(self, version: str) -> model_info.ModelInfo:
-        serving = self.served(), self._engine.live.shadows
-        return model_info.describe(self._folder, version, *serving, self.failures.reason_of(version))
+        served, shadows = self.served(), self._engine.live.shadows
+        return model_info.describe(self._folder, version, served, shadows, self.failures.reason_of(version))
 
     # --- the thread
 
@@ -238,9 +238,9 @@ class HotSwap:
         params = params_for(manifest.algorithm, manifest.parameters)
         backend = weighing(params, self._engine.backend)
         table = self._engine.history.table_of(has_strengths=params.is_implicit)
-        sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
+        trained, present = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
         loaded = self._read_ahead.pop(version, None)
-        needed = room.needed_bytes(params, *sizes, table.n_ratings, backend)
+        needed = room.needed_bytes(params, trained, present, table.n_ratings, backend)
         if loaded is not None:
             needed[HOST.name] -= loaded.model.n_bytes
         for place, n_bytes in needed.items():

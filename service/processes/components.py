@@ -122,10 +122,16 @@ class Components:
 
     def _start_supervisor(self, settle: Callable[[], None] = lambda: None) -> None:
         """Start what supervises jobs, and what extras run beside it; `settle`: see `Supervisor`."""
-        shared = self._table, self._stream, self._rating_log, self.metrics
-        trainer = parts().trainer or trainer_alone
         supervisor = Supervisor(
-            self.settings, *shared, self._fail_from_thread, settle, serves=self.serves, trainer=trainer
+            self.settings,
+            self._table,
+            self._stream,
+            self._rating_log,
+            self.metrics,
+            self._fail_from_thread,
+            settle,
+            serves=self.serves,
+            trainer=parts().trainer or trainer_alone,
         )
         self._run_part(supervisor)
         jobs = Jobs(self._table, self._stream, self.settings.data)

@@ -50,8 +50,14 @@ class FrontServing:
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(connect, name, max_open, self.metrics.registry, self._join)
-        to_write = self._link.write_refusal, settings.max_waiting, self.metrics, self._note
-        self._writes = Writes(self._writer, *to_write, ArchivableFormat(settings.data / "ratings").check)
+        self._writes = Writes(
+            self._writer,
+            refusal=self._link.write_refusal,
+            max_waiting=settings.max_waiting,
+            metrics=self.metrics,
+            on_traced=self._note,
+            check=ArchivableFormat(settings.data / "ratings").check,
+        )
 
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""

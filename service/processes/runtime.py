@@ -225,8 +225,9 @@ class Runtime(Components):
         # The event loop calls these while the engine thread writes: an id that is being added may count as new.
         knows = history.users.__contains__, history.items.__contains__
         self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
-        shared = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
-        engine = self._engine = Engine(history, chosen, settings.default_models, *shared)
+        half_lives = parse_half_lives(settings.half_lives)
+        engine = Engine(history, chosen, settings.default_models, limits, self.metrics, self._fail, half_lives)
+        self._engine = engine
         for add in parts().engine:
             add(self, engine)
         engine.stages.obstruct(REDIS, "Redis is starting")
@@ -242,8 +243,14 @@ class Runtime(Components):
             self._archive = follower
         self._run_part(Learner(engine, self._stream, self._rating_log, self._archive.wait))
         self.traces = engine.traces
-        to_write = self.write_refusal, settings.max_waiting, self.metrics, engine.traces.note, self._check_format
-        self.writes = Writes(self._stream.writer, *to_write)
+        self.writes = Writes(
+            self._stream.writer,
+            refusal=self.write_refusal,
+            max_waiting=settings.max_waiting,
+            metrics=self.metrics,
+            on_traced=engine.traces.note,
+            check=self._check_format,
+        )
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         watch_archiver(self._archive, self.metrics)

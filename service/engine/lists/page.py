@@ -62,8 +62,8 @@ class Texts:
         self, rows: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.float64]
     ) -> tuple[bytes, NDArray[np.uint32]]:
         """The items of lists in JSON, and where each list ends. `numbers` has scores, or scores and estimates."""
-        given = rows.astype(np.int64, copy=False), lengths, numbers
-        text, ends = self._lines(*given, self._ends.values, self._text.values)
+        places = rows.astype(np.int64, copy=False)
+        text, ends = self._lines(places, lengths, numbers, self._ends.values, self._text.values)
         return text.tobytes(), ends
 
     def _add(self, texts: Sequence[bytes]) -> None:

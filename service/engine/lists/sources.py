@@ -319,8 +319,10 @@ class Sources:
             return self._common_source(group, self._what_if.seen(row, extra), warnings)
         users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
-        own = self._selection, self._exploration, warnings
-        return ModelSource(group, live_model, users, rated, kept_out, lambda at: of_list, *own)
+        selection, exploration = self._selection, self._exploration
+        return ModelSource(
+            group, live_model, users, rated, kept_out, lambda at: of_list, selection, exploration, warnings
+        )
 
     def _common_source(self, group: Group, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
         """The fallback without the items in `rated`, which the user rated or did more with than see them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import get_num_threads
@@ -28,7 +28,6 @@ from gpu.ranks.exchange import Exchange, in_turn
 Table = NDArray[np.float32]
 N_RUNS = 64  # partial sums over all rows, for any number of threads
 LONG = 1024  # ratings; longer rows are assigned to threads one by one
-RATING_BYTES = 8  # column and value
 BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `prepare`
 
 
@@ -150,21 +149,21 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
     solve_against(side, solved, system_to_solve(fixed, problem), problem)
 
 
-def system_to_solve(fixed: Table, problem: AlsObjective) -> Any:
-    """The fixed side as the solver of the problem reads it: a `System` of `cg` or `subspace`."""
+def system_to_solve(fixed: Table, problem: AlsObjective) -> cg.System | subspace.System:
+    """The fixed side as the solver of the problem reads it."""
     return subspace.system_of(fixed, problem) if is_blocked(problem) else system_of(fixed, problem)
 
 
-def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective) -> None:
+def solve_against(side: Side, solved: Table, system: cg.System | subspace.System, problem: AlsObjective) -> None:
     """`solve` against a fixed side that `system_to_solve` has made."""
     solved[side.rows.lengths == 0] = 0
-    given = side.rows, Plan(side.order, side.bounds, problem.ridges(side.rows.lengths, side.n_rated)), system, solved
-    if is_blocked(problem):
-        subspace.solve_rows(*given)
+    plan = Plan(side.order, side.bounds, problem.ridges(side.rows.lengths, side.n_rated))
+    if isinstance(system, subspace.System):
+        subspace.solve_rows(side.rows, plan, system, solved)
     elif problem.solver == "cg":
-        cg.solve_rows(*given)
+        cg.solve_rows(side.rows, plan, system, solved)
     else:
-        _solve_exactly(*given)
+        _solve_exactly(side.rows, plan, system, solved)
 
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als.host import Side, Table
-from gpu.als.objective import AlsObjective, Extent
+from gpu.als.objective import RATING_BYTES, AlsObjective, Extent
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of
 
@@ -50,7 +50,7 @@ def can_stream(problem: AlsObjective) -> bool:
 def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
     """Bytes for rows with `lengths` ratings that are all in memory."""
     del n_columns, problem
-    return als.RATING_BYTES * int(lengths.sum())
+    return RATING_BYTES * int(lengths.sum())
 
 
 def base_bytes(users: Extent, items: Extent, problem: AlsObjective, *, on_host: bool = False) -> int:
@@ -62,7 +62,7 @@ def base_bytes(users: Extent, items: Extent, problem: AlsObjective, *, on_host: 
 def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> NDArray[np.int64]:
     """Bytes of each row of a side in a batch."""
     del n_columns, problem
-    return als.RATING_BYTES * lengths
+    return RATING_BYTES * lengths
 
 
 def prepare(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpu.als import host as als
 from gpu.als import host_cg as cg
 from gpu.als.host import Table, add_row
-from gpu.als.objective import AlsObjective, width
+from gpu.als.objective import RATING_BYTES, AlsObjective, width
 from gpu.als.sum_batches import SumBatch
 from gpu.base.host import njit, prange
 from gpu.data.host_solve import solve as solve_symmetric
@@ -92,7 +92,7 @@ def batch_bytes(
         n_columns: fixed rows of this rank.
     """
     del n_rows, n_own, n_columns, problem
-    return als.RATING_BYTES * n_ratings
+    return RATING_BYTES * n_ratings
 
 
 def prepare(

@@ -14,6 +14,7 @@ from gpu.data.refit_rules import ridges
 from gpu.data.signals import Calibration
 
 STRONG = 2.0  # factor of λ in all epochs but the last, in explicit problems; chosen on held-out parts of four sets
+RATING_BYTES = 8  # column and value
 ROW_COST = 16  # ratings; what a row costs beside its ratings
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
 

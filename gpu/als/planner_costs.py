@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
 from gpu.als.device_plan import NARROW, cut_of, least_ratings
-from gpu.als.objective import WHOLE
+from gpu.als.objective import RATING_BYTES, WHOLE
 from gpu.base.errors import InvalidInput
 
 Mode = Literal["gather", "reduce"]
@@ -42,7 +42,6 @@ START_S, START_EACH_S = 0.48, 0.07  # seconds to make a communicator, and more f
 
 COMMUNICATOR_BYTES = 1_600_000_000  # on each GPU, at most, and only with several
 TILE = 16  # rows and columns of a tile of A on tensor cores
-RATING_BYTES = 8  # column and value
 ROW_BYTES = 72  # its work item, sums of its errors, ρ, and position of its ratings
 
 

@@ -12,13 +12,13 @@ from math import ceil, inf
 from typing import Literal, NamedTuple
 
 from gpu.als.device_plan import LONG
+from gpu.als.objective import RATING_BYTES
 from gpu.als.planner_costs import (
     COMMUNICATOR_BYTES,
     FIXED_MS,
     GRAM_MS,
     LATENCY_MS,
     MEMORY_BYTES,
-    RATING_BYTES,
     ROW_BYTES,
     UNEVEN,
     UNEVEN_EACH,

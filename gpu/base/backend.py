@@ -41,7 +41,8 @@ class Backend:
 
         On a device it has the same name and signature in the module `device…`: `gpu.als.device_stream.solve` is the
         twin of `gpu.als.host_stream.solve`. Its arrays are those of CuPy, so what one twin has loaded, only its own
-        family reads. Modules of devices are imported here alone, because CuPy may be missing.
+        family reads. Modules of devices are imported here, because CuPy may be missing
+        (docs/decisions/0111).
         """
         if self.name == "host":
             return of_host

@@ -6,9 +6,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from gpu.base.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from gpu.data.param_kinds import Params
 
 MAX_SIZE = 1e30  # of any number that is looked at more closely; every range is narrower
 MAX_SHOWN = 80  # characters of a refused value
@@ -102,7 +105,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def check_ranges(params: Any) -> None:
+def check_ranges(params: Params) -> None:
     """Check that every field of `params`, an instance of `gpu.data.param_kinds.Params`, is within its range.
 
     Raises:
@@ -121,7 +124,7 @@ def check_ranges(params: Any) -> None:
             raise InvalidParams(f"Invalid {field.name}: expected one of {choices}, got {_shown(value)}")
 
 
-def check_together(params: Any) -> None:
+def check_together(params: Params) -> None:
     """Check that no field of `params` has a value that another one rules out (`Params.together`).
 
     Raises:
@@ -151,13 +154,13 @@ def _written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def range_of(params: Any, name: str) -> tuple[float, float] | None:
+def range_of(params: Params | type[Params], name: str) -> tuple[float, float] | None:
     """The range of a parameter of `params`, a class or an instance; None if it has choices."""
     limits: tuple[float, float] | None = params.ranges.get(name) or _RANGES.get(name)
     return limits
 
 
-def choices_of(params: Any, name: str) -> tuple[Any, ...]:
+def choices_of(params: Params | type[Params], name: str) -> tuple[Any, ...]:
     """The only values of a parameter, see `range_of`; empty if it has a range."""
     choices: tuple[Any, ...] = params.choices.get(name) or _CHOICES.get(name, ())
     return choices

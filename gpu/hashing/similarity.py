@@ -6,7 +6,7 @@ These comparators are for `train` and the benchmarks; online learning does not u
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpu.descent.params import CulshParams
 
 
+Row = TypeVar("Row", np.int32, np.uint64)
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 
 
@@ -51,9 +52,9 @@ class BackendLists(NamedTuple):
         neighbors, filled, projections: as in `Neighbors`; `projections` is None for the comparators.
     """
 
-    neighbors: Any
+    neighbors: NDArray[np.int32]
     filled: float
-    projections: Any = None
+    projections: NDArray[np.int32] | None = None
 
 
 def neighbors(
@@ -116,7 +117,7 @@ def find(
 
 def _simlsh(
     ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
-) -> tuple[Any, Any]:
+) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     if fixed is None and psi_of(params) == "residual":
         fixed = backend.twin(lsh.baselines)(ratings)
     part = _part(ratings, exchange)
@@ -152,7 +153,7 @@ def _part(ratings: Ratings, exchange: Exchange) -> _Part:
     return _Part(part, own, bounds, ratings.scale)
 
 
-def _of_all(rows: Any, part: _Part, exchange: Exchange) -> Any:
+def _of_all(rows: NDArray[Row], part: _Part, exchange: Exchange) -> NDArray[Row]:
     """Rows of all items, of which this rank has those of its own."""
     if exchange.size == 1:
         return rows
@@ -163,7 +164,13 @@ def _of_all(rows: Any, part: _Part, exchange: Exchange) -> Any:
 
 
 def _ranked_by_all(
-    packed: Any, counts: Any, k: int, seed: int, keys: Any, backend: Backend, exchange: Exchange
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    k: int,
+    seed: int,
+    keys: NDArray[np.uint64],
+    backend: Backend,
+    exchange: Exchange,
 ) -> simlsh.Ranking:
     """`simlsh.top_k` of all pairs: each rank makes the lists of its items, then all get all."""
     is_rated = backend.twin(lsh.fetch)(counts) > 0
@@ -186,7 +193,7 @@ def _own(bounds: NDArray[np.int64], exchange: Exchange) -> slice:
 
 def _rp_cos(
     ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
-) -> tuple[None, Any]:
+) -> tuple[None, NDArray[np.uint64]]:
     del fixed
     part = _part(ratings, exchange)
     weights = backend.twin(lsh.cosine_weights)(part.ratings, part.scale)
@@ -196,7 +203,7 @@ def _rp_cos(
 
 def _minhash(
     ratings: Ratings, params: CulshParams, backend: Backend, fixed: Baselines | None, exchange: Exchange
-) -> tuple[None, Any]:
+) -> tuple[None, NDArray[np.uint64]]:
     del fixed
     part = _part(ratings, exchange)
     packed = backend.twin(comparators.minhash)(part.ratings, simlsh.n_words(params), params.seed)
@@ -206,7 +213,7 @@ def _minhash(
 HASHING = {"simlsh": _simlsh, "keys": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
 
 
-def _completed(ratings: Ratings, lists: Any, params: CulshParams, backend: Backend) -> simlsh.Ranking:
+def _completed(ratings: Ratings, lists: NDArray[np.int32], params: CulshParams, backend: Backend) -> simlsh.Ranking:
     counts, keys = backend.twin(lsh.items_of)(ratings)
     queries = np.arange(len(lists), like=lists)
     return simlsh.completed(lists, counts, queries, params.seed, keys, backend)

@@ -7,14 +7,12 @@ products with A, which may be sparse or dense, on the host or the device.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gpu.nmf.host_blocks import Floats
 from gpu.nmf.params import NmfParams
 
-Floats = NDArray[Any]
 Product = Callable[[bool, Floats], Floats]  # (whether A · rows, else Aᵀ · rows) -> product
 OVERSAMPLING = 10  # vectors in addition to k
 N_POWERS = 4  # power iterations; the singular values of text and ratings fall slowly

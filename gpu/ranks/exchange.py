@@ -43,24 +43,24 @@ class Exchange(Protocol):
     def on_host(self) -> Exchange:
         """The exchange of the same ranks for arrays in host memory."""
 
-    def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
+    def gather(self, table: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """Fill `table` (rows, …) in place: rank r owns rows `bounds[r]` to `bounds[r + 1]` (excluded) and sends them.
 
         Args:
             bounds: int64 (P + 1,), ascending from 0 to the number of rows. A block may be empty.
         """
 
-    def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
+    def reduce_scatter(self, parts: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """Add up `parts` (rows, …) of all ranks, in place: rank r gets the sums of its rows; other rows are undefined.
 
         Args:
             bounds: as in `gather`.
         """
 
-    def reduce(self, array: Any) -> None:
+    def reduce(self, array: NDArray[Any]) -> None:
         """Replace `array` on all ranks by the sum of theirs, in place, with equal bits on all ranks."""
 
-    def shift(self, send: Any, receive: Any) -> None:
+    def shift(self, send: NDArray[Any], receive: NDArray[Any]) -> None:
         """Send an array to the next rank, and fill `receive` from the one before; the last rank is before the first.
 
         The two arrays must not overlap. What one rank sends has the size that the next one receives.
@@ -87,16 +87,16 @@ class Alone:
         """Itself."""
         return self
 
-    def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
+    def gather(self, table: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """Do nothing."""
 
-    def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
+    def reduce_scatter(self, parts: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """Do nothing."""
 
-    def reduce(self, array: Any) -> None:
+    def reduce(self, array: NDArray[Any]) -> None:
         """Do nothing."""
 
-    def shift(self, send: Any, receive: Any) -> None:
+    def shift(self, send: NDArray[Any], receive: NDArray[Any]) -> None:
         """Copy."""
         receive[...] = send
 
@@ -114,7 +114,7 @@ class Alone:
 ALONE = Alone()
 
 
-def in_turn(exchange: Exchange, own: Any, bounds: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+def in_turn(exchange: Exchange, own: NDArray[Any], bounds: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Every rank's rows in turn, in pieces that move around the ring: (number of the first row, rows of a table).
 
     All ranks must take all pieces. A piece is valid until the next one is taken.

@@ -287,7 +287,7 @@ def test_items_learn_in_the_background_and_a_restart_gives_the_same_bits(
     with Whole(redis_url, tmp_path) as whole:
         whole.send(events())
         kind = ALGORITHMS[algorithm].params
-        whole.train(algorithm, **{name: value for name, value in SMALL.items() if hasattr(kind, name)})
+        whole.train(algorithm, **{name: value for name, value in SMALL.items() if name in kind.__dataclass_fields__})
         before = arrays_of(whole)
         for value in (1.0, 2.0, 1.0):
             whole.rate(*((f"u{user}", "i0", value) for user in range(20)))

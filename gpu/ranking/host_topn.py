@@ -247,7 +247,7 @@ def _scan(
 scan, scan_parallel = serial_and_parallel(_scan)
 
 
-@called_for(Use.RANKING, Use.TRAINING)
+@called_for(Use.RANKING)
 @njit(cache=True, nogil=True)
 def fill(
     parts: NDArray[np.int64],

@@ -28,6 +28,7 @@ import json, os, sys
 import gpu
 from gpu.base.backend import HOST
 from gpu.base.host import compilation
+from gpu.data.views import within_columns
 from service.base import tuning
 from service.cli import synthetic
 from tests.service import rehearsal
@@ -43,6 +44,7 @@ def rehearse(what, backend):
         for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
             short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
             gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
+        within_columns(ratings.by_user, slice(0, 20))  # as ranks do
     else:
         rehearsal.rehearse_model(what, HOST if backend == "host" else STAND_IN)
 

@@ -1,7 +1,5 @@
 """The fenced blocks of code in all pages of the repository, and the commands in them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Numba keeps what it compiled in `__pycache__`, or in `NUMBA_CACHE_DIR`: the next run says nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

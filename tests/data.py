@@ -1,7 +1,5 @@
 """Real ratings for tests and measurements, where they are at hand; they are never part of the repository."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -8,8 +8,6 @@ has is not noticed. With `--linked` commands that download or compile are left o
 environment are linked into /opt/nearfield and /opt/build instead. Needs root. Prints what was found as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

@@ -3,8 +3,6 @@
 Ratings are a dense float matrix (M, N) with NaN where there is no rating; everything is float64.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 MASK_64 = (1 << 64) - 1

@@ -3,8 +3,6 @@
 An answer in a page has all names of the real one, or some of them and `"…": "…"`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """CHANGELOG.md as Keep a Changelog has it: versions, groups, topics, and entries that are one line each."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from datetime import date

@@ -1,7 +1,5 @@
 """Every block of code of every page runs: here, in a test that is named here, or not at all for a reason given here."""
 
-from __future__ import annotations
-
 import configparser
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """A run of tests says which kernels it compiles."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

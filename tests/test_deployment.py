@@ -1,7 +1,5 @@
 """What can be checked of the container files without an engine: schema, promises, and names that must agree."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

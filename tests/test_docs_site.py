@@ -1,7 +1,5 @@
 """The documentation site: it has every page, its links lead somewhere, and nothing is loaded from another host."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What can be checked of .github/ without the forge: schemas, rights, names that must agree, and a shell step."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

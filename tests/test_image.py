@@ -1,7 +1,5 @@
 """The image for CPUs, built and run as `tests.image` does it without a container engine."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

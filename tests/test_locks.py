@@ -1,7 +1,5 @@
 """What the images install: what pyproject.toml asks for, in the versions of constraints.txt, each with its hashes."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The project's own promises: layers, sizes, documents that agree with the code."""
 
-from __future__ import annotations
-
 import ast
 import re
 import statistics

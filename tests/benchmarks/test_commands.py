@@ -1,7 +1,5 @@
 """Every command of docs/benchmarks.md runs at a tiny size, and gives the figures that the page names."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

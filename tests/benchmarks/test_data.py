@@ -1,7 +1,5 @@
 """Test parts do not leak into what is trained or chosen, and drawn matrices are what is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

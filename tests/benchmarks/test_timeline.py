@@ -1,7 +1,5 @@
 """Marks around functions that train: what time belongs to whom, on one rank and on several."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

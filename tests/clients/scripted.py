@@ -1,7 +1,5 @@
 """A server on loopback that gives the answers of a script, one after the other, and keeps what it was asked."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Each operation of the Python client once, against a real service: it succeeds, and its answer is read whole."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The generated parts of the clients are what the generator makes of the document that the service serves."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import tomllib

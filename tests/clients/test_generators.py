@@ -1,7 +1,5 @@
 """What the generators make of kinds of schemas that the API may come to have."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 import types

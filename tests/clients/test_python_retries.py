@@ -1,7 +1,5 @@
 """Which requests the Python client sends again, how often, and what it sends with reads."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The TypeScript client against a real service; skipped without node or its compiler."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The Helm chart: what can be checked without Helm, and what Helm makes of it where it is installed."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The dashboard and the alerts: they are up to date, parse, and name series that the service really exposes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

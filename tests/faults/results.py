@@ -1,7 +1,5 @@
 """What a run of faults found, for the table of docs/faults.md: printed at the end of `make faults`."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`small_disk`: a file system that is soon full."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

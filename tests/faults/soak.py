@@ -3,8 +3,6 @@
 python -m tests.faults.soak --minutes 30
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import random

@@ -4,8 +4,6 @@ It records every entry of the stream as Redis has it (the tap), so that an undis
 ones under the same ids.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

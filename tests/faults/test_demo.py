@@ -1,7 +1,5 @@
 """The demo is killed with everything that it started, at each of its steps, and started again: it ends well."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Disks that are full, a Redis that freezes, a clock that goes backward, files that are altered."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

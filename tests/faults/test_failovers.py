@@ -1,7 +1,5 @@
 """Redis comes back older or empty, its clock behind: every acknowledged rating stays, and no id comes twice."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

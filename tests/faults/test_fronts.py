@@ -1,7 +1,5 @@
 """Processes of a service with fronts are killed under load: nothing acknowledged is lost, and it goes on soon."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

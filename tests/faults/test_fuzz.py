@@ -4,8 +4,6 @@
 corpus of good requests is bent, byte by byte and value by value.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import http.client

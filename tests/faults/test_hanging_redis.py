@@ -1,7 +1,5 @@
 """Redis hangs (SIGSTOP), refuses (out of memory, a read-only replica), or comes back: who waits, and for how long."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ten thousand connections that say nothing: others are answered as fast as without them, and they are closed."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import statistics

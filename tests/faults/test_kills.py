@@ -1,7 +1,5 @@
 """Processes are killed while ratings come, users are forgotten and models are trained: nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

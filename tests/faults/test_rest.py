@@ -1,7 +1,5 @@
 """A service that nobody asks: it writes nothing, and hardly takes a processor."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from pathlib import Path

@@ -7,8 +7,6 @@ id, the limits that are settings, nor which hyperparameters an algorithm has. An
 DELETE of a job cancels it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two services with a worker each over one folder and one Redis: one archives, one trains, and the other takes over."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures for tests of the device."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 

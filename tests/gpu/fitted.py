@@ -1,7 +1,5 @@
 """Helpers of tests that train."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Random models and tables for tests that need no training."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np

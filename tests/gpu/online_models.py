@@ -1,7 +1,5 @@
 """Online models with their rating tables, for tests of online learning."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random rating matrices and models for property tests: small, with empty rows, ties and repeated values."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

@@ -1,7 +1,5 @@
 """Hyperparameters: conversion of text, ranges, and names that do not exist."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

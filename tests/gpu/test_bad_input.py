@@ -1,7 +1,5 @@
 """Extreme data and parameters: each ends in a model, or in one error that says what to change."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

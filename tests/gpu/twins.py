@@ -1,7 +1,5 @@
 """`twin_of`: the primitives of a backend, for tests that run on both."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

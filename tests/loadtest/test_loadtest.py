@@ -1,7 +1,5 @@
 """The load driver against a small real server: schedules, honest latencies, freshness."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """The service that a load test without an address starts for itself."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator

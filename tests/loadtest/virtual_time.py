@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to the next timer: waiting costs nothing, and a machine that stands still no time."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """A collector of traces: the least that speaks OTLP over HTTP."""
 
-from __future__ import annotations
-
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple

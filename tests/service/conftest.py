@@ -1,7 +1,5 @@
 """A real server for the whole session, emptied before each test that uses it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Prints, as JSON, the kernels that were compiled or loaded once the service was r
 operations that were asked, and the models that answered.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

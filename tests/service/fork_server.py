@@ -4,8 +4,6 @@ The service forks its own processes in the same way. A start in other surroundin
 settings, is a plain one.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Entries into the rating log and out of it, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

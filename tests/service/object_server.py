@@ -1,7 +1,5 @@
 """A server in this process that speaks the few requests of S3 that we need, and lets tests disturb them."""
 
-from __future__ import annotations
-
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """A planted world: users of the first taste like even items, the others odd ones."""
 
-from __future__ import annotations
-
 from service.storage.events import Entry, RatingEvent, StreamId
 
 N_USERS, N_ITEMS = 60, 40

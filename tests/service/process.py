@@ -1,7 +1,5 @@
 """A service as a real process on a loopback port, for tests from end to end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

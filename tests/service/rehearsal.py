@@ -5,8 +5,6 @@ the same `History`, `LiveModel` and `Ranking` as serving, so that it compiles ex
 run on the engine thread. It makes its own models, because a real one must not learn invented ratings.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Keys and webhooks as clients meet them: over HTTP, through two front processes."""
 
-from __future__ import annotations
-
 import json
 import stat
 import time

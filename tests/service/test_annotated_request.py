@@ -1,7 +1,5 @@
 """The page docs/annotated-request.md: each function that it names exists, and is called where the page says so."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import re

@@ -1,7 +1,5 @@
 """Backups of a running service and of a killed one: a restored service has every acknowledged rating, and its lists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

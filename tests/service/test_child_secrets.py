@@ -1,7 +1,5 @@
 """No process that a service starts as a program of its own has a secret in its environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a service says while something is wrong with its files."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 import subprocess

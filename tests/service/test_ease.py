@@ -1,7 +1,5 @@
 """`ease` served: lists follow the history itself, and everything else answers as for other implicit models."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.engine.queries import Neighbors, Recommend, Recommendation

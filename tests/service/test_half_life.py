@@ -1,7 +1,5 @@
 """`half_life_days` over HTTP; and of a service on a device, where the host serves such models of gradient descent."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

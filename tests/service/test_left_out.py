@@ -1,7 +1,5 @@
 """A model that ends the process while it is loaded is left out at the third start."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A data folder that an older version wrote: see data-57eaa35/README.md."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

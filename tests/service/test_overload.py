@@ -1,7 +1,5 @@
 """A service under more than it can take: it refuses at once, says when to come back, and is as fast as before then."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Replicas with folders of their own, which follow the store that a worker fills, as real processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from functools import partial

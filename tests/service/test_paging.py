@@ -1,7 +1,5 @@
 """Cursors, what-ifs and sets over HTTP, on two replicas that are real processes; one of them has a front."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator

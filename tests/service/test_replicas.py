@@ -1,7 +1,5 @@
 """Two services over one Redis and one folder, as real processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from service.cli import synthetic

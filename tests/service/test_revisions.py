@@ -1,7 +1,5 @@
 """A model keeps its version for clients when a user is forgotten; what changes is its revision."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A rolling restart of two replicas, as Kubernetes does it: no request fails, and nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import itertools

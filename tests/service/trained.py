@@ -1,7 +1,5 @@
 """Trainings in the process of the test, which are faster than a job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """ALS with ratings in batches: the bits of a training in memory, on every backend; and what fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

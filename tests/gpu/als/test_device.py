@@ -1,7 +1,5 @@
 """ALS on the device against its twin on the host: rows of every length, poisoned memory, equal bits, true estimates."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any

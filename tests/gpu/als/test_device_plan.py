@@ -1,7 +1,5 @@
 """The plan of work on a device, on the host: everything once, in order, for any length."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ALS on the device with ratings in batches: memory stays within the bound. Its bits: tests of `gpu.training`."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from typing import Any

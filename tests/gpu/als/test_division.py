@@ -1,7 +1,5 @@
 """The modes of a training on several ranks are those of its plan, equal on all ranks."""
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import dataclass
 from typing import Any

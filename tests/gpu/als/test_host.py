@@ -1,7 +1,5 @@
 """ALS on the CPU: what a row depends on, and the memory that a training takes."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plans of trainings on several GPUs: modes, bytes and times of known shapes, and what no plan may violate."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

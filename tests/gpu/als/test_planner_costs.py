@@ -1,7 +1,5 @@
 """What a half-iteration costs, against times that were measured and sizes that kernels have."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpu.als.objective import WHOLE

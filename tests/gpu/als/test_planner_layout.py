@@ -1,7 +1,5 @@
 """Layouts: what each GPU holds, the smallest number of batches, and the time of moves and loads."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpu.als.planner_costs import MEMORY_BYTES, NVLINK, Gpu, Shape

@@ -1,7 +1,5 @@
 """ALS on several ranks: the tables, errors and models of a single rank, bit for bit; and resumed trainings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

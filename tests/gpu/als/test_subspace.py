@@ -1,7 +1,5 @@
 """ALS in blocks of factors: half-iterations against the oracle, and where many of them lead."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

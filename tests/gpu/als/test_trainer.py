@@ -1,7 +1,5 @@
 """ALS: both half-iterations against the oracle, the loop, and refused input."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

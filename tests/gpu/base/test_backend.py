@@ -1,7 +1,5 @@
 """The choice of a backend, and the messages if the device cannot be used."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

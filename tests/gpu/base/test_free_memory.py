@@ -1,7 +1,5 @@
 """Free memory under limits of control groups: of both versions, in our group or in one above it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Arrays that grow without being copied."""
 
-from __future__ import annotations
-
 import gc
 import mmap
 from pathlib import Path

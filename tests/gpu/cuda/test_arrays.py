@@ -1,7 +1,5 @@
 """Arrays on their way to the device."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

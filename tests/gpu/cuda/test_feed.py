@@ -1,7 +1,5 @@
 """The feed of host arrays to the device: right content in any order, while buffers are still read."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

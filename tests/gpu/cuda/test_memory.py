@@ -1,7 +1,5 @@
 """What trainings take of a device's memory, against what they say they would."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from types import ModuleType

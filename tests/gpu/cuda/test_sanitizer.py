@@ -6,8 +6,6 @@
 CuPy's pool would hide what goes past the end of an array, so it is put aside.
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any

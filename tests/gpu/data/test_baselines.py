@@ -1,7 +1,5 @@
 """Baselines: means and deviations, and zeros where there is nothing to average."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What a training takes from its data: scales, counts, dislikes; and that defaults mean the same on every scale."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

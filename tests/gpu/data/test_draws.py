@@ -1,7 +1,5 @@
 """Random tables: equal rows have equal numbers, and their laws are those asked for."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ratings and events of a pair in one number, and what each pair says for and against an item."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

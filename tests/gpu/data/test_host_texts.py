@@ -1,7 +1,5 @@
 """Numbers are written to the bytes that a library gives, and lists of lines to those that Python joins."""
 
-from __future__ import annotations
-
 import math
 import sys
 from itertools import pairwise

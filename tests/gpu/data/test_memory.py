@@ -1,7 +1,5 @@
 """Estimates of memory: every algorithm has one, it grows with the problem, and too large a training never begins."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Model: named arrays that grow and move together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Ratings: built once, checked once, the same matrix by user and by item."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

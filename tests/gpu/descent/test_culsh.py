@@ -1,7 +1,5 @@
 """CULSH-MF: neighbors earn their keep, implicit feedback ranks, and both are reproducible."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Descent whose ranks learn all items from their own users: shares of changes, errors, resuming."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Descent on the device: the reproducible form step by step against the oracle, the fast one by what it learns."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 from types import ModuleType

@@ -5,8 +5,6 @@ The first tests are small enough for a sanitizer, each array its own allocation:
     compute-sanitizer --tool memcheck --error-exitcode 9 pytest -q tests/gpu/descent/test_device_esgd.py -k alone
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

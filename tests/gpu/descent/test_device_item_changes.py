@@ -1,7 +1,5 @@
 """Changes of items on the device against the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ESGD: biases, the order of visits, the loop, and what it reaches on real ratings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """An epoch of ESGD on the host against the oracle, one rating after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

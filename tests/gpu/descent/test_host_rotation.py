@@ -1,7 +1,5 @@
 """Item groups that travel between ranks: each is where it is learned, and no byte goes further than it must."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

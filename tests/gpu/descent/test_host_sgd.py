@@ -1,7 +1,5 @@
 """The SGD primitives against the oracle, one step of the paper at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

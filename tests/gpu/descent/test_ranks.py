@@ -1,7 +1,5 @@
 """`sgd`, `culsh` and `culsh-implicit` on several ranks: the models and errors of one rank, bit for bit; and resumed."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

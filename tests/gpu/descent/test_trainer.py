@@ -1,7 +1,5 @@
 """CUSGD++: the schedule, the loop, and that it learns."""
 
-from __future__ import annotations
-
 import dataclasses
 from itertools import pairwise
 

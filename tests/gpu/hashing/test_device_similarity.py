@@ -6,8 +6,6 @@ Every array is an allocation of its own, so that compute-sanitizer sees what goe
     compute-sanitizer --tool racecheck --error-exitcode 9 pytest -q tests/gpu/hashing/test_device_similarity.py
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import get_args

@@ -1,7 +1,5 @@
 """Kernels of ranking by agreement: popcounts, rank keys and rank lists."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

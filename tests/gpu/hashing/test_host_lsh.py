@@ -1,7 +1,5 @@
 """Kernels of hashing: the generator, the layout of words, sums and signs."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

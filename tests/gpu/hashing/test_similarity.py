@@ -1,7 +1,5 @@
 """Neighbors by simLSH and its comparators: planted groups are found, definitions are met."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """simLSH against the oracle: exact sums, updates that undo each other, and neighbors by agreement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """NMF on the device against its twin on the host: tiles, sizes and edges, equal bits, one primitive at a time."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """The plan of a sparse product: every entry once, every row once, parts in the order of their slots and columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The primitives of NMF on the host: one sweep and one product at a time, against plain NumPy."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

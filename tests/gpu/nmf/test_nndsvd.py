@@ -1,7 +1,5 @@
 """The start from singular vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """NMF on several ranks: the factors and errors of one rank, bit for bit where no BLAS takes part; and resumed."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NMF: FAST-HALS plain and tiled against the oracle, its error, its edges, and what it is as a rating model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

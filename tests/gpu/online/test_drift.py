@@ -1,7 +1,5 @@
 """Trained items that learn online: which of them, from which ratings, and that the way there leaves no trace."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Refits of ALS models: what the training's own half-iteration gives, from plain NumPy and from the training itself."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

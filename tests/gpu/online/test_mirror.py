@@ -1,7 +1,5 @@
 """A model that learns on a device and is mirrored on the host, without a device: another model stands in for it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Generator, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What folding in is worth: users and items that a model has not seen, against one that was trained on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rows in an order that does not depend on when they were given out."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What explicit models take off items with few ratings, and the counts that it is made from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The item side on the device: after growth, new lists and hidden items it ranks like a new index."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any

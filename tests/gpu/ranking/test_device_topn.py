@@ -1,7 +1,5 @@
 """Ranking on the device against plain NumPy and its twin on the host: sizes, masks, ties, neighbors, bounds."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any

@@ -3,8 +3,6 @@
 On a machine with one device all parts lie on it.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Parts of a catalog: each row belongs to one, for ever, and the lists of all parts make those of the whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

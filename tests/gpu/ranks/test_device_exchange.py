@@ -1,7 +1,5 @@
 """Ranks on devices: several on one device through the host, and one a device through NCCL."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

@@ -1,7 +1,5 @@
 """The ring of ranks against sums and copies of NumPy, as threads and over TCP; lost, silent and foreign ranks."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

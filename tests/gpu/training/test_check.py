@@ -1,7 +1,5 @@
 """Trainings that leave nothing fail and say what to change; small ones and NMF may leave little."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

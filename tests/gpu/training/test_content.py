@@ -1,7 +1,5 @@
 """The content map: it recovers what was planted, and there is none where features say nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Errors, rankings and held-out pairs against plain definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """α_e, what events say beside ratings, is chosen where held-out pairs can tell."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Measures of lists against plain definitions, and their intervals."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

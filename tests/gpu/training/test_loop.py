@@ -1,7 +1,5 @@
 """The loop that all trainings share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """`calibration=none`: `gpu.fit` trains what the papers print. The oracles here are plain loops over their equations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Successive halving finds what suits the data, and never ends behind the defaults of its last round."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

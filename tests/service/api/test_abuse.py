@@ -1,7 +1,5 @@
 """Clients without a key that attack the service: its memory stays small, and it answers all other clients."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

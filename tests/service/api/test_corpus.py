@@ -3,8 +3,6 @@
 `python -m tests.service.api.corpus --record` keeps the present answers; the commit that does so says why some differ.
 """
 
-from __future__ import annotations
-
 from tests.service.api.corpus import kept
 from tests.service.api.corpus.answers import differences
 from tests.service.api.corpus.service import replayed, seeded

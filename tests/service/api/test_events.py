@@ -1,7 +1,5 @@
 """`POST /events` over HTTP, in one process and through a front."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 The fields and the parameters are those of the OpenAPI document, so that new ones are tried as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Patches of many items in one request, in one process and through a front."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

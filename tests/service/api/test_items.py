@@ -1,7 +1,5 @@
 """The catalog over HTTP, in one process and through a front."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.service.local import Local, serving

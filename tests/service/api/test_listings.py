@@ -1,7 +1,5 @@
 """Sizes and listings over HTTP, through a front."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

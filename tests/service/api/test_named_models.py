@@ -1,7 +1,5 @@
 """Several models of one algorithm by name, and shadows, over HTTP through a front."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack

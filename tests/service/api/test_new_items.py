@@ -1,7 +1,5 @@
 """An item that nobody has rated, over HTTP, in one process and through a front."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

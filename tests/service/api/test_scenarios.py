@@ -1,7 +1,5 @@
 """Scenarios over HTTP, in one process and through a front."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.api.routes import scenarios

@@ -1,7 +1,5 @@
 """Sources of batches over HTTP: what is skipped and said, what is refused, and how an admin lets one start again."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

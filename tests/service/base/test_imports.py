@@ -1,7 +1,5 @@
 """Threads import nothing of what takes long and is shared: modules are imported before threads start."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

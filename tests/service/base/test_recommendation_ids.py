@@ -1,7 +1,5 @@
 """Recommendation ids: only those of this service and for this user are taken. They do not expire."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.base.errors import NotReady

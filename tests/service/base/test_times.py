@@ -1,7 +1,5 @@
 """Dates and datetimes of ISO 8601 as Unix seconds."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.base.times import unix_seconds

@@ -1,7 +1,5 @@
 """Which process goes when there is no more memory; cores of a container."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

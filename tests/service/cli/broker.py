@@ -1,7 +1,5 @@
 """A server that speaks as much of Kafka's protocol as a client needs to log in: TLS, and SASL with PLAIN."""
 
-from __future__ import annotations
-
 import contextlib
 import socketserver
 import ssl

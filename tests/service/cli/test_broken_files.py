@@ -1,7 +1,5 @@
 """Files with a few bytes changed, given to `nearfield import`: read, or refused in one line, never a traceback."""
 
-from __future__ import annotations
-
 import gzip
 import io as memory
 import os

@@ -1,7 +1,5 @@
 """The command line as its users meet it: exit status, stdout, stderr."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The client against a real service: requests, refusals, waits and trainings."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

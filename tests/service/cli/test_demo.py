@@ -1,7 +1,5 @@
 """What a demo finds where an earlier one ran: `tests/faults/test_demo.py` kills whole ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

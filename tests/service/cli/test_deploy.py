@@ -1,7 +1,5 @@
 """Deploying models, and replays on the command line, on a folder without a service."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

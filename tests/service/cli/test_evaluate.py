@@ -1,7 +1,5 @@
 """`nearfield evaluate` on test files that share pairs with the training, or have unknown ids; and on forged models."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing into a service: batches, order, patience."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

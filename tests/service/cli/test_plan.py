@@ -1,7 +1,5 @@
 """`nearfield train --plan`: the example of docs/training.md, JSON, and trainings that several GPUs cannot share."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

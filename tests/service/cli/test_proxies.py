@@ -1,7 +1,5 @@
 """Proxies of the environment: never to this machine, and named where something fails."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import threading

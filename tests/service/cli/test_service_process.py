@@ -1,7 +1,5 @@
 """A service as a child process: where it runs, when it is ready, and how it ends."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Held-out ratings: random ones, the newest, and the last of each user."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The synthetic catalog: reproducible, labeled, and with tastes that can be found again."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from service.cli import synthetic

@@ -1,7 +1,5 @@
 """Spans of batches: which request they belong to, whenever the engine hears of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

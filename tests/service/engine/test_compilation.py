@@ -1,7 +1,5 @@
 """A start with a live model on a machine that has never compiled anything."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

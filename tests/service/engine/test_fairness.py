@@ -1,7 +1,5 @@
 """The next query is of a client with little cost so far, and cheap queries come before expensive ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """Events in live models: what is learned, what is kept out of lists, and that a restart ends in the same bits."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Items that nobody has rated: they have factors by their tags, and what is learned of them depends only on history."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

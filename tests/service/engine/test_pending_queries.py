@@ -1,7 +1,5 @@
 """Queries on their way to the engine: how many may wait, and who may still ask when they do."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from service.engine.readiness import MODELS, STAGES, Stages
 
 

@@ -1,7 +1,5 @@
 """A kernel declares all that Python calls it for: what a model does in serving calls these kernels, and no others."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

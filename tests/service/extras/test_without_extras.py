@@ -1,7 +1,5 @@
 """A service without any extra is whole: it lacks what extras add, and nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Trainings over HTTP on ratings, and with parameters, that nobody means well: a model or a reason, and a service."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

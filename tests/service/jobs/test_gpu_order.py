@@ -1,7 +1,5 @@
 """Jobs beside a service take the GPU that answers last."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of all users, and rebuilt states: both are what a service answers at that position."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

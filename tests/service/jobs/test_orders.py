@@ -1,7 +1,5 @@
 """Orders of replicas, as the worker carries them out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`Training`: whatever a training is asked for by, its parameters are judged once and wait in the queue as numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Data sets train in turns: none waits for two trainings of another one."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

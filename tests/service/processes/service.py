@@ -1,7 +1,5 @@
 """A service with an engine's process and several fronts, and a client for each front."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Frames over a real pair of sockets: what is sent arrives in order, whatever its length and its pieces."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """`Link` against a peer on a real socket that answers, hangs, dies and comes back as it is told."""
 
-from __future__ import annotations
-
 import asyncio
 from array import array
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """A service on one core, whose front is in the engine's process: it answers, dies, comes back and ends as any other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Messages between processes: what is encoded is decoded again, errors with all that a problem document shows."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """How many fronts there are, and the life of one child: its status, its pauses, its end with the parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

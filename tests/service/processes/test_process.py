@@ -1,7 +1,5 @@
 """Files that the process may open, and what it does where there are few."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A service of several processes: they answer as one, and each may die or hang."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

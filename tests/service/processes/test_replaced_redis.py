@@ -1,7 +1,5 @@
 """An external Redis is replaced under load: no front writes to a server that the engine has not verified."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How a service of several processes begins and ends: refused starts, early and late signals, a Redis that hangs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`Writes`: what is refused, what is counted, and that nothing is written that must not be acknowledged."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """Secrets in files, and processes that inherit none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The state of an archiver in another process: what it last said, until it has been silent for too long."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """An entry that an older version would drop is refused while such a version archives."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

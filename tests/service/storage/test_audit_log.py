@@ -1,7 +1,5 @@
 """The audit log: whole lines, of all processes, in bounded files."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A folder that this version cannot read is refused by name, before anything in it is opened."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The file of keys: hashed, closed to others, whole or refused, and never changed by two at once."""
 
-from __future__ import annotations
-
 import hashlib
 import stat
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """One key: Redis decides, the folder has a copy, and either can be lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Log lines that clients can cause are limited, and lines that cannot be written fail nobody."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

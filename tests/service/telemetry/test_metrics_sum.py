@@ -1,7 +1,5 @@
 """Metrics of several processes, added up: what parsers read, and counters that never go back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of metrics: off the event loop, once for everybody."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Sampling by the variables of OpenTelemetry, and W3C's header."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.telemetry.trace_context import DEFAULT_SHARE, Sampling, Trace

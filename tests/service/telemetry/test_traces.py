@@ -1,7 +1,5 @@
 """Traces from end to end: a service with two fronts, and a collector that speaks OTLP."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The two kernels of one body: their names and their files in the cache. Their results: `test_hamming`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Compiled kernels are found in folders that cannot be written, and kept in memory where there is no folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A model, a table and the same on the device, for tests of online learning."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Rows of ALS and NMF models solved on the device: equal to the host, and independent of other rows bit for bit."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from types import ModuleType

@@ -3,8 +3,6 @@
 So what they compute is tested where there is no device too; `test_exact.py` tests it where there is one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The kernels of online learning compile without a warning where there is a compiler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

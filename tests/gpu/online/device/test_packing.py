@@ -1,7 +1,5 @@
 """Rows of several arrays brought to the host, and to the device, in one copy."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

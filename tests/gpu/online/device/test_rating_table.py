@@ -1,7 +1,5 @@
 """The table of ratings on the device against its twin on the host."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

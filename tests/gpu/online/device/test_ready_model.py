@@ -1,7 +1,5 @@
 """A model that learns on the device, mirrored on the host: against the model that learns on the host."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

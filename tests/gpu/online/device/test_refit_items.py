@@ -1,7 +1,5 @@
 """Refits of new items on the device against host and oracle."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Online learning on the device: refits of users against host and oracle, and a model that lives there."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

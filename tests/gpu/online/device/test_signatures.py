@@ -1,7 +1,5 @@
 """Lists of new items on the device against the host's ranking of the same signatures."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels that find what to refit, against plain loops."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpu.data.rating_table import RatingTable

@@ -4,8 +4,6 @@ Without options it prints what differs from the kept ones. `--add FILE` asks fur
 and keeps all answers: a request is a line of JSON as in the corpus (`gzip -dc corpus.jsonl.gz`), without an answer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Answers without what differs from run to run, and what differs between two of them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

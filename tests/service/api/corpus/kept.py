@@ -1,7 +1,5 @@
 """The kept file: the corpus with its expected answers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A service in one state, made alike each time, that answers the corpus."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Sequence

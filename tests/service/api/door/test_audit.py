@@ -1,7 +1,5 @@
 """What the audit log has of requests: each action of an admin, each refusal, and no secret."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

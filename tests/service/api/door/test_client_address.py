@@ -1,7 +1,5 @@
 """The address that limits count: never one that an untrusted peer names."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.api.door.client_address import ClientAddresses, network

@@ -1,7 +1,5 @@
 """A guard before a protocol of a few lines, over real sockets, on both event loops: nothing in it is uvicorn's."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

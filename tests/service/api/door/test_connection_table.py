@@ -1,7 +1,5 @@
 """Shares of addresses; closed connections leave no entry."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

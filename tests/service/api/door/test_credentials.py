@@ -1,7 +1,5 @@
 """One count of keys that failed, in headers and in the form of the console."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

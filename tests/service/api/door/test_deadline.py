@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from service.api.door.connection_table import ConnectionLimits
 from service.api.door.deadline import Deadline
 

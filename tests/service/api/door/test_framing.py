@@ -1,7 +1,5 @@
 """Where requests end: as the parser behind sees it, or refused."""
 
-from __future__ import annotations
-
 import httptools
 import pytest
 from hypothesis import given

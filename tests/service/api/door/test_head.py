@@ -1,7 +1,5 @@
 """`HEAD` and refused methods, over a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What keys that were made open, before and after they are revoked, without a restart."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Plain lists: answered as by the usual way, those of one turn together, and whatever is unusual is left to it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

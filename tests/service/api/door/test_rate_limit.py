@@ -1,7 +1,5 @@
 """Requests per second: each address alone, over all processes."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

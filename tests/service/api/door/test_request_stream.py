@@ -1,7 +1,5 @@
 """Requests come out whole and in order, however they arrive, and never longer than allowed."""
 
-from __future__ import annotations
-
 import httptools
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Pages of other sites, which a browser on this machine would let in."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.api.door.site_check import MAX_CHECKED, SiteCheck

@@ -1,7 +1,5 @@
 """Bytes that two readers could divide differently, over raw sockets: what comes after the head counts for nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

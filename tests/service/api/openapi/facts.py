@@ -1,7 +1,5 @@
 """What an OpenAPI document promises, as a flat table: independent of order, names of components, titles and wording."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

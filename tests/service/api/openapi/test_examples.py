@@ -1,7 +1,5 @@
 """The examples of the OpenAPI document: they obey it, they are everywhere, and a service answers each of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

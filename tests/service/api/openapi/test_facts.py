@@ -3,8 +3,6 @@
 `earlier.json.gz` is the document of 881300a without titles, descriptions and the values of examples.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Types, encodings and lengths of bodies, and what routes make of them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Large bodies take turns, by client and by bytes."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

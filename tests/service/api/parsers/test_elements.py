@@ -1,7 +1,5 @@
 """Bodies of which each line is an element: the same limits and reasons as for an array, and the number of the line."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Each event of a body is judged alone; a bad one gets one clear reason."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Each element of a body is judged alone, against the catalog and the elements before it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

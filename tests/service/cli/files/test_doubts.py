@@ -1,7 +1,5 @@
 """Files that can be understood in several ways: refused with the option that decides, or read as it fits alone."""
 
-from __future__ import annotations
-
 import uuid
 from decimal import Decimal
 from pathlib import Path

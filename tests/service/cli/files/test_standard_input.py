@@ -1,7 +1,5 @@
 """`nearfield import -`: what comes from standard input is read as a file of its kind would be."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable

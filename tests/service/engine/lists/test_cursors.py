@@ -1,7 +1,5 @@
 """Lists read page by page while the service learns: nothing repeated, nothing passed over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

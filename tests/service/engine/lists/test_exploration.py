@@ -1,7 +1,5 @@
 """Exploration against its definition: place by place, from the exact list of all items."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

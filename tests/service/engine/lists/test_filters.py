@@ -1,7 +1,5 @@
 """Filters against a plain oracle, while items come, change and go, and time passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lists of several users and of many queries are those of each alone; and what a query may not name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

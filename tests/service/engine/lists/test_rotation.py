@@ -1,7 +1,5 @@
 """Lists that show again what was only shown, against a service that was never told of a showing."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

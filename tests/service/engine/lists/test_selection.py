@@ -1,7 +1,5 @@
 """Lists with filters are the lists without, less what does not pass; while items come, change and go."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

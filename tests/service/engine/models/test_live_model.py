@@ -1,7 +1,5 @@
 """What a live model learns from the history, on every backend of this machine: against the host."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test, then train: against a slow plain oracle, on random streams."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The rows of a history that the users and items of a snapshot have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

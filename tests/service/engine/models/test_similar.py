@@ -1,7 +1,5 @@
 """Neighbors of a set of items, beside the neighbors of each of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

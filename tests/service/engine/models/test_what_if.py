@@ -1,7 +1,5 @@
 """What-if: lists as if a user had rated so, beside those of a service that has really learned the ratings."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plain lists as columns, once they are written, have the bytes of the usual lists."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Lists with rules against a slow oracle that knows all items and their plain scores."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, NamedTuple

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 from service.engine.state.catalog import MAX_NAMES, Catalog

@@ -1,7 +1,5 @@
 """Entries that another producer has written by hand: each one applies or is set aside, in the stream and in the log."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

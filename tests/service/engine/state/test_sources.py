@@ -1,7 +1,5 @@
 """A batch that a queue delivers twice counts once: in the stream, in the log, and however both are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Ratings and events, in any grouping, through the stream or the log, against the plainest sums."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A backup is no way into the console: nothing in it begins, continues or forges a session."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The console as a person meets it: over HTTP through a front process, and in a real browser."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`Visitor`: a browser without scripts, that keeps cookies and sends forms as pages have them."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Events of experiments, in any grouping, through the stream or the log, against a plain count; and arms of users."""
 
-from __future__ import annotations
-
 import base64
 
 import msgspec

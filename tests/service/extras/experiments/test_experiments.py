@@ -1,7 +1,5 @@
 """Experiments over HTTP through a front: arms, signatures, attribution, and what a restart leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 from collections.abc import Iterator

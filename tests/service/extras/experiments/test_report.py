@@ -1,7 +1,5 @@
 """Rates and differences of experiments, against the formulas of their intervals, and how often these hold."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exports over HTTP, in one process and from fronts, and what they read back as."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import json

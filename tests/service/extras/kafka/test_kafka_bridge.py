@@ -1,7 +1,5 @@
 """The bridge from Kafka, beside a Kafka and a service of lists: what is posted, committed, and when."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import ssl

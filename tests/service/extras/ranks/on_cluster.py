@@ -4,8 +4,6 @@ It is a process of its own: distributed leaves sockets to the garbage collector,
 turn warnings into errors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`OneGpu`: a launcher whose ranks share the one GPU of a machine; `launcher_for`: where there may be more."""
 
-from __future__ import annotations
-
 from gpu.base.backend import Backend
 from gpu.base.device import memory_of_devices
 from service.extras.ranks.rank_process import Here, RankProcess, environment

@@ -1,7 +1,5 @@
 """Trainings on the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

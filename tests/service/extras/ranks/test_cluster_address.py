@@ -1,7 +1,5 @@
 """Addresses of clusters: other machines are reached by TLS only."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`nearfield cluster`, and `nearfield train --cluster`: what they refuse before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.__main__ import run

@@ -1,7 +1,5 @@
 """Copies of folders of arrays over a connection: whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Jobs whose trainings are on several ranks."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """What the ranks of a training share: the store, checkpoints and the model."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """When a rank counts as lost; in virtual time."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.extras.ranks.rank_watch import RankLimits, Watch

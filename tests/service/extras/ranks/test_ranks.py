@@ -1,7 +1,5 @@
 """Trainings on several processes: the bits of one, whatever happens to a rank."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

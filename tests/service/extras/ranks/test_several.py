@@ -1,7 +1,5 @@
 """`nearfield train --ranks`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The trainer with several ranks."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ranks that do not see the work folder of the coordinator: copies there and back."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

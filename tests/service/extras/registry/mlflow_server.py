@@ -1,7 +1,5 @@
 """A server in this process with the routes of MLflow that we use. It answers as MLflow 3.17 was seen to."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

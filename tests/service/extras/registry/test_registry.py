@@ -1,7 +1,5 @@
 """`nearfield push` and `nearfield pull`: folders, a server that speaks S3, and plain HTTP."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

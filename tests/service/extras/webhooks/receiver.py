@@ -1,7 +1,5 @@
 """The target of webhooks as somebody would write it: a real HTTP server on loopback."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Deliveries with a real Redis and a real target, without the rest of the service."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Webhooks as users meet them: one service that is killed and started again, and a target on loopback."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

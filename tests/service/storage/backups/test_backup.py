@@ -1,7 +1,5 @@
 """Backups: whole or nothing, and every flipped bit is found."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Sizes of a log while it is merged: each row counts once, whatever files there are."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Merges in the log: forgetting and exports follow users through them, against a walk over all entries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A log that was altered is refused, and the message names the file."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

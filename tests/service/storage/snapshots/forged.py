@@ -1,7 +1,5 @@
 """Snapshots whose files were changed, with digests that fit, and what a service makes of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

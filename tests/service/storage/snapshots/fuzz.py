@@ -6,8 +6,6 @@ before it is tried, so that a signal that ends it is told with its cause, and at
 tried and refused.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Forged snapshots: each is refused with a sentence, or makes finite lists; none ends the process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

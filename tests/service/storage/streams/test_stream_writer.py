@@ -1,7 +1,5 @@
 """Every connection of a `StreamWriter` is verified before its first entry; a `Connection` replies in order."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

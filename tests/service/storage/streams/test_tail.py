@@ -1,7 +1,5 @@
 """`Tail`: bounded, in order, without what the log has."""
 
-from __future__ import annotations
-
 from service.storage.events import ZERO, StreamId
 from service.storage.streams.tail import Tail
 

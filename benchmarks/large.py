@@ -41,7 +41,7 @@ from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 from gpu.data.calibration import calibrate, in_units
-from gpu.data.param_kinds import FactorParams
+from gpu.data.param_kinds import Params, with_changes
 from gpu.ranks import ring as host
 from gpu.ranks.choice import exchange_on
 from gpu.ranks.exchange import ALONE, Exchange
@@ -101,7 +101,7 @@ def out_of_core(
                 where.release()
 
 
-def _store(folder: Path | None, copies: int, params: FactorParams, home: Path) -> None:
+def _store(folder: Path | None, copies: int, params: Params, home: Path) -> None:
     """Write the store of the ratings into the work folder `home`; of copies without test ratings.
 
     Copies of users do not change the calibration.
@@ -199,7 +199,6 @@ def distributed(
     if modes and (len(names) != 2 or not {*names} <= {"gather", "reduce"}):
         raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {modes!r}")
     params = params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
-    assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
     with TemporaryDirectory(prefix="nearfield-") as home:
         _, seconds = timed(lambda: _store(ratings, copies, params, Path(home)))
         say(f"stored after {seconds:.0f} s")
@@ -208,7 +207,7 @@ def distributed(
             for size in options.whole(ranks):
                 say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
                 both = Modes(*names) if names and size > 1 else None  # type: ignore[arg-type] # checked above
-                of_factors = replace(params, n_factors=n_factors)
+                of_factors = with_changes(params, n_factors=n_factors)
                 work = functools.partial(_trained, Path(home), of_factors, both, memory, target, timeline)
                 results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work)
                 row, of_ranks = results[0][0], [of_rank for _, of_rank in results]
@@ -223,7 +222,7 @@ def distributed(
 
 
 def _trained(
-    home: Path, params: FactorParams, modes: Modes | None, memory_gb: float, target: float, has_marks: bool,
+    home: Path, params: Params, modes: Modes | None, memory_gb: float, target: float, has_marks: bool,
     exchange: Exchange, backend: gpu.Backend,
 ) -> tuple[Row, OfRank]:  # fmt: skip
     """Train on one rank; all ranks call it."""
@@ -253,7 +252,7 @@ def _trained(
         if target and error() <= target and math.isnan(n_to_target):
             n_to_target = len(ms)
     epoch_ms = statistics.median(ms[1:])
-    size = {"algorithm": params.algorithm, "n_factors": params.n_factors, "n_ratings": len(ratings)}
+    size = {"algorithm": params.algorithm, "n_factors": params.width, "n_ratings": len(ratings)}
     row = {
         **size, "ranks": exchange.size, "epoch_ms": epoch_ms, "digest": digest_of(trainer.state()), "error": error(),
         "target_ms": epoch_ms * n_to_target, "start_s": start_s, "map_s": map_s, "ready_s": ready_s,

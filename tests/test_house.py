@@ -22,7 +22,7 @@ BOUNDS = {
     },
     "gpu": {"floors": 7, "arrows": 48, "in_circles": 0, "small": 3, "private": 0.227, "once": 22},
 }
-KINDS_ASKED = 10  # places that ask which algorithm something is, outside its folder
+KINDS_ASKED = 9  # places that ask which algorithm something is, outside its folder
 
 
 @pytest.fixture

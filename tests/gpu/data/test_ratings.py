@@ -62,7 +62,7 @@ def test_columns_of_all_rows_are_those_of_the_matrix(matrix: np.ndarray, one: in
     owners = np.repeat(np.arange(ratings.n_users), found.lengths)
     for actual, expected in ((owners, np.repeat(users, n)), (found.items + first, rows.items), (found.values, values)):
         np.testing.assert_array_equal(actual, expected[keep])
-    assert (found.items.dtype, found.values.dtype) == (np.int32, np.float32)
+    assert (found.items.dtype, found.values.dtype) == (np.dtype(np.int32), np.dtype(np.float32))
 
 
 def test_shape_defaults_to_the_largest_rows() -> None:

@@ -6,13 +6,17 @@ that the snapshot trained, over at most the newest 4,096 ratings. An item newer 
 raters (`gpu.online.prolific`), and the ridge draws it toward its prior p: the right side is b + ρ p. Implicit models
 need the sum over a whole side. That sum and the N of ρ count the rows that the snapshot trained.
 
-A refit costs n·D²/2 multiply-adds for n ratings of D terms (F, or F + 1 with a bias). Rows with very many ratings are
-spread over several slices.
+A trained item of `als` is solved against users whom a stronger λ has shrunk. The users of the snapshot fit their old
+ratings, noise included: a refit against them as they are learns this noise once more. A user over n usual ratings has
+the system n G + ρ I, with G = Σ n_j v_j v_jᵀ / Σ n_j over the items, the mean of all n, and ρ = λ n + λ0. With σ λ it
+would have been n G + (ρ + (σ − 1) λ n) I, and the user (n G + ρ I) (n G + (ρ + (σ − 1) λ n) I)⁻¹ u. So directions in
+which ratings support little shrink, and those of the strongest taste hardly do (docs/decisions/0011).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +27,13 @@ from gpu.base.backend import Backend
 from gpu.data.decay import weights_in
 from gpu.data.model import Model
 from gpu.data.rating_table import RatingTable, times_of
-from gpu.data.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
+from gpu.data.refit_rules import (
+    MAX_RATINGS_OF_USERS,
+    RIDGE_OF_TRAINED_ITEMS,
+    SHRINKING,
+    learned_values,
+    objective_of,
+)
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact_rows import RatedRows, Solver, Sums
 from gpu.online.host import exact as on_host
@@ -64,6 +74,8 @@ class ExactRefits:
         n_factors = model.params.width
         self._of_items, self._of_users = (Sums(np.zeros((n_factors,) * 2), np.zeros(n_factors)) for _ in range(2))
         self.gram = self._of_items.gram if self._objective.is_implicit else None
+        self._shrinks = model.params.is_calibrated and not self._objective.is_implicit  # λ0 > 0
+        self._shrinking: NDArray[np.float32] | None = None  # see `_shrinking_of_users`, once a trained item is refitted
 
     def prepare(self) -> Iterator[None]:
         """Sum up both sides of the snapshot, in slices; call it before the first refit."""
@@ -164,12 +176,30 @@ class ExactRefits:
         model, items = self._model, np.array([column.item for column in columns])
         raters, bounds = _joined([column.raters for column in columns])
         rows = self._raters_of(np.repeat(items, np.diff(bounds)), raters, bounds)
+        if self._shrinks and self._shrinking is None:  # no trained item has changed yet
+            self._shrinking = yield from self._shrinking_of_users()
         solution = yield from self._solver.items(rows, self._as_trained_users)
+        if self._shrinks:  # of users √κ times as short, factors with κ ρ are √κ times as long as those with ρ
+            solution[:, :-1] /= math.sqrt(RIDGE_OF_TRAINED_ITEMS)
         model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
 
     def _as_trained_users(self, users: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         factors, biases, _ = self._as_trained.users(users)
-        return factors, biases
+        return (factors if self._shrinking is None else on_host.mapped(factors, self._shrinking)), biases
+
+    def _shrinking_of_users(self) -> Generator[None, None, NDArray[np.float32]]:
+        """The matrix (F, F) that shrinks users of the snapshot, over √κ, in slices; κ is `RIDGE_OF_TRAINED_ITEMS`."""
+        model, objective, one = self._model, self._objective, np.eye(self._model.params.width)
+        counts, gram = np.where(model.item_trained, model.item_counts, 0), np.zeros_like(one)
+        n = counts.sum() / max(self._n_users, 1)
+        bound = yield from bound_of(model.item_factors, model.item_trained)
+        shares = np.sqrt(counts / max(counts.sum(), 1)).astype(np.float32)
+        yield from add_side(gram, model.item_factors, model.item_trained, bound, shares)
+        more = (SHRINKING - 1) * objective.regularization * n
+        ridge = objective.unit * (objective.regularization * n + objective.prior + more)
+        system = n * (gram + np.triu(gram, 1).T) + ridge * one
+        shrinking = one - objective.unit * more * np.linalg.inv(system)
+        return np.asarray(shrinking / math.sqrt(RIDGE_OF_TRAINED_ITEMS), dtype=np.float32)
 
     def refresh(self, items: NDArray[np.int64]) -> None:
         """Copy the parameters of these items, which have changed, to the solver."""
@@ -237,17 +267,23 @@ def threads() -> ThreadPoolExecutor:
 
 
 def add_side(
-    gram: NDArray[np.float64], factors: NDArray[np.float32], is_trained: NDArray[np.bool_], bound: float
+    gram: NDArray[np.float64],
+    factors: NDArray[np.float32],
+    is_trained: NDArray[np.bool_],
+    bound: float,
+    shares: NDArray[np.float32] | None = None,
 ) -> Generator[None, None, None]:
     """Add Σ v vᵀ over the trained rows of `factors` (R, F) to the upper triangle of `gram`, in slices.
 
-    Each thread sums up its part of a slice: the sums are exact, so their order does not matter.
+    Rows are multiplied by `shares` (R,) before, if these are given. Each thread sums up its part of a slice: the sums
+    are exact, so their order does not matter.
     """
     n_rows, n_threads, pool = on_host.per_slice(len(gram)), on_host.SUMMING_THREADS, threads()
 
     def summed(first: int) -> NDArray[np.float64]:
         part, own = slice(first, first + n_rows), np.zeros_like(gram)
-        on_host.add_gram(own, factors[part][is_trained[part]], 1.0, bound)
+        rows = factors[part][is_trained[part]]
+        on_host.add_gram(own, rows if shares is None else rows * shares[part][is_trained[part], None], 1.0, bound)
         return own
 
     for begin in range(0, len(factors), n_threads * n_rows):

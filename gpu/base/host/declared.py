@@ -38,7 +38,7 @@ class Use(enum.Enum):
     ITEM_WEIGHTS = "a model with weights between items answers"
     EXACT = "linear systems are solved to learn"
     EXACT_IMPLICIT = "the same, where what nobody rated counts"
-    GRAMS = "sums over all items are kept to learn"
+    GRAMS = "sums over all items are made to learn"
     SAMPLED = "a user without a row is fitted by gradients"
     USERS = "users are refitted by gradients on the host"
     ITEMS = "items are refitted by gradients on the host"

@@ -67,6 +67,22 @@ def add_gram(
 
 
 @called_for(Use.EXACT)
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def mapped(
+    rows: Annotated[NDArray[np.float32], 2], matrix: Annotated[NDArray[np.float32], 2]
+) -> Annotated[NDArray[np.float32], 2]:
+    """`rows` (R, F) times `matrix` (F, F). The bits of a row do not depend on the others, as they would with BLAS."""
+    product, n_factors = np.zeros_like(rows), np.uintp(rows.shape[1])
+    for row in range(len(rows)):
+        to = product[row]
+        for a in range(n_factors):
+            factor, line = rows[row, a], matrix[a]
+            for c in range(n_factors):
+                to[c] += factor * line[c]
+    return product
+
+
+@called_for(Use.EXACT)
 @njit(cache=True, nogil=True)
 def empty_system(fixed: Fixed, objective: Objective) -> LinearSystem:
     """The system of a row before the first rating; D = F, or F + 1 with biases."""

@@ -162,7 +162,7 @@ def test_lists_are_those_of_the_model(kind: type[Params]) -> None:
     assert kept[0].tolist() == fresh[0].tolist()
 
 
-def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_users() -> None:
+def test_an_item_of_als_solves_its_system_beside_users_as_a_stronger_ridge_leaves_them() -> None:
     online_model = online_model_of(AlsParams, BEFORE, len(BEFORE))
     snapshot = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
@@ -171,11 +171,17 @@ def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_u
     raters, values = online_model.table.column(0)
     n_read, _ = looks(3, N_TRAINED)
     assert n_read == 3
-    observed = np.column_stack([snapshot.user_factors[raters], np.ones(len(raters))]).astype(np.float64)
+    calibration, trained = snapshot.calibration, snapshot.item_trained
+    counts, items = snapshot.item_counts[trained].astype(np.float64), snapshot.item_factors[trained].astype(np.float64)
+    n = counts.sum() / snapshot.user_trained.sum()  # a usual user's ratings; their system, and that with 8 λ
+    usual, one = n * (items.T * counts) @ items / counts.sum(), calibration.unit * np.eye(params.n_factors)
+    system = usual + (params.regularization * n + calibration.prior) * one
+    stronger = np.linalg.inv(usual + (8 * params.regularization * n + calibration.prior) * one)
+    users = snapshot.user_factors[raters].astype(np.float64) @ system @ stronger
+    observed = np.column_stack([users, np.ones(len(raters))])
     targets = values.astype(np.float64) - snapshot.mean - snapshot.user_bias[raters]
-    calibration = snapshot.calibration
     ridge = params.regularization * len(raters) + calibration.prior
-    penalty = ridge * np.append(np.full(params.n_factors, calibration.unit), 1.0)
+    penalty = ridge * np.append(np.full(params.n_factors, 0.65 * calibration.unit), 1.0)
     expected = np.linalg.solve(observed.T @ observed + np.diag(penalty), observed.T @ targets)
     np.testing.assert_allclose(model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
     assert model.item_bias[0] == pytest.approx(expected[-1], rel=1e-5)

@@ -95,3 +95,13 @@ def test_parts_of_rows_have_their_own_ratings() -> None:
 
 def test_one_row_always_fits() -> None:
     assert [n_fitting(np.array([7, 1, 1]), most) for most in (0, 6, 7, 8, 9)] == [1, 1, 1, 2, 3]
+
+
+def test_a_mapped_row_has_the_same_bits_with_any_other_rows() -> None:
+    rng = np.random.default_rng(0)
+    rows, matrix = rng.standard_normal((37, 21)).astype(np.float32), rng.standard_normal((21, 21)).astype(np.float32)
+    together = exact.mapped(rows, matrix)
+    np.testing.assert_allclose(together, rows.astype(np.float64) @ matrix, rtol=1e-4, atol=1e-4)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(exact.mapped(rows[row : row + 1], matrix)[0], together[row])
+    assert exact.mapped(rows[:0], matrix).shape == (0, 21)

@@ -30,6 +30,8 @@ from gpu.algorithms import ALGORITHMS, params_for, params_of, trainer_of
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.param_kinds import GradientParams, descending
 from gpu.data.signals import NEUTRAL
+from gpu.descent.esgd import order_of
+from gpu.descent.order import BLOCK, CHUNK
 from gpu.descent.params import CulshParams, SgdParams
 from gpu.training import loop
 from gpu.training.loop import Trainer
@@ -40,6 +42,7 @@ LIBMF = {
     "lambda_p1": 0.0, "lambda_q1": 0.0, "lambda_p2": 0.05, "lambda_q2": 0.05, "eta": 0.05, "nr_bins": 20, "quiet": True,
 }  # fmt: skip
 FITS, LONG, SHORT = 3, 8, 2  # number of differences for the median, and epochs of their two fits
+STEPS, MOST_BLOCKS = 2, 500  # steps of a block of ESGD, st of [003], and blocks that are looked at
 SHARES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)  # multiples of the default λ
 
 Judge = Callable[[gpu.EpochReport, Trainer[gpu.Model]], float]
@@ -63,7 +66,9 @@ def sgd(
     the first epoch. `prepare_s` is the additional time of the first epoch, which lays out the ratings and computes
     residuals of neighbors. `sort_s` is the time to sort shuffled ratings by user and by item, which precedes every
     training. `at_stops` has RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20, `best` the lowest RMSE or highest HR@10
-    and `best_epoch` its epoch. Times to the target include neighbors and preparation; NaN if it was not reached.
+    and `best_epoch` its epoch. `collisions` is the share of the ratings of a step of `esgd`, two of which make a block
+    ([003] section 3), whose user or item occurs in the step again. Times to the target include neighbors and
+    preparation; NaN if it was not reached.
     """
     chosen, settings = options.chosen(backend), {**options.parameters(set_), "n_epochs": epochs}
     for algorithm in options.algorithms(algorithms):
@@ -78,6 +83,7 @@ def sgd(
             best = (max if is_implicit else min)(values)
             row = {"algorithm": algorithm, "n_factors": n_factors, "n_neighbors": params.n_neighbors}
             row |= {"n_users": data.n_users, "n_ratings": len(data), "sort_s": _sorting_s(data)}
+            row |= {"collisions": _collisions(data, params.seed)}
             stops = tuple(values[stop - 1] for stop in STOPS if stop <= len(values))
             say(f"  F = {n_factors}: {epoch_s * 1e3:.2f} ms, {' '.join(f'{value:.4f}' for value in stops)}")
             yield {
@@ -97,6 +103,24 @@ def _sorting_s(ratings: gpu.Ratings) -> float:
     users, items, values = ratings.coo()
     shuffled, shape = (users[order], items[order], values[order]), (ratings.n_users, ratings.n_items)
     return median_ms(lambda: gpu.Ratings.from_coo(*shuffled, shape), FITS) / 1e3
+
+
+def _collisions(ratings: gpu.Ratings, seed: int) -> float:
+    """Share of ratings that share their user or item with another one of the same step of ESGD."""
+    order, (users, items, _) = order_of(len(ratings), seed), ratings.coo()
+    n_chunks, n_blocks = -(-len(ratings) // CHUNK), min(len(ratings) // BLOCK, MOST_BLOCKS)
+    chunks = np.arange(n_blocks * (BLOCK // CHUNK)) * order.stride % n_chunks
+    places = (chunks[:, None] * CHUNK + np.arange(CHUNK)).reshape(n_blocks, BLOCK)[:, order.visits]
+    places = np.minimum(places, len(ratings) - 1).reshape(-1, BLOCK // STEPS)  # only the last chunk may be short
+    collide = np.zeros(places.shape, dtype=np.bool_)
+    for rows in (users[places], items[places]):
+        by_row = np.argsort(rows, axis=1, kind="stable")
+        is_same = np.diff(np.take_along_axis(rows, by_row, axis=1), axis=1) == 0
+        in_order = np.pad(is_same, ((0, 0), (0, 1))) | np.pad(is_same, ((0, 0), (1, 0)))
+        found = np.empty_like(collide)
+        np.put_along_axis(found, by_row, in_order, axis=1)
+        collide |= found
+    return float(collide.mean()) if n_blocks else NAN
 
 
 def _estimates(path: Path, params: gpu.Params) -> tuple[gpu.Ratings, gpu.Ratings, Judge]:

@@ -34,9 +34,9 @@ from gpu.data.calibration import calibrate, in_units
 from gpu.data.signals import signals_of
 from service.base import tuning
 
-BYTES_OF_A_RATING = 8  # a column (int32) and a value (float32)
-HALVES_OF_A_CHUNK = 8  # rows of the FP16 table are whole 16-byte chunks
-HALVES_OF_A_BIAS = 3  # a one, and a bias in two FP16 numbers
+RATING_BYTES = 8  # a column (int32) and a value (float32)
+CHUNK_HALVES = 8  # rows of the FP16 table are whole 16-byte chunks
+BIAS_HALVES = 3  # a one, and a bias in two FP16 numbers
 # Measured on one H100 80GB HBM3: 256-byte rows at random out of 17,770 and of 480,189, and square matrix products.
 CACHED, CACHED_BYTES = 6.2e12, 25e6  # bytes per second of gathered rows; bytes of the largest table in L2
 GATHERED = 3.5e12  # the same from larger tables
@@ -156,9 +156,12 @@ class Trajectory:
 
 
 def measured(
-    train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend,
+    train: gpu.Ratings,
+    test: gpu.Ratings,
+    params: AlsParams | AlsImplicitParams,
+    backend: gpu.Backend,
     peer: ModuleType | None,
-) -> Iterator[Row]:  # fmt: skip
+) -> Iterator[Row]:
     """Alternate `params.n_epochs` iterations of ours and of the peer; our results come first."""
     users, items = np.divmod(np.arange(64), 8)
     few = gpu.Ratings.from_coo(users, items, np.ones(64))  # compiles everything that is timed
@@ -225,7 +228,7 @@ def work_of(rows: gpu.Rows, n_columns: int, problem: AlsObjective) -> Work:
     """
     n_ratings, n_solved, size = int(rows.lengths.sum()), int(np.count_nonzero(rows.lengths)), width(problem)
     bytes_per_row = row_bytes(problem)
-    moved = n_ratings * (bytes_per_row + BYTES_OF_A_RATING) + 2 * len(rows.lengths) * size * 4
+    moved = n_ratings * (bytes_per_row + RATING_BYTES) + 2 * len(rows.lengths) * size * 4
     to_solve = size**3 // 3 if problem.solver == "cholesky" else problem.n_cg_steps * 2 * size**2
     flop = (n_ratings + n_columns * problem.is_implicit) * size * (size + 1) + n_solved * to_solve
     return Work(moved, flop, n_columns * bytes_per_row, problem.precision)
@@ -235,8 +238,8 @@ def row_bytes(problem: AlsObjective) -> int:
     """Bytes of one row of the gathered table."""
     if problem.precision == "float32":
         return width(problem) * 4
-    columns = problem.n_factors + HALVES_OF_A_BIAS * problem.biases
-    return math.ceil(columns / HALVES_OF_A_CHUNK) * HALVES_OF_A_CHUNK * 2
+    columns = problem.n_factors + BIAS_HALVES * problem.biases
+    return math.ceil(columns / CHUNK_HALVES) * CHUNK_HALVES * 2
 
 
 def implicit_als() -> ModuleType | None:

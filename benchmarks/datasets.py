@@ -29,7 +29,7 @@ from gpu.nmf.params import NmfParams
 from gpu.training.evaluate import is_held_out
 
 SEED = 42  # seed of every split
-TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
+TEST_SHARE, USER_TEST_SHARE, VALIDATION_SHARE = 0.1, 0.2, 0.1
 VALIDATION_USERS = 2000  # users whose lists choose the settings; all of them would take longer than the fits
 N_NEGATIVES, MOST_USERS = 99, 10_000  # of leave-one-out: items beside the held-out one, and users that are ranked
 META = "meta.json"
@@ -157,7 +157,7 @@ def per_user_split(ratings: gpu.Ratings, seed: int = SEED) -> tuple[gpu.Ratings,
     order = np.lexsort((np.random.default_rng(seed).random(len(users)), users))
     position = np.empty(len(users), dtype=np.int64)
     position[order] = np.arange(len(users)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
-    is_test = position < np.round(TEST_SHARE_OF_A_USER * ratings.by_user.lengths)[users]
+    is_test = position < np.round(USER_TEST_SHARE * ratings.by_user.lengths)[users]
     return ratings.where(~is_test), ratings.where(is_test)
 
 

@@ -79,9 +79,13 @@ def _ways(names: Sequence[str], kinds: Sequence[str], keys: str) -> Iterator[dic
 
 
 def _accuracy(
-    train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: gpu.Backend,
+    train: gpu.Ratings,
+    test: gpu.Ratings,
+    params: gpu.Params,
+    seeds: Sequence[int],
+    backend: gpu.Backend,
     hashed: CulshParams | None = None,
-) -> Row:  # fmt: skip
+) -> Row:
     """Train a model once per seed, after a training of one epoch that compiles the kernels.
 
     Args:

@@ -38,7 +38,7 @@ from service.base import tuning
 from service.engine import compilation
 from service.engine.queries import Recommend
 from service.engine.rebuilt import known_users, rebuild
-from service.jobs.lister import USERS_A_BATCH
+from service.jobs.lister import BATCH_USERS
 from service.jobs.lister import lists as listed
 from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import StreamId
@@ -259,10 +259,10 @@ def lists(
     where, log, (version,) = options.chosen(backend), RatingLog(data / "ratings"), live_versions.read(data).values()
     rebuilt, rebuild_s = timed(lambda: rebuild(log, data / "snapshots", version, log.last_id(), where, DEFAULT_TYPES))
     tuning.settle()  # as the job does
-    asked = known_users(rebuilt.history)[: users + USERS_A_BATCH]
+    asked = known_users(rebuilt.history)[: users + BATCH_USERS]
     batches = listed(rebuilt, Recommend(n=n), asked)
     next(batches)
     n_rows, seconds = timed(lambda: sum(batch.num_rows for batch in batches))
-    n_listed, model = len(asked) - min(USERS_A_BATCH, len(asked)), rebuilt.live_model.model
+    n_listed, model = len(asked) - min(BATCH_USERS, len(asked)), rebuilt.live_model.model
     row = {"backend": where.name, "items": model.n_items, "factors": model.params.width, "n": n, "rebuild_s": rebuild_s}
     yield {**row, "users": n_listed, "users_per_s": n_listed / seconds, "rows_per_s": n_rows / seconds}

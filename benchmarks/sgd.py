@@ -199,9 +199,12 @@ def time_to_error(
         points: list[tuple[float, float]] = []
         try:
             gpu.fit(
-                part[0], params, backend=chosen, test=part[1],
+                part[0],
+                params,
+                backend=chosen,
+                test=part[1],
                 on_epoch=lambda report: points.append((report.metrics["test_rmse"], report.seconds)),
-            )  # fmt: skip
+            )
         except (gpu.DeadFactors, gpu.TrainingDiverged):
             return [(math.inf, math.inf)]
         return points

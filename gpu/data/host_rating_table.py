@@ -13,8 +13,8 @@ from gpu.data.changes import Changes
 from gpu.data.host_arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.data.ratings import Rows
 
-POSITIONS_A_MS = 2**21  # positions of a service: the Unix milliseconds of an entry and a count within it
-POSITIONS_A_S = 1000.0 * POSITIONS_A_MS
+POSITIONS_PER_MS = 2**21  # positions of a service: the Unix milliseconds of an entry and a count within it
+POSITIONS_PER_S = 1000.0 * POSITIONS_PER_MS
 LONG = 1024  # ratings of a row; from here on a batch merges its new ratings into the row in one pass
 # Items, values, timestamps, positions.
 UserColumns = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]
@@ -179,7 +179,7 @@ def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], rows: D
         present = position < end and columns[0][position] == item
         old[n] = columns[1][position] if present else np.nan
         had = present and not np.isnan(old[n])  # `merge` has made room for new ratings, as NaN
-        old_times[n] = min(columns[2][position], columns[3][position] / POSITIONS_A_S) if had else np.nan
+        old_times[n] = min(columns[2][position], columns[3][position] / POSITIONS_PER_S) if had else np.nan
         if np.isnan(values[n]):
             if present:
                 shift(columns, position + 1, end, -1)

@@ -14,7 +14,7 @@ from gpu.data.host_arena import Arena, Directory
 from gpu.data.host_rating_table import OrderedRows
 from gpu.data.ratings import Ratings, Rows
 
-POSITIONS_A_MS = kernels.POSITIONS_A_MS
+POSITIONS_PER_MS = kernels.POSITIONS_PER_MS
 PORTION = 1 << 20  # ratings that are copied at a time
 
 
@@ -245,5 +245,5 @@ class RatingTable:
 
 def times_of(timestamps: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """When ratings count as given, Unix seconds, float64 (B,): at most the time of their position."""
-    times: NDArray[np.float64] = np.minimum(timestamps, positions / kernels.POSITIONS_A_S)
+    times: NDArray[np.float64] = np.minimum(timestamps, positions / kernels.POSITIONS_PER_S)
     return times

@@ -282,13 +282,13 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     """
     geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
     n = _n_samples(ratings, params)
-    a_sample = 18 + geometry.near_bytes + 72 * params.deterministic
+    sample_bytes = 18 + geometry.near_bytes + 72 * params.deterministic
     tiling = _tiling(ratings, params)
     segments = 16 * segments_needed(n, tiling.n_tiles, n_items)
     users = tiling.n_tiles * tiling.tile_users * geometry.row_bytes + n_users * (4 * geometry.n_factors + 64)
     items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbors + 16)
     by_item = 8 * len(ratings) + 24 * (n_users + n_items) if geometry.n_neighbors else 0
-    return 8 * len(ratings) + by_item + n * a_sample + segments + users + items + WORKSPACE
+    return 8 * len(ratings) + by_item + n * sample_bytes + segments + users + items + WORKSPACE
 
 
 def _tiling(ratings: Ratings, params: SgdParams) -> Tiling:

@@ -21,7 +21,7 @@ WARP = 32
 MOST_THREADS = 1024  # threads of a block, at most
 PIECE = 4  # factors of a lane, at least; a lane loads and adds them as one vector
 LEAST_LANES = 8  # lanes of a group, if F has enough pieces: with fewer ratings in flight parameters are fresher
-FACTORS_A_LANE, NEIGHBORS_A_LANE = 16, 16  # factors and neighbors of a lane, at most, until a group has 32 lanes
+LANE_FACTORS, LANE_NEIGHBORS = 16, 16  # factors and neighbors of a lane, at most, until a group has 32 lanes
 MOST_NEIGHBORS = 256
 ITEM_NAMES = "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares"
 ITEMS = np.dtype([(name, "<u8") for name in ITEM_NAMES])
@@ -54,15 +54,15 @@ class Geometry:
             raise InvalidParams(
                 f"Invalid n_neighbors on the device: expected at most {MOST_NEIGHBORS}, got {n_neighbors}; use host"
             )
-        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbors / NEIGHBORS_A_LANE, 1)
+        wanted = max(params.n_factors / LANE_FACTORS, n_neighbors / LANE_NEIGHBORS, 1)
         lanes = min(WARP, 1 << int(np.ceil(np.log2(wanted))))
         is_half = params.precision == "float16"
         lanes = max(lanes, min(LEAST_LANES, params.n_factors // PIECE))
         lanes = 1 << (lanes.bit_length() - 1)
         unit = lanes * PIECE
-        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbors / lanes, 1))))) if n_neighbors else 0
+        of_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbors / lanes, 1))))) if n_neighbors else 0
         n_factors = -(-params.n_factors // unit) * unit
-        k = max(descent_neighbors.CHUNK, a_lane * lanes) if a_lane else 0
+        k = max(descent_neighbors.CHUNK, of_lane * lanes) if of_lane else 0
         has_dislikes = has_dislikes and params.is_implicit
         return cls(lanes, n_factors, k, is_half, params.is_implicit, has_dislikes, most_groups)
 
@@ -80,8 +80,8 @@ class Geometry:
     @property
     def threads(self) -> int:
         """Threads of a block: limited by the registers of a multiprocessor, estimated high, and by `most_groups`."""
-        held, a_lane = self.n_factors / self.lanes, self.n_neighbors / self.lanes
-        wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * a_lane
+        held, of_lane = self.n_factors / self.lanes, self.n_neighbors / self.lanes
+        wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * of_lane
         fitting = next((n for n in (MOST_THREADS, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
         return min(fitting, max(WARP, 1 << ((self.most_groups * self.lanes).bit_length() - 1)))
 

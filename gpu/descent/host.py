@@ -43,10 +43,10 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     ranks takes less beside the model.
     """
     n_negatives = params.n_absences
-    a_sample = 24 + 12 * (n_negatives > 0) + 4 * (params.half_life_days is not None)
+    sample_bytes = 24 + 12 * (n_negatives > 0) + 4 * (params.half_life_days is not None)
     cuts, lines = 8 * (N_GROUPS + 1) * ratings.n_users, 4 * N_GROUPS * ratings.n_items
     model = sum(bytes_of(params, ratings.n_users, ratings.n_items))
-    return model + cuts + lines + a_sample * len(ratings) * (1 + n_negatives)
+    return model + cuts + lines + sample_bytes * len(ratings) * (1 + n_negatives)
 
 
 class Descent:

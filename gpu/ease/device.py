@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.ease.objective import no_inverse
 
 BLOCK_BYTES = 2**28  # bytes of a dense block of X
-A_LIKE = 12  # bytes of an entry of X
+LIKE_BYTES = 12  # bytes of an entry of X
 N_MATRICES = 4  # XᵀX, the identity matrix, and the solver's copies of both
 
 
@@ -24,7 +24,7 @@ def bytes_needed(n_items: int, n_likes: int) -> int:
     Args:
         n_items, n_likes: T, and the entries of X.
     """
-    return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES + 2 * A_LIKE * n_likes
+    return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES + 2 * LIKE_BYTES * n_likes
 
 
 def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:

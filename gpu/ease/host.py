@@ -11,12 +11,13 @@ from scipy.linalg import lapack
 from gpu.ease.objective import no_inverse
 
 BLOCK = 256  # rows of XᵀX multiplied at a time, and edge of the tiles that are mirrored
-AN_ENTRY, A_LIKE = 12, 64  # bytes; an entry of a sparse matrix, and a like in X, its transpose and their construction
+ENTRY_BYTES = 12  # bytes of an entry of a sparse matrix
+LIKE_BYTES = 64  # bytes of a like in X, its transpose and their construction
 
 
 def bytes_needed(n_items: int, n_likes: int) -> int:
     """Bytes that a training takes in addition to its ratings: matrix, weights, two blocks of the product, and likes."""
-    return (8 + 4) * n_items**2 + 2 * AN_ENTRY * BLOCK * n_items + A_LIKE * n_likes
+    return (8 + 4) * n_items**2 + 2 * ENTRY_BYTES * BLOCK * n_items + LIKE_BYTES * n_likes
 
 
 def item_weights(likes: sparse.csr_matrix, ridge: float) -> NDArray[np.float32]:

@@ -34,7 +34,7 @@ from gpu.ranking.requests import Users
 CHANGES_AT_ONCE, SAMPLES_AT_ONCE, USERS_AT_ONCE = 8192, 1 << 20, 8192
 # Raters that trained items solved together read, where the last item may exceed the limit; and the fixed cost of an
 # item in raters. One core takes 2 ms for an item with 1,024 raters, 64 factors and 32 neighbors.
-RATERS_AT_ONCE, RATERS_OF_AN_ITEM = 1024, 64
+RATERS_AT_ONCE, ITEM_RATERS = 1024, 64
 NOBODY = np.zeros(0, dtype=np.int64)
 _END = object()
 
@@ -157,7 +157,7 @@ class DeviceModel:
             return False
         while due and n_raters > 0 and len(items) < ITEMS_AT_ONCE:
             items = np.append(items, taken(due, 1))
-            n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + RATERS_OF_AN_ITEM
+            n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + ITEM_RATERS
 
         def show(changed: NDArray[np.int64]) -> None:
             if len(changed):

@@ -33,11 +33,11 @@ MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of work that does not wait for more expensive work of the same client
 SHARE = 4  # when too much waits, a client may have 1/SHARE of it
 MAX_REMEMBERED = 4096  # lines; with more, empty ones are dropped
-IDS_AN_ITEM = 16  # ids of `exclude` and `candidates` that can be looked up in the time of one list item
+IDS_PER_ITEM = 16  # ids of `exclude` and `candidates` that can be looked up in the time of one list item
 MAX_RESULTS = 100_000  # items in all lists of one request: about 10 MB of answer
 EXPLAINED = 8  # cost of explaining one item
 OF_ALL = 1024  # cost of one pass over all users or items
-AN_ITEM_OF_A_SET = 64  # cost of one item of a set whose neighbors are listed
+SET_ITEM_COST = 64  # cost of one item of a set whose neighbors are listed
 
 
 class Client(NamedTuple):
@@ -218,9 +218,9 @@ def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
     if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):
         return OF_ALL + query.n
     if isinstance(query, SetNeighbors):
-        return OF_ALL + query.n + len(query.items) * AN_ITEM_OF_A_SET
+        return OF_ALL + query.n + len(query.items) * SET_ITEM_COST
     if isinstance(query, UserRatings):
-        return query.n + query.offset // IDS_AN_ITEM
+        return query.n + query.offset // IDS_PER_ITEM
     if isinstance(query, GetTagSizes):
         return len(query.items)
     return 1
@@ -236,7 +236,7 @@ def cost_of_list(query: Recommend) -> int:
     cost = _width(query)
     if query.exclude or query.candidates or query.ratings:
         ids = len(query.exclude) + len(query.candidates or ()) + len(query.ratings or ())
-        cost += ids // IDS_AN_ITEM
+        cost += ids // IDS_PER_ITEM
     if has_rules(query):
         cost = max(cost, length_of(query)) << len(query.boosts)
     if query.explore:

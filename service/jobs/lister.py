@@ -28,8 +28,8 @@ from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.telemetry import logs
 
-USERS_A_BATCH = 256
-ROWS_A_GROUP = 1 << 17  # rows of a row group
+BATCH_USERS = 256
+GROUP_ROWS = 1 << 17  # rows of a row group
 SCHEMA = pa.schema([("user", pa.string()), ("rank", pa.int32()), ("item", pa.string()), ("score", pa.float64())])
 OnProgress = Callable[[float], None]
 
@@ -92,8 +92,8 @@ def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgres
         held, n_held, n_done = list[pa.RecordBatch](), 0, 0
         for batch in lists(rebuilt, query, users):
             held.append(batch)
-            n_held, n_done = n_held + batch.num_rows, min(n_done + USERS_A_BATCH, len(users))
-            if n_held >= ROWS_A_GROUP:
+            n_held, n_done = n_held + batch.num_rows, min(n_done + BATCH_USERS, len(users))
+            if n_held >= GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(held))
                 held, n_held = [], 0
                 on_progress(n_done / len(users))
@@ -103,13 +103,13 @@ def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgres
 
 
 def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The lists of `users`, a batch of Arrow for each `USERS_A_BATCH` of them, as `GET /recommend` answers them.
+    """The lists of `users`, a batch of Arrow for each `BATCH_USERS` of them, as `GET /recommend` answers them.
 
     Raises:
         InvalidRequest: the filter uses an unknown name.
     """
-    for first in range(0, len(users), USERS_A_BATCH):
-        batch = msgspec.structs.replace(query, user=None, users=users[first : first + USERS_A_BATCH])
+    for first in range(0, len(users), BATCH_USERS):
+        batch = msgspec.structs.replace(query, user=None, users=users[first : first + BATCH_USERS])
         (answer,) = rebuilt.ranking.answer([batch], rebuilt.as_of)
         if isinstance(answer, Exception):
             raise answer

@@ -65,7 +65,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "console": ("--algorithm als --seconds 0.2 --rounds 1", {"http.IDLE_S": 0.2}),
     "start": ("--algorithms als", {"http.READS": 3, "http.EMPTIES_CACHE": False}),
     "export": ("--n-ratings 5000 --rate 100 --seconds 1 --formats ndjson", {}),
-    "lists": ("--n 5", {"plant.USERS_A_BATCH": 10}),
+    "lists": ("--n 5", {"plant.BATCH_USERS": 10}),
     "plant": ("--users 700 --items 900 --ratings 5000 --set n_factors=4", {}),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.rating_table import POSITIONS_A_MS
+from gpu.data.rating_table import POSITIONS_PER_MS
 from service.storage.events import StreamId
 
 LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
@@ -26,4 +26,4 @@ def ascending_from(times_ms: NDArray[np.int64], at_least: int) -> NDArray[np.int
 
 
 def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.minimum(times_ms, LAST_MS) * POSITIONS_A_MS
+    return np.minimum(times_ms, LAST_MS) * POSITIONS_PER_MS

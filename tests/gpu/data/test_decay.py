@@ -10,7 +10,7 @@ from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidInput, InvalidParams, InvalidRatings
 from gpu.data.decay import DAY_S, MOST_WEIGHT, weighing, weights_in, weights_of
 from gpu.data.param_kinds import Params, with_changes
-from gpu.data.rating_table import POSITIONS_A_MS, RatingTable
+from gpu.data.rating_table import POSITIONS_PER_MS, RatingTable
 from gpu.data.ratings import Ratings
 from gpu.ease.params import EaseParams
 from gpu.online.model import HostModel
@@ -40,7 +40,7 @@ def table_of(ratings: Ratings, seconds: np.ndarray) -> RatingTable:
     """The ratings as a service has them, entry by entry."""
     table, (users, items, values) = RatingTable(ratings.n_users, ratings.n_items), ratings.coo()
     order = np.argsort(seconds, kind="stable")
-    positions = np.rint(seconds[order] * 1000).astype(np.int64) * POSITIONS_A_MS + np.arange(len(order))
+    positions = np.rint(seconds[order] * 1000).astype(np.int64) * POSITIONS_PER_MS + np.arange(len(order))
     table.apply(users[order], items[order], values[order], seconds[order], positions)
     return table
 
@@ -89,7 +89,7 @@ def test_a_user_refitted_online_is_the_user_of_the_training(backend: Backend) ->
 
 def test_a_rating_of_the_future_counts_as_of_its_arrival() -> None:
     table = table_of(Ratings.from_coo(np.array([0]), np.array([0]), np.array([1.0])), np.array([T0_S]))
-    positions = np.array([int(T0_S * 1000 + 5000) * POSITIONS_A_MS])
+    positions = np.array([int(T0_S * 1000 + 5000) * POSITIONS_PER_MS])
     table.apply(np.array([0]), np.array([0]), np.array([2.0]), np.array([9e9]), positions)
     assert table.seconds() == pytest.approx([T0_S + 5])
 
@@ -201,7 +201,7 @@ def test_ratings_that_come_one_by_one_leave_what_a_start_finds(params: Params) -
     trained = gpu.fit(ratings.where(is_early), params, times=part)
     users, items, values = ratings.coo()
     order = np.concatenate([np.flatnonzero(is_early), np.flatnonzero(~is_early)])
-    positions = int(T0_S * 1000 + 1) * POSITIONS_A_MS + np.arange(len(order))
+    positions = int(T0_S * 1000 + 1) * POSITIONS_PER_MS + np.arange(len(order))
 
     def columns(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         chosen = order[part]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.data.host_trends import BLOCK
-from gpu.data.rating_table import POSITIONS_A_MS, RatingTable
+from gpu.data.rating_table import POSITIONS_PER_MS, RatingTable
 from service.engine.lists.trending import N_BLOCKS, Moves, Trending
 from tests.service.engine.lists.test_popularity import best
 
@@ -25,7 +25,7 @@ changes = st.lists(
 def apply(table: RatingTable, change: Change, now_s: float) -> list[Moves]:
     user, item, value, _, lag = change
     columns = np.array([user]), np.array([item]), np.array([np.nan if value is None else value], dtype=np.float32)
-    done = table.apply(*columns, np.array([now_s - lag]), np.array([int(now_s * 1000) * POSITIONS_A_MS]))
+    done = table.apply(*columns, np.array([now_s - lag]), np.array([int(now_s * 1000) * POSITIONS_PER_MS]))
     return [Moves.of(done.items, done.old, done.old_times, -1), Moves.of(done.items, done.new, done.times, 1)]
 
 
@@ -50,7 +50,7 @@ def test_counts_are_exact_in_any_grouping(given_changes: list[Change], together:
     expected = np.zeros(N_ITEMS)
     for user in range(N_USERS):
         items, values, times, positions = table.row(user)
-        ages = (now_s - np.minimum(times, positions / POSITIONS_A_MS / 1000)) / H
+        ages = (now_s - np.minimum(times, positions / POSITIONS_PER_MS / 1000)) / H
         np.add.at(expected, items[values >= 0], 0.5 ** ages[values >= 0])
     rows, scores = shown(again)
     assert scores == pytest.approx(expected[rows].tolist(), rel=1e-3, abs=1e-4)

@@ -114,7 +114,7 @@ class _Summed:
         """Count the ratings over the fixed rows `columns` of this rank; `bounds` int64 (P + 1,) of `rows`."""
         lengths = lengths_within(rows, columns)
         self._ends = np.concatenate([[0], np.cumsum(lengths)])
-        self._bounds, self._n_columns, self._rank = bounds, columns.stop - columns.start, rank
+        self._bounds, self._rank = bounds, rank
         self._problem, self._twin = problem, backend.twin
         self.q_most = int(np.diff(bounds).max())
 
@@ -136,10 +136,9 @@ class _Summed:
         """(bytes of sums, bytes of each batch, rows of this rank in each), as in `gpu.als.sum_batches`."""
         edges = self._bounds[:-1] + np.diff(self._bounds) * np.arange(q + 1)[:, None] // q
         n_rows, n_ratings = np.diff(edges, axis=0), np.diff(self._ends[edges], axis=0).sum(axis=1)
-        slots = self._twin(sums.slots_bytes)(int(n_rows.sum(axis=1).max()), self._n_columns, self._problem)
+        slots = self._twin(sums.slots_bytes)(int(n_rows.sum(axis=1).max()), self._problem)
         own = n_rows[:, self._rank]
-        given = n_ratings, n_rows.sum(axis=1), own, self._n_columns, self._problem
-        return slots, self._twin(sums.batch_bytes)(*given), own
+        return slots, self._twin(sums.batch_bytes)(n_ratings, n_rows.sum(axis=1), own), own
 
 
 def cut(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

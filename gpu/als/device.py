@@ -106,7 +106,7 @@ def side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective
     """
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
-        parts = plan.parts_of(lengths, cut_of(n_columns, problem))
+        parts = plan.parts_of(lengths, n_ranges(n_columns, problem))
         n_slots, n_split = int(parts.sum()), int(np.count_nonzero(parts))
         n_items, held = n_slots + n_rated - n_split, min(n_slots, max(max_slots(problem), int(parts.max(initial=0))))
     else:
@@ -143,8 +143,8 @@ def planned(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
     if is_fused(problem):
         # Implicit problems have no short rows: each step would have to apply VᵀV.
         short = 0 if problem.is_implicit else plan.short_of(arrays.n_half_columns(inner))
-        cut, weights = cut_of(n_columns, problem), plan.weights(rows, problem)
-        work, batches = plan.fused(rows, weights, n_columns, cut, max_slots(problem), short)
+        ranges, weights = n_ranges(n_columns, problem), plan.weights(rows, problem)
+        work, batches = plan.fused(rows, weights, n_columns, ranges, max_slots(problem), short)
         n_blocks = tensor_path_of(problem).n_resident(problem)
         for batch in batches:
             formed = slice(batch.first_slot, batch.first_slot + batch.n_items)
@@ -156,12 +156,15 @@ def planned(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
     return Work(work, batches, n_slots * path.slot_bytes(inner))
 
 
-def cut_of(n_columns: int, problem: AlsObjective) -> plan.Cut:
-    """How rows are cut on tensor cores, if the fixed side has `n_columns` rows."""
+def n_ranges(n_columns: int, problem: AlsObjective) -> int:
+    """Ranges of a fixed side with `n_columns` rows, at which long rows are cut on tensor cores.
+
+    One for wide tables: moving the sums of a part takes as long as gathering its ratings.
+    """
+    if tensor_path_of(problem) is wide:
+        return 1
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
-    cut = plan.cut_of(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
-    # Moving the sums of a wide part takes as long as gathering its ratings from memory instead of the cache.
-    return cut._replace(fine=cut.coarse) if tensor_path_of(problem) is wide else cut
+    return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
 
 
 def max_slots(problem: AlsObjective) -> int:

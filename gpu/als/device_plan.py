@@ -2,13 +2,11 @@
 
 Blocks take work items in turns (kernels/als_work.cuh). Items are sorted by length, long ones first, and within a turn
 the block with the least work so far gets the longest, so that all blocks end at about the same time. A second kernel
-adds the sums A and b of the parts of a row. Three rules decide the parts:
+adds the sums A and b of the parts of a row. Two rules decide the parts:
 
 * Length: a row of more than `LONG` ratings would keep one block busy for too long.
 * Cache: if the fixed table is larger than half of the L2 cache, its rows are divided into ranges. Rows with many
   ratings in each range are cut at the ranges. Parts of the same range run together, so that their reads hit the cache.
-* Reach: reads at random from more than `REACH` bytes wait for the translation of addresses. Rows with too few ratings
-  for the ranges of the cache are cut at larger ranges, each within reach.
 
 If the sums of all parts do not fit into memory, rows in parts are solved in batches that follow each other. How a row
 is cut follows from its own length and from the size of the fixed table: neither batches nor ranks change its bits.
@@ -26,7 +24,6 @@ from gpu.cuda.work import ITEM, SPLIT, WHOLE
 from gpu.data.ratings import Rows
 
 LONG = 8192  # ratings of a part, at most
-REACH = 650_000_000  # bytes of a table: an H100 reads rows of so many at random as fast as its memory can
 SLOTS_SHARE = 16  # sums of a batch of rows in parts may take 1 / SLOTS_SHARE of the device's memory, on each side
 NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
 SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
@@ -72,13 +69,6 @@ class Batch(NamedTuple):
     n_items: int
 
 
-class Cut(NamedTuple):
-    """Ranges of the fixed side's rows: `fine` ones fit into the cache, `coarse` ones are within reach."""
-
-    fine: int
-    coarse: int
-
-
 def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
     """`SOLVER` () of a half-iteration with ρ = λ (n + offset)^ν + λ0, without names.
 
@@ -90,9 +80,9 @@ def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
     return np.array(constants, dtype=SOLVER).view(f"V{SOLVER.itemsize}")  # CuPy spells out the names at each launch
 
 
-def cut_of(table_bytes: int, cache_bytes: int) -> Cut:
-    """The ranges of a fixed table: each fine one takes at most half of the cache, each coarse one at most `REACH`."""
-    return Cut(*(max(1, -(-table_bytes // max(1, most))) for most in (cache_bytes // 2, REACH)))
+def n_ranges(table_bytes: int, cache_bytes: int) -> int:
+    """Number of ranges of the fixed side's rows so that each takes at most half of the cache."""
+    return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
 
 
 def short_of(n_columns: int) -> int:
@@ -100,23 +90,15 @@ def short_of(n_columns: int) -> int:
     return SHORT if n_columns <= NARROW else SHORT_OF_WIDE
 
 
-def ranges_of(lengths: NDArray[np.int64], cut: Cut) -> NDArray[np.int64]:
-    """Number of ranges at which each row is cut: the finer ones if it has ratings enough for them, or else 1."""
-    found = np.ones_like(lengths)
-    for ranges in (cut.coarse, cut.fine):
-        found = np.where(lengths > least_ratings(ranges), ranges, found)
-    return found
-
-
 def least_ratings(ranges: int) -> int:
     """Rows with more ratings are cut at so many ranges; with one range, by their length."""
     return LONG if ranges == 1 else max(CUT, PER_RANGE * ranges)
 
 
-def parts_of(lengths: NDArray[np.int64], cut: Cut) -> NDArray[np.int64]:
+def parts_of(lengths: NDArray[np.int64], ranges: int) -> NDArray[np.int64]:
     """Number of parts of each row, 0 for one that is solved whole: exact for one range, else an upper bound."""
-    ranges = ranges_of(lengths, cut)
-    return np.where((lengths > LONG) | (ranges > 1), -(-lengths // LONG) + ranges - 1, 0)
+    is_ranged = lengths > least_ratings(ranges)
+    return np.where((lengths > LONG) | is_ranged, -(-lengths // LONG) + (ranges - 1) * is_ranged, 0)
 
 
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
@@ -139,7 +121,7 @@ def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
 
 
 def fused(
-    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, cut: Cut, max_slots: int, short: int = SHORT
+    rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, max_slots: int, short: int = SHORT
 ) -> tuple[Plan, list[Batch]]:
     """The plan of the kernels that form and solve A in one launch a batch; there is at least one batch.
 
@@ -147,35 +129,27 @@ def fused(
         rows: ratings of the side to solve.
         row_weights: float32 (rows,), see `weights`.
         n_columns: rows of the fixed side.
-        cut: see `cut_of`.
+        ranges: see `n_ranges`.
         max_slots: parts of a batch, at most; a single row may need more.
         short: see `short_of`.
     """
-    n_ranges = ranges_of(rows.lengths, cut)
-    is_cut = (n_ranges > 1) | (rows.lengths > LONG)
-    whole = np.flatnonzero((rows.lengths > 0) & ~is_cut)
+    is_ranged = rows.lengths > least_ratings(ranges)
+    long = np.flatnonzero(is_ranged | (rows.lengths > LONG))
+    whole = np.flatnonzero((rows.lengths > 0) & ~is_ranged & (rows.lengths <= LONG))
     whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
-    levels = sorted({*cut, 1}, reverse=True)
-    long, parts, places = list[NDArray[np.int64]](), list[_Parts](), list[NDArray[np.float64]]()
-    for level, ranges in enumerate(levels):  # rows that are cut alike read the fixed side in step
-        alike = np.flatnonzero(is_cut & (n_ranges == ranges))
-        bounds = range_bounds(rows, alike, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
-        some = _parts(bounds, alike, -(-np.diff(bounds) // LONG))
-        in_range = np.repeat(np.arange(len(alike) * ranges) % ranges, some.n_parts.ravel())
-        long.append(alike)
-        parts.append(some)
-        places.append(level + in_range / ranges)
-    n_parts = np.concatenate([some.n_parts.sum(axis=1) for some in parts])
-    splits = _splits(np.concatenate(long), n_parts, rows, row_weights)
+    bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+    bounds[~is_ranged[long], 1:-1] = bounds[~is_ranged[long], -1:]
+    parts = _parts(bounds, long, -(-np.diff(bounds) // LONG))
+    in_range = np.repeat(np.arange(len(long) * ranges) % ranges, parts.n_parts.ravel())
+    splits = _splits(long, parts.n_parts.sum(axis=1), rows, row_weights)
     found = batches(splits, max_slots) or [Batch(0, 0, 0, 0, 0)]
     sizes = np.array([batch.n_slots for batch in found])
     first_slots = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    begins, lengths, owners = (np.concatenate(arrays) for arrays in zip(*(some[:3] for some in parts), strict=True))
-    order = np.lexsort((-lengths, np.concatenate(places), first_slots))
+    order = np.lexsort((-parts.lengths, in_range, first_slots))
     items = np.zeros(len(order) + len(whole), dtype=ITEM)
-    items["begin"] = np.concatenate([begins[order], rows.starts[whole]])
-    items["row"] = np.concatenate([owners[order], whole])
-    items["length"] = np.concatenate([lengths[order], rows.lengths[whole]])
+    items["begin"] = np.concatenate([parts.begins[order], rows.starts[whole]])
+    items["row"] = np.concatenate([parts.rows[order], whole])
+    items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
     items["slot"] = np.concatenate([order - first_slots, np.full(len(whole), WHOLE)])
     _describe(items, rows, row_weights)
     splits["first_slot"] -= np.repeat(np.cumsum(sizes) - sizes, [batch.n_splits for batch in found])
@@ -276,7 +250,7 @@ def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[
     return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
 
 
-def range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each range of a row begins in the flat arrays, and where the last ends; `edges` divide the columns."""
     starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
     low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))

@@ -92,7 +92,7 @@ def row_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective)
     (8), and on tensor cores sums of parts of rows.
     """
     if als.is_fused(problem):
-        parts = plan.parts_of(lengths, als.cut_of(n_columns, problem))
+        parts = plan.parts_of(lengths, als.n_ranges(n_columns, problem))
         split, sums = parts > 0, parts * als.path_of(problem).slot_bytes(problem)
     else:
         parts, sums = plan.n_parts_of(lengths), np.zeros_like(lengths)

@@ -2,15 +2,11 @@
 
 See `gpu.als.halves`. The kernels are those that solve long rows in parts (kernels/als.cu, als_wide.cu): here a
 rank's ratings of a row are one part, whose sums go to a slot of memory. Slots of all ranks are added up.
-
-The fixed rows of a rank are read in waves that follow each other ([001] Alg. 3, line 9, with more parts than GPUs): a
-wave is within reach (`gpu.als.device_plan`). The sums of later waves go to slots of their own, and are added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cupy
@@ -37,28 +33,19 @@ from gpu.data.views import within_columns
 N_ARRAYS = 5  # of a batch
 
 
-class Wave(NamedTuple):
-    """Where the items of a wave end, and the rows of its batch without ratings in it; in arrays of the batch."""
-
-    items_end: int
-    missing_end: int
-
-
 class Batch(NamedTuple):
     """Ratings of a batch.
 
     Attributes:
         arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves, and
-            places of rows without ratings in a wave. None if they are loaded.
+            places of rows without ratings. None if they are loaded.
         number: of their parcel, if they are loaded.
-        waves: of the fixed rows of this rank.
         n_rows: rows.
         own: those that this rank solves, by their place in its table.
     """
 
     arrays: list[Any] | None
     number: int
-    waves: list[Wave]
     n_rows: int
     own: slice
 
@@ -71,7 +58,7 @@ class Sums(NamedTuple):
         feed: loads them; None: all are on the device.
         ridges: float64, ρ of the rows that this rank solves, on the host.
         n_rated: number of rows of the whole fixed side that have ratings.
-        slots: float32 (1 or 2, rows, numbers of a slot): sums of the largest batch, and of a later wave of it.
+        slots: float32 (rows, numbers of a slot), for the sums of the largest batch.
         path: the kernels.
     """
 
@@ -106,34 +93,23 @@ def most_rows(problem: AlsObjective) -> int:
     return als.max_slots(problem)
 
 
-def slots_bytes(n_rows: int, n_columns: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of `n_rows` rows over `n_columns` fixed rows."""
-    slots: int = n_rows * als.path_of(problem).slot_bytes(problem)
-    return slots * (1 if _n_waves(n_columns, problem) == 1 else 2)
+def slots_bytes(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows."""
+    slots: int = n_rows * als.tensor_path_of(problem).slot_bytes(problem)
+    return slots
 
 
-def _n_waves(n_columns: int, problem: AlsObjective) -> int:
-    return als.cut_of(n_columns, problem).coarse
-
-
-def batch_bytes(
-    n_ratings: NDArray[np.int64],
-    n_rows: NDArray[np.int64],
-    n_own: NDArray[np.int64],
-    n_columns: int,
-    problem: AlsObjective,
-) -> NDArray[np.int64]:
+def batch_bytes(n_ratings: NDArray[np.int64], n_rows: NDArray[np.int64], n_own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes of batches without their sums.
 
-    They count ratings (8), for each row and wave an item (32) or a place (8) and the sums of its errors (16), and for
-    each row that this rank solves a split (32), ρ and its norm (24).
+    They count ratings (8), for each row an item (32) or a place (8) and the sums of its errors (16), and for each row
+    that this rank solves a split (32), ρ and its norm (24).
 
     Args:
         n_ratings, n_rows: int64 (q,), ratings over the fixed rows of this rank, and rows.
         n_own: int64 (q,), rows that this rank solves.
-        n_columns: fixed rows of this rank.
     """
-    of_rows = _n_waves(n_columns, problem) * (work.ITEM.itemsize + 16) * n_rows
+    of_rows = (work.ITEM.itemsize + 16) * n_rows
     return 8 * n_ratings + of_rows + (work.SPLIT.itemsize + 24) * n_own + N_ARRAYS * ALIGNMENT
 
 
@@ -167,14 +143,15 @@ def prepare(
             "Invalid mode: expected gather, got reduce, which needs solver=cg, precision=float16, F <= 256"
         )
     path, weights = als.tensor_path_of(problem), plan.weights(rows, problem)
-    n_columns = columns.stop - columns.start
-    n_waves, n_blocks = _n_waves(n_columns, problem), path.n_resident(problem)
-    edges = np.arange(1, n_waves, dtype=np.int64) * n_columns // n_waves
-    found = []
+    n_blocks, found = path.n_resident(problem), list[Batch]()
     for batch in batches:
         part = within_columns(rows.at(batch.numbers), columns)
-        totals, shares = rows.lengths[batch.numbers], weights[batch.numbers]
-        items, missing, waves = _waves_of(part, batch.numbers, totals, shares, edges, n_blocks)
+        rated = np.argsort(-part.lengths, kind="stable")[: np.count_nonzero(part.lengths)]
+        items = np.zeros(len(rated), dtype=work.ITEM)  # a row is one item, longest first; its slot is its place here
+        items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
+        items["row"], items["slot"] = batch.numbers[rated], rated
+        items["total"], items["weight"] = rows.lengths[items["row"]], weights[items["row"]]
+        items, missing = plan.balanced(items, n_blocks), np.flatnonzero(part.lengths == 0)
         places = np.arange(batch.own.start, batch.own.stop)
         mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
         splits["row"] = splits["first_slot"] = places - batch.own.start
@@ -184,43 +161,10 @@ def prepare(
         held = [to_device(array) for array in arrays] if feed is None else None
         rows_of_table = (table.values[batch.own],) if type(table.values) is np.ndarray else ()
         number = 0 if feed is None else feed.add(Parcel((*arrays, *rows_of_table), 0, len(rows_of_table)))
-        found.append(Batch(held, number, waves, len(batch.numbers), batch.own))
+        found.append(Batch(held, number, len(batch.numbers), batch.own))
     ridges = problem.ridges(rows.lengths[own], n_rated)
-    shape = 1 if n_waves == 1 else 2, max(batch.n_rows for batch in found), path.slot_bytes(problem) // 4
+    shape = max(batch.n_rows for batch in found), path.slot_bytes(problem) // 4
     return Sums(found, feed, ridges, n_rated, cupy.empty(shape, dtype=cupy.float32), path)
-
-
-def _waves_of(
-    part: Rows,
-    numbers: NDArray[np.int64],
-    totals: NDArray[np.int64],
-    weights: NDArray[np.float32],
-    edges: NDArray[np.int64],
-    n_blocks: int,
-) -> tuple[NDArray[np.void], NDArray[np.int64], list[Wave]]:
-    """(`ITEM` of all waves, places of rows without ratings in each wave, where those of each wave end).
-
-    A row with ratings in a wave has one item, longest first. Its slot is the place of the row in the batch.
-
-    Args:
-        part: the rows of the batch over the fixed rows of this rank.
-        numbers, totals, weights: (n,), of these rows: their numbers, all their ratings, and see `plan.weights`.
-        edges: first fixed row of each wave but the first.
-        n_blocks: see `plan.balanced`.
-    """
-    bounds = plan.range_bounds(part, np.arange(len(numbers)), edges)
-    items, missing, waves = list[NDArray[np.void]](), list[NDArray[np.int64]](), list[Wave]()
-    for first, last in pairwise(bounds.T):
-        rated, lengths = np.flatnonzero(last > first), last - first
-        rated = rated[np.argsort(-lengths[rated], kind="stable")]
-        some = np.zeros(len(rated), dtype=work.ITEM)
-        some["begin"], some["length"] = first[rated], lengths[rated]
-        some["row"], some["slot"] = numbers[rated], rated
-        some["total"], some["weight"] = totals[rated], weights[rated]
-        items.append(plan.balanced(some, n_blocks))
-        missing.append(np.flatnonzero(lengths == 0))
-        waves.append(Wave(sum(map(len, items)), sum(map(len, missing))))
-    return np.concatenate(items), np.concatenate(missing), waves
 
 
 def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
@@ -248,18 +192,12 @@ def gram_to_add(part: Table, problem: AlsObjective) -> Any:
 
 def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> Any:
     """A and b of the rows of a batch over the fixed rows `part`: float32 (n, numbers of a slot)."""
-    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[:, : batch.batch.n_rows]
-    constants, macros, before = plan.solver_of(problem, side.n_rated), path.defines(problem), Wave(0, 0)
-    for number, wave in enumerate(batch.batch.waves):
-        to = slots[min(number, 1)]
-        to[side.empty[before.missing_end : wave.missing_end]] = 0
-        half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=to)
-        items, n = side.items[work.ITEM.itemsize * before.items_end :], wave.items_end - before.items_end
-        path.form(items, n, n, half, constants, macros)
-        if number:
-            slots[0] += to
-        before = wave
-    return slots[0]
+    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[: batch.batch.n_rows]
+    slots[side.empty] = 0
+    half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=slots)
+    n_items, constants = side.items.size // work.ITEM.itemsize, plan.solver_of(problem, side.n_rated)
+    path.form(side.items, n_items, n_items, half, constants, path.defines(problem))
+    return slots
 
 
 def solve(batch: Loaded, totals: Any, gram: Any, table: Table, problem: AlsObjective) -> None:

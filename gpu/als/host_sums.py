@@ -71,27 +71,19 @@ def _row_bytes(problem: AlsObjective) -> int:
     return 8 * width(problem) * (width(problem) + 1)
 
 
-def slots_bytes(n_rows: int, n_columns: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of `n_rows` rows over `n_columns` fixed rows."""
-    del n_columns
+def slots_bytes(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows."""
     return n_rows * _row_bytes(problem)
 
 
-def batch_bytes(
-    n_ratings: NDArray[np.int64],
-    n_rows: NDArray[np.int64],
-    n_own: NDArray[np.int64],
-    n_columns: int,
-    problem: AlsObjective,
-) -> NDArray[np.int64]:
+def batch_bytes(n_ratings: NDArray[np.int64], n_rows: NDArray[np.int64], n_own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes of batches without their sums.
 
     Args:
         n_ratings, n_rows: int64 (q,), ratings over the fixed rows of this rank, and rows.
         n_own: int64 (q,), rows that this rank solves.
-        n_columns: fixed rows of this rank.
     """
-    del n_rows, n_own, n_columns, problem
+    del n_rows, n_own
     return RATING_BYTES * n_ratings
 
 

@@ -18,22 +18,22 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
-from gpu.als.device_plan import NARROW, cut_of, least_ratings
+from gpu.als.device_plan import NARROW, least_ratings, n_ranges
 from gpu.als.objective import RATING_BYTES, WHOLE
 from gpu.base.errors import InvalidInput
 
 Mode = Literal["gather", "reduce"]
 
 GATHERED_BYTES = 4.7e12  # bytes a second: ratings, and rows of the fixed table that kernels read from the cache
-GATHERED_FROM_MEMORY = 3.0e12  # the same for rows that they read from memory
-FAR_BYTES, FAR_S = 1.2e9, 0.9e-9  # a row of a table of T bytes beyond the first takes FAR_S (1 - FAR_BYTES / T) longer
+GATHERED_FROM_MEMORY = 3.2e12  # the same for rows that they read from memory: 3.9 from .65 GB, 3.2 from 10.4 (H200)
 CACHE_BYTES = 50_000_000  # of the second level (data sheet)
 ROW_PS, STEP_PS = 0.25, 0.094  # picoseconds for a row and F², without steps and for each step of conjugate gradients
 IMPLICIT = 1.4  # time of implicit problems in that of explicit ones with the same steps
 FIXED_MS = 0.12  # ms of a half on any number of GPUs: launches, and the last rows, for which most of a GPU waits
 MEMORY_BYTES = 3.35e12  # bytes a second that memory can move (data sheet)
 LINK_BYTES = 300e9  # bytes a second that a GPU sends while tables are gathered: 265 with 2, 307 with 4
-REDUCED_BYTES = 220e9  # the same while sums are reduced: 197 with 2, 235 with 4
+REDUCED_BYTES = 220e9  # the same while sums are reduced, up to some hundred megabytes: 197 with 2, 235 with 4
+MORE_REDUCED_BYTES, MORE_MS = 420e9, 0.5  # larger reductions take so many ms, and then each byte less: 4 GPUs
 LATENCY_MS = 0.04  # ms of one exchange, however short
 GRAM_MS = 0.025  # ms to add up VᵀV of all blocks
 HOST_BYTES = 50e9  # bytes a second from the host (PCIe 5 x16; an H200 loaded 53 from files in memory)
@@ -114,46 +114,22 @@ class Shape:
         return self.n_factors * math.ceil(self._columns / TILE) / math.ceil(self.n_factors / TILE)
 
     def one_gpu_ms(self, half: Half, mode: Mode = "gather", share: float = 1.0) -> float:
-        """Milliseconds that one GPU computes in a half for all ratings, without `FIXED_MS` and `waves_ms`.
+        """Milliseconds that one GPU computes in a half for all ratings, without `FIXED_MS`.
 
-        Each rating moves its own bytes and a row of the fixed table, from the cache or from memory. Rows with ratings
-        enough are cut at ranges of the table, so that they read what is near; see `gpu.als.device_plan`. Each row takes
-        a time that grows with F², before and in every step. Within 16 % of what was measured for F from 32 to 256
-        (`tests/gpu/als/test_planner_costs.py`).
+        Each rating moves its own bytes and a row of the fixed table, from memory or, if rows are cut at ranges of the
+        cache, from there (`gpu.als.device_plan`). Each row takes a time that grows with F², before and in every step.
+        Within 16 % of what was measured for F from 32 to 256 (`tests/gpu/als/test_planner_costs.py`).
 
         Args:
             mode, share: of the half, and of the fixed rows that the GPU reads in mode reduce. Default: it reads all.
         """
         table_bytes = half.n_fixed * self.float16_bytes * (1.0 if mode == "gather" else share)
-        cut, length = cut_of(math.ceil(table_bytes), CACHE_BYTES), self.n_ratings / half.n_solved
-        is_cached = table_bytes <= CACHE_BYTES or (mode == "gather" and length > least_ratings(cut.fine))
+        ranges, length = n_ranges(math.ceil(table_bytes), CACHE_BYTES), self.n_ratings / half.n_solved
+        is_cached = table_bytes <= CACHE_BYTES or (mode == "gather" and length > least_ratings(ranges))
         rate = GATHERED_BYTES if is_cached or self._columns > NARROW else GATHERED_FROM_MEMORY
-        ms = self.n_ratings * (RATING_BYTES + self.float16_bytes) / rate * 1e3
-        ms += half.n_solved * self._width**2 * (ROW_PS + STEP_PS * self.n_cg_steps) * 1e-9
-        if self.is_implicit:
-            ms *= IMPLICIT
-        if is_cached or cut.coarse == 1 or mode == "reduce":
-            return ms
-        if length > least_ratings(cut.coarse):  # sums of parts go to memory and back
-            return ms + 2 * (cut.coarse - 1) * half.n_solved * self.slot_bytes / MEMORY_BYTES * 1e3
-        return ms + self.n_ratings * far_seconds(table_bytes) * 1e3
-
-    def waves(self, half: Half, share: float) -> int:
-        """Parts in which a GPU reads its share of the fixed rows in mode reduce, one after the other."""
-        return cut_of(math.ceil(half.n_fixed * share * self.float16_bytes), CACHE_BYTES).coarse
-
-    def waves_ms(self, half: Half, share: float) -> float:
-        """Milliseconds in which sums of all waves but the first are written, read and added to those before."""
-        return 4 * (self.waves(half, share) - 1) * half.n_solved * self.slot_bytes / MEMORY_BYTES * 1e3
-
-
-def far_seconds(table_bytes: float) -> float:
-    """Seconds that reading a row at random from such a table takes longer than from one within reach.
-
-    Measured in mode gather on four GPUs, with tables of 2.6 to 10.4 GB, before rows were cut at ranges within reach
-    (docs/lab/several-gpus.md).
-    """
-    return FAR_S * max(0.0, 1 - FAR_BYTES / table_bytes)
+        ratings = self.n_ratings * (RATING_BYTES + self.float16_bytes) / rate * 1e3
+        rows = half.n_solved * self._width**2 * (ROW_PS + STEP_PS * self.n_cg_steps) * 1e-9
+        return (ratings + rows) * (IMPLICIT if self.is_implicit else 1)
 
 
 @dataclass(frozen=True)
@@ -194,6 +170,11 @@ class Links:
     reduced: float = REDUCED_BYTES
     host: float = HOST_BYTES
 
+    def reduce_ms(self, n_bytes: float) -> float:
+        """Milliseconds of one reduction in which each GPU sends so many bytes."""
+        faster = MORE_REDUCED_BYTES / REDUCED_BYTES * self.reduced
+        return min(n_bytes / self.reduced * 1e3, MORE_MS + n_bytes / faster * 1e3)
+
 
 NVLINK = Links()
 
@@ -210,7 +191,7 @@ class Bytes:
         ratings: in both orders, by item and by user; if they are streamed, two buffers of them.
         work_items: work items of kernels, and positions of rows; two buffers of work items if ratings are streamed.
         slots: float32 sums of rows. Mode gather: of the parts of long rows. Mode reduce: of all solved rows of a batch
-            to add up, twice if the GPU reads its fixed rows in waves.
+            to add up.
         reserve: CUDA, the communicator of several GPUs, work space, and what is kept for other uses.
     """
 

@@ -70,8 +70,7 @@ class Layout(NamedTuple):
         shape, is_gather = self.shape, self.mode(half) == "gather"
         fixed = half.n_fixed * (1.0 if is_gather else share)
         solved = half.n_solved * (1.0 if self.other(half) == "gather" else share)
-        n_slots = half.n_solved * (1 if shape.waves(half, 1.0) == 1 else 2)  # for any share
-        slots = self._part_bytes(half) * share if is_gather else n_slots * shape.slot_bytes / q
+        slots = self._part_bytes(half) * share if is_gather else half.n_solved * shape.slot_bytes / q
         communicator = COMMUNICATOR_BYTES if self.p > 1 else 0
         return Bytes(
             fixed_table=ceil(shape.float16_bytes * fixed),
@@ -90,8 +89,6 @@ class Layout(NamedTuple):
         pace = max(share / weight for share, weight in zip(shares, weights, strict=True))
         uneven = 1 + UNEVEN + UNEVEN_EACH * self.p if self.p > 1 else 1
         compute = self.shape.one_gpu_ms(half, self.mode(half), max(shares)) * pace * uneven + FIXED_MS
-        if self.mode(half) == "reduce":
-            compute += self.shape.waves_ms(half, max(shares))
         load = self._loaded(half, max(shares)) / links.host * 1e3
         return Milliseconds(compute, load, self._moves_ms(half, q, links) if self.p > 1 else 0.0)
 
@@ -140,12 +137,13 @@ class Layout(NamedTuple):
         return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share) + rows
 
     def _moves_ms(self, half: Half, q: int, links: Links) -> float:
-        sent = (1 - 1 / self.p) * 1e3  # ms for each byte of a whole table, if a link moves one byte a second
+        sent = 1 - 1 / self.p  # of a whole table, or of all sums
         gram = GRAM_MS if self.shape.is_implicit else 0.0
         if self.mode(half) == "gather":
-            return LATENCY_MS + half.n_fixed * self.shape.float16_bytes * sent / links.gathered + gram
-        twice = 2 / MEMORY_BYTES * 1e3  # sums are written and read once more
-        return q * LATENCY_MS + half.n_solved * self.shape.slot_bytes * (sent / links.reduced + twice) + gram
+            return LATENCY_MS + half.n_fixed * self.shape.float16_bytes * sent / links.gathered * 1e3 + gram
+        n_bytes = half.n_solved * self.shape.slot_bytes
+        twice = 2 * n_bytes / MEMORY_BYTES * 1e3  # sums are written and read once more
+        return q * (LATENCY_MS + links.reduce_ms(n_bytes * sent / q)) + twice + gram
 
 
 def shares_of(layout: Layout, gpus: Sequence[Gpu]) -> tuple[float, ...] | None:

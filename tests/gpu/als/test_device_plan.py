@@ -15,7 +15,6 @@ from gpu.data.ratings import Rows
 EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
 IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
 NO_BOUND = 10**9
-ONE_RANGE = plan.Cut(1, 1)
 
 
 def lengths_only(lengths: list[int], first: int = 0) -> Rows:
@@ -34,9 +33,9 @@ def with_columns(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
 
 
 def fused(
-    rows: Rows, n_columns: int = 1, cut: plan.Cut = ONE_RANGE, max_slots: int = NO_BOUND
+    rows: Rows, n_columns: int = 1, ranges: int = 1, max_slots: int = NO_BOUND
 ) -> tuple[plan.Plan, list[plan.Batch]]:
-    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, cut, max_slots)
+    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, max_slots)
 
 
 def uncut(found: plan.Plan) -> np.ndarray:
@@ -105,28 +104,25 @@ def test_every_rating_is_in_one_item(lengths, bound):
 @settings(max_examples=30)
 @given(
     lengths=st.lists(st.integers(0, 6000), min_size=1, max_size=8),
-    cut=st.builds(plan.Cut, st.integers(2, 9), st.integers(1, 3)),
+    ranges=st.integers(2, 5),
     bound=st.sampled_from([1, 5, NO_BOUND]),
     seed=st.integers(0, 100),
 )
-def test_every_rating_is_in_one_item_of_its_range(lengths, cut, bound, seed):
+def test_every_rating_is_in_one_item_of_its_range(lengths, ranges, bound, seed):
     n_columns = 6000
     rows = with_columns(lengths, n_columns, seed)
-    found, batches = fused(rows, n_columns, cut, bound)
+    found, batches = fused(rows, n_columns, ranges, bound)
     assert_covers_once(found, rows)
     assert_slots_belong(found, batches)
     assert_one_launch_forms_each_item(found, batches)
+    edges = np.arange(ranges + 1) * n_columns // ranges
     for batch in batches:
         parts = found.items[batch.first_slot : batch.first_slot + batch.n_slots]
-        n_ranges = plan.ranges_of(rows.lengths, cut)[parts["row"]]
-        order = []
-        for part, ranges in zip(parts, n_ranges, strict=True):
-            edges = np.arange(ranges + 1) * n_columns // ranges
-            ends = rows.items[[part["begin"], part["begin"] + part["length"] - 1]]
-            first, last = np.searchsorted(edges, ends, "right")
-            assert first == last, "no part spans two ranges"
-            order.append((-ranges, first, -part["length"]))
-        assert order == sorted(order), "rows that are cut alike together, by range, then longest first"
+        first = np.searchsorted(edges, rows.items[parts["begin"]], "right")
+        last = np.searchsorted(edges, rows.items[parts["begin"] + parts["length"] - 1], "right")
+        assert np.array_equal(first, last), "no part spans two ranges"
+        order = list(zip(first, -parts["length"], strict=True))
+        assert order == sorted(order), "by range, then longest first"
 
 
 def test_rows_up_to_the_limit_stay_whole():
@@ -143,26 +139,18 @@ def test_rows_up_to_the_limit_stay_whole():
 
 
 def test_only_long_rows_are_cut_at_ranges():
-    found, _ = fused(with_columns([2048, 2049], 4000), 4000, plan.Cut(2, 1))
+    found, _ = fused(with_columns([2048, 2049], 4000), 4000, ranges=2)
     assert found.splits["row"].tolist() == [1]
     assert found.n_slots == 2
 
 
 def test_rows_that_many_ranges_would_shred_stay_whole():
-    assert uncut(fused(with_columns([4096, 5000], 8000), 8000, plan.Cut(8, 1))[0]).tolist() == [0]
+    assert uncut(fused(with_columns([4096, 5000], 8000), 8000, ranges=8)[0]).tolist() == [0]
 
 
 def test_long_rows_that_ranges_would_shred_are_cut_by_length():
-    found, _ = fused(with_columns([9000], 10_000), 10_000, plan.Cut(100, 1))
+    found, _ = fused(with_columns([9000], 10_000), 10_000, ranges=100)
     assert found.items["length"].tolist() == [4500, 4500]
-
-
-def test_rows_too_short_for_the_ranges_of_the_cache_are_cut_within_reach():
-    """512 ratings in each of 20 ranges are 10,240; in each of 5, 2,560."""
-    found, _ = fused(with_columns([10_241, 2561, 2560, 9000], 40_000), 40_000, plan.Cut(20, 5))
-    assert found.splits["row"].tolist() == [0, 1, 3]
-    assert found.splits["n_slots"].tolist() == [20, 5, 5]
-    assert uncut(found).tolist() == [2]
 
 
 def test_offsets_beyond_32_bits():
@@ -189,10 +177,10 @@ def test_rows_are_cut_alike_in_any_batches(bound):
 def test_slots_are_foreseen():
     lengths = [0, 5, 8192, 8193, 100_000, 3000]
     rows = with_columns(lengths, 120_000)
-    for cut in (ONE_RANGE, plan.Cut(3, 1), plan.Cut(9, 2)):
-        found, _ = fused(rows, 120_000, cut)
-        foreseen = int(plan.parts_of(rows.lengths, cut).sum())
-        assert found.n_slots == foreseen if cut == ONE_RANGE else found.n_slots <= foreseen <= found.n_slots + 12
+    for ranges in (1, 3):
+        found, _ = fused(rows, 120_000, ranges)
+        foreseen = int(plan.parts_of(rows.lengths, ranges).sum())
+        assert found.n_slots == foreseen if ranges == 1 else found.n_slots <= foreseen <= found.n_slots + 2 * ranges
 
 
 def test_two_phases_keep_the_parts_of_a_row_together():
@@ -249,7 +237,7 @@ def test_weights_of_rows_that_lie_out_of_order():
 
 def test_nothing_to_plan():
     rows = lengths_only([0, 0])
-    for found in (fused(rows, 5, plan.Cut(3, 2))[0], plan.two_phase(rows), fused(lengths_only([]))[0]):
+    for found in (fused(rows, 5, 3)[0], plan.two_phase(rows), fused(lengths_only([]))[0]):
         assert not len(found.items)
         assert not len(found.splits)
         assert plan.batches(found.splits, 10) == []
@@ -265,12 +253,9 @@ def test_half_a_million_rows_are_planned_at_once():
     assert time.process_time() - began < 4  # of the processor: a moment that the machine stands still costs none
 
 
-@pytest.mark.parametrize(
-    ("table", "cache", "expected"),
-    [(0, 50, (1, 1)), (25, 50, (1, 1)), (26, 50, (2, 1)), (100, 50, (4, 1)), (plan.REACH + 1, 10**9, (2, 2))],
-)
-def test_ranges_take_half_of_the_cache_or_are_within_reach(table, cache, expected):
-    assert plan.cut_of(table, cache) == expected
+@pytest.mark.parametrize(("table", "cache", "expected"), [(0, 50, 1), (25, 50, 1), (26, 50, 2), (100, 50, 4)])
+def test_ranges_take_half_of_the_cache(table, cache, expected):
+    assert plan.n_ranges(table, cache) == expected
 
 
 def loads(items: np.ndarray, n_blocks: int) -> np.ndarray:

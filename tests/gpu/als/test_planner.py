@@ -65,9 +65,9 @@ def test_plans_of_the_papers_large_problems_on_its_gpus():
     gpus = [Gpu(PAPER)] * 4
     sparkals, factorbird, facebook = (plan(shape(*one), gpus) for one in (SPARKALS, FACTORBIRD, FACEBOOK))
     assert (modes(sparkals), sparkals.placement) == (("reduce", "gather"), "rows streamed")
-    assert (modes(factorbird), factorbird.placement) == (("reduce", "reduce"), "ratings streamed"), "rows are short"
+    assert (modes(factorbird), factorbird.placement) == (("gather", "gather"), "ratings streamed")
     assert (modes(facebook), facebook.placement) == (("reduce", "reduce"), "rows streamed")
-    assert (factorbird.items.q, facebook.items.q) == (97, 1021)
+    assert (factorbird.items.q, facebook.items.q) == (206, 820)
     assert {one.items.p for one in (sparkals, factorbird, facebook)} == {4}
 
 
@@ -75,7 +75,7 @@ def test_plans_of_the_papers_large_problems_on_gpus_of_80_gb():
     gpus = [Gpu(80 * GB)] * 4
     found = [plan(shape(*one), gpus) for one in (SPARKALS, FACTORBIRD, FACEBOOK, (*FACEBOOK[:3], 100))]
     assert [one.placement for one in found] == ["resident", "ratings streamed", "ratings streamed", "rows streamed"]
-    assert [one.items.q for one in found] == [1, 8, 15, 254]
+    assert [one.items.q for one in found] == [1, 3, 20, 146]
 
 
 def test_the_host_has_what_gpus_have_no_room_for():
@@ -99,7 +99,7 @@ def test_netflix_is_gathered_in_both_halves(p, n_factors, forecast):
     assert found.one_gpu_ms / found.ms == pytest.approx(forecast[p], rel=0.15)
 
 
-@pytest.mark.parametrize(("p", "gb", "ms"), [(2, 44, 409), (4, 23, 210), (8, 13, 110)])
+@pytest.mark.parametrize(("p", "gb", "ms"), [(2, 43, 390), (4, 22, 199), (8, 12, 104)])
 def test_hugewiki_is_reduced_for_items(p, gb, ms):
     found = plan(hugewiki(), [H200] * p)
     assert modes(found) == ("reduce", "gather")
@@ -113,14 +113,14 @@ def test_hugewiki_on_one_gpu():
     found = plan(hugewiki(), [H200])
     held = found.items.gpu_bytes[0]
     assert (held.total - held.reserve - held.slots) / GB == pytest.approx(82, rel=0.05)
-    assert found.ms == pytest.approx(785, rel=0.03)
+    assert found.ms == pytest.approx(760, rel=0.03)
     assert plan(hugewiki(), [Gpu(80 * GB)]).placement == "ratings streamed"
 
 
 @pytest.mark.parametrize("p", [2, 4, 8])
 def test_a_table_is_gathered_up_to_some_hundred_fixed_rows_for_a_solved_one(p):
     """Gathering costs 208 bytes a user, reducing 28,672 an item and the traffic of memory: equal at 138 or later."""
-    near, far = (plan(shape(ratio * 40_000, 40_000, 1e9, 100), [H200] * p) for ratio in (200, 300))
+    near, far = (plan(shape(ratio * 40_000, 40_000, 1e9, 100), [H200] * p) for ratio in (135, 200))
     assert (near.items.mode, far.items.mode) == ("gather", "reduce")
 
 

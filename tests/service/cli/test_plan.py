@@ -115,12 +115,13 @@ def test_a_training_keeps_within_the_memory_of_its_plan_and_learns_the_same(fold
 @pytest.mark.parametrize(
     ("shape", "modes", "eq_8"),
     [
-        ("229e6,195e6,38.5e9,5", ("reduce", "reduce"), (1, 1)),
+        ("660e6,2.4e6,3.5e9,10", ("gather", "reduce"), (1, 4)),
+        ("229e6,195e6,38.5e9,5", ("gather", "gather"), (1, 1)),
         ("480189,17770,99072112,100", ("gather", "gather"), (1, 1)),
     ],
 )
 def test_a_shape_is_planned_without_a_file(capsys, shape, modes, eq_8):
-    """Factorbird of table 5, as docs/algorithms.md has it, and Netflix."""
+    """SparkALS and Factorbird of table 5, as docs/algorithms.md has them, and Netflix."""
     arguments = ["train", "--algorithm", "als", "--plan", "--gpus", "4", "--memory", "12", "--json"]
     assert run([*arguments, "--shape", shape]) == 0
     record = json.loads(capsys.readouterr().out)

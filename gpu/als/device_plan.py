@@ -31,7 +31,8 @@ CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
-HEAD = 4  # part of the turns of whole rows that have the longest ones
+BAND = 32, 8  # turns of whole rows that have rows of different lengths: from a 32nd to an eighth of all,
+LEAST_BAND = 8  # and at least so many
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 
 SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
@@ -164,8 +165,9 @@ def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
     Block b of G takes items b, 2G − 1 − b, 2G + b, … (kernels/als_work.cuh). Parts of rows stay in the turn of their
     range; whole rows may go anywhere. Lengths fall steeply, and each range starts with long parts. So in the order of
     their lengths some blocks would always have the longer items: on one of four devices the busiest would have 1.4
-    times the mean on Netflix's shape. Turns of items that are all alike cannot make up for turns before. So only the
-    first quarter of the turns of whole rows has the longest ones; the others each have rows of all other lengths.
+    times the mean on Netflix's shape. Turns of items that are all alike cannot make up for turns before. So there is a
+    `BAND` of turns that each have rows of all its lengths. Blocks with other turns of this kind would have very
+    different numbers of short rows: stages of these are no longer in step with those of others.
 
     Args:
         items: `ITEM` (n,): parts turn by turn, then whole rows, longest first.
@@ -175,9 +177,11 @@ def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
     n_ordered = -(-int(np.count_nonzero(items["slot"] != WHOLE)) // n_blocks)  # turns with parts
     whole = np.arange(min(n_ordered * n_blocks, n), n)
     n_turns = len(whole) // n_blocks  # full ones
-    head, rest = np.split(whole[: n_turns * n_blocks], [n_turns // HEAD * n_blocks])
+    band = n_turns // BAND[0], min(max(n_turns // BAND[1], LEAST_BAND), n_turns)
+    head, mixed, rest = np.split(whole[: n_turns * n_blocks], [turn * n_blocks for turn in band])
     turns = [np.arange(turn * n_blocks, min((turn + 1) * n_blocks, n)) for turn in range(n_ordered)]
-    turns += [*head.reshape(-1, n_blocks), *rest.reshape(n_blocks, -1).T, whole[n_turns * n_blocks :]]
+    turns += [*head.reshape(-1, n_blocks), *mixed.reshape(n_blocks, -1).T, *rest.reshape(-1, n_blocks)]
+    turns.append(whole[n_turns * n_blocks :])
     loads, owners = np.zeros(n_blocks, dtype=np.int64), np.empty(n, dtype=np.int64)
     for turn, some in enumerate(turns):  # the longest to the block with the least work so far
         longest_first = some[np.argsort(-work[some], kind="stable")]

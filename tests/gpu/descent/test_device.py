@@ -216,6 +216,20 @@ def test_full_tiles_learn_like_even_ones(descent: ModuleType, monkeypatch: pytes
     assert errors[1] == pytest.approx(errors[0], rel=0.03)
 
 
+def test_parts_of_an_epoch_learn_like_the_whole(descent: ModuleType) -> None:
+    ratings, test = split(planted())
+    params, errors = SgdParams(n_factors=8, n_epochs=8), []
+    for n_parts in (1, 3):
+        model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
+        found = descent.Descent(model, params, ratings, test)
+        found.prepare()
+        for epoch in range(8):
+            for part in range(n_parts):
+                found.learn(epoch, rates_at(params, epoch), part, n_parts)
+        errors.append((found.train_error(), found.test_rmse()))
+    assert errors[1] == pytest.approx(errors[0], rel=0.03)
+
+
 def test_a_training_is_resumed_with_equal_bits(descent: ModuleType) -> None:
     ratings, params = planted(), SgdParams(n_factors=8, n_epochs=4, deterministic=True)
 

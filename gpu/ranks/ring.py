@@ -27,6 +27,7 @@ from gpu.ranks.exchange import Exchange
 from gpu.ranks.traffic import Traffic
 
 TIMEOUT_S = 60.0  # seconds without a byte after which another rank counts as lost
+BUFFERED = 4096  # bytes; connections hold many messages of this size that nobody has read
 NONCE = 32  # bytes
 DIGEST = "sha256"
 Bytes = memoryview
@@ -143,14 +144,23 @@ class SocketLink:
         self._sender.start()
 
     def exchange(self, send: Bytes, receive: Bytes) -> None:
-        """Send in a thread of its own: two ranks that both send first would wait for each other."""
-        self._wanted.put(send)
+        """Send much in a thread of its own: two ranks that both send first would wait for each other.
+
+        A little fits into the buffers of a connection, and a change of threads takes longer than to send it.
+        """
+        is_much, failure = len(send) > BUFFERED, None
+        if is_much:
+            self._wanted.put(send)
+        else:
+            failure = _failure_of_sending(self._to_next, send)
         try:
-            _fill(self._from_last, receive)
+            if failure is None:
+                _fill(self._from_last, receive)
         except OSError as error:
             raise RankLost(f"the rank before is gone: {error or type(error).__name__}") from None
         finally:
-            failure = self._sent.get()
+            if is_much:
+                failure = self._sent.get()
         if failure is not None:
             raise RankLost(f"the next rank is gone: {failure or type(failure).__name__}")
 
@@ -163,13 +173,17 @@ class SocketLink:
 
     def _send(self) -> None:
         while (data := self._wanted.get()) is not None:
-            try:
-                while len(data):  # `sendall` would limit the time of all bytes together
-                    data = data[self._to_next.send(data) :]
-            except OSError as error:
-                self._sent.put(error)
-            else:
-                self._sent.put(None)
+            self._sent.put(_failure_of_sending(self._to_next, data))
+
+
+def _failure_of_sending(connection: socket.socket, data: Bytes) -> OSError | None:
+    """Send all of `data`; returns why that failed."""
+    try:
+        while len(data):  # `sendall` would limit the time of all bytes together
+            data = data[connection.send(data) :]
+    except OSError as error:
+        return error
+    return None
 
 
 def _fill(connection: socket.socket, target: Bytes) -> None:

@@ -50,10 +50,15 @@ class CheckpointWriter:
         """
         now_s, is_written = time.monotonic(), self._thread is None or not self._thread.is_alive()
         has_paused = is_written and now_s - self._ended_s >= PAUSE * (self._ended_s - self._began_s)
-        if self._n_bytes <= SMALL_BYTES or has_paused or self._failure is not None:
+        if self.are_small or has_paused or self._failure is not None:
             self._began_s = now_s
             return True
         return False
+
+    @property
+    def are_small(self) -> bool:
+        """Whether checkpoints are due after every part."""
+        return self._n_bytes <= SMALL_BYTES
 
     def save(self, n_parts: int, state: State) -> None:
         """Copy the parameters and start writing them, after the previous checkpoint is complete.

@@ -57,6 +57,7 @@ from service.extras.ranks.rank_messages import (
 from service.extras.ranks.rank_process import trusts_links
 from service.extras.ranks.transfers import RankTransfers
 
+LOOK_S = 0.05  # seconds of parts between two looks at whether a checkpoint is due
 ORPHANED = 3  # exit status of a rank whose coordinator or parent is gone
 ACKNOWLEDGED_MS = 30_000  # without an answer of the coordinator's machine, after which it counts as gone
 # Seconds. The coordinator ends a rank that hangs much earlier, and a neighbor that ends closes its connection.
@@ -64,9 +65,12 @@ RING_TIMEOUT_S = 24 * 3600.0
 
 
 class _Checkpoints:
-    """The checkpoint that the coordinator has chosen, and those that rank 0 writes; reports the end of each part.
+    """The checkpoint that the coordinator has chosen, and those that rank 0 writes; reports completed parts.
 
-    Rank 0 decides when a checkpoint is due, and all ranks bring its parameters together.
+    All ranks bring the parameters of a checkpoint together, so after some parts rank 0 tells the others whether one is
+    due. That takes some tenths of a millisecond, and a part on several GPUs may take two milliseconds. So rank 0 also
+    says how many parts may follow before the next look: none beside small checkpoints, which follow every part; else as
+    many as take about `LOOK_S`, at most twice as many as before.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class _Checkpoints:
     ) -> None:
         self._connection, self._n_parts, self._trainer, self._exchange = connection, n_parts, trainer, exchange
         self._work, self._digest, self._writer = work, digest, writer
+        self._n_between, self._n_looked, self._looked_s = 1, n_parts, time.monotonic()
 
     def last(self) -> tuple[int, State] | None:
         """See `gpu.training.loop.Checkpoints`."""
@@ -89,14 +94,22 @@ class _Checkpoints:
 
     def part_done(self, n_parts: int, state: Callable[[], State]) -> None:
         """See `gpu.training.loop.Checkpoints`."""
-        is_due = self._writer is not None and self._writer.begin()
-        if any(self._exchange.totals(is_due)):
+        n_new, n_of_epoch = n_parts - self._n_looked, self._trainer.n_parts
+        if n_new < self._n_between and n_parts < self._trainer.n_epochs * n_of_epoch:
+            return
+        now_s, is_due, n_between = time.monotonic(), False, 0
+        if self._writer is not None:
+            is_due = self._writer.begin()
+            in_time = int(LOOK_S * n_new / max(now_s - self._looked_s, 1e-9))
+            n_between = 1 if self._writer.are_small else max(1, min(in_time, 2 * self._n_between))
+        are_due, n_between = self._exchange.totals(is_due, n_between)
+        self._n_between, self._n_looked, self._looked_s = int(n_between), n_parts, now_s
+        if are_due:
             parameters = state()
             if self._writer is not None:
                 self._writer.save(n_parts, parameters)
         sent, wait_seconds = self._exchange.traffic.take()
-        n_of_epoch, seconds = self._trainer.n_parts, self._trainer.seconds
-        self._connection.send(PartDone(n_parts, n_of_epoch, seconds, sent, wait_seconds))
+        self._connection.send(PartDone(n_parts, n_of_epoch, self._trainer.seconds, sent, wait_seconds))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ import pytest
 import gpu
 from gpu.data.calibration import calibrate
 from gpu.data.ratings import Ratings
-from service.extras.ranks import array_folder, checkpoints, partition_store
+from gpu.ranks.exchange import ALONE
+from service.extras.ranks import array_folder, checkpoints, partition_store, rank
 from service.extras.ranks.checkpoints import CheckpointWriter
 from service.extras.ranks.errors import CorruptWorkFile, ForeignCheckpoint, WorkFolderUnavailable
 from tests.data import planted, split
@@ -214,3 +217,20 @@ def test_big_endian_arrays_and_strides_are_stored_as_all_others(tmp_path: Path) 
     assert arrays["a"].dtype == np.dtype("<i4")
     np.testing.assert_array_equal(arrays["a"], array)
     assert record == {"of": "a test"}
+
+
+@pytest.mark.parametrize(("small_bytes", "most"), [(0, 40), (1000, 1000)])
+def test_ranks_speak_of_large_checkpoints_now_and_then(
+    tmp_path: Path, small_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand parts that take no time: all have small checkpoints, and few have a look at large ones."""
+    monkeypatch.setattr(checkpoints, "SMALL_BYTES", small_bytes)
+    sent, trainer = list[Any](), SimpleNamespace(n_epochs=500, n_parts=2, seconds=1.0)
+    writer = CheckpointWriter(tmp_path, "d")
+    monkeypatch.setattr(writer, "save", lambda n_parts, state: setattr(writer, "_n_bytes", 72))
+    connection: Any = SimpleNamespace(send=sent.append)
+    kept = rank._Checkpoints(connection, 0, trainer, tmp_path, "d", writer, ALONE)  # type: ignore[arg-type]
+    for part in range(1, 1001):
+        kept.part_done(part, lambda: STATE)
+    assert sent[-1].n_parts == 1000
+    assert 10 <= len(sent) <= most

@@ -61,7 +61,13 @@ def checked(matrix: Ratings | Floats) -> Ratings | Floats:
     lowest, highest = (values.min(), values.max()) if values.size else (0, 0)
     if lowest < 0:
         message = f"Invalid ratings for nmf: expected 0 or more, got {lowest:g}"
-        raise InvalidRatings(f"{message}; train als-implicit, which takes low values for dislikes", *_lowest(matrix))
+        at = int(values.argmin())
+        if isinstance(matrix, Ratings):
+            users, items, _ = matrix.coo()
+            row, column = int(users[at]), int(items[at])
+        else:
+            row, column = divmod(at, matrix.shape[1])
+        raise InvalidRatings(f"{message}; train als-implicit, which takes low values for dislikes", row, column)
     if not (lowest >= 0 and 0 < highest < np.inf):
         raise InvalidRatings(
             f"Invalid ratings for nmf: expected finite numbers, not all 0, got {lowest:g} to {highest:g}"
@@ -82,16 +88,6 @@ def near_one(matrix: Ratings | Floats) -> tuple[Ratings | Floats, float]:
     if 1 / FAR < unit < FAR:
         return matrix, 1.0
     return in_units(matrix, unit) if isinstance(matrix, Ratings) else matrix / unit, unit
-
-
-def _lowest(matrix: Ratings | Floats) -> tuple[int, int]:
-    """Row and column of the lowest entry."""
-    if isinstance(matrix, Ratings):
-        users, items, values = matrix.coo()
-        at = int(values.argmin())
-        return int(users[at]), int(items[at])
-    row, column = divmod(int(matrix.argmin()), matrix.shape[1])
-    return row, column
 
 
 def splits_of(

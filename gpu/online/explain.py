@@ -70,7 +70,12 @@ def shares(
     """
     result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
-        return _weight_shares(model, items, values, targets) * (1.0 if weights is None else weights)
+        # x_i B_ij; 0 if either item has no weights.
+        rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
+        has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
+        of_items = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
+        result[np.ix_(has_column, has_row)] = of_items.T * preferences(values[has_row], model.calibration)
+        return result * (1.0 if weights is None else weights)
     if model.params.refits == "none":
         return result
     places = np.arange(len(items))  # of the learned values
@@ -92,18 +97,6 @@ def shares(
         aims[:, : model.params.width] = model.item_factors[targets]
         np.add.at(result.T, places, (z @ np.linalg.solve(matrix, aims.T)) * y[:, None])
     return result
-
-
-def _weight_shares(
-    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """x_i B_ij, float64 (T, B); 0 if either item has no weights."""
-    rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
-    products = np.zeros((len(columns), len(rows)))
-    has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
-    weights = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
-    products[np.ix_(has_column, has_row)] = weights.T * preferences(values[has_row], model.calibration)
-    return products
 
 
 def _neighbor_shares(

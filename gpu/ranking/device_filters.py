@@ -44,7 +44,16 @@ class Choice(NamedTuple):
 def choice_of(requests: RankingRequests, eligible: Sequence[Eligible | None], n_items: int, most: int) -> Choice:
     """The choice of each user. Up to `most` items that pass a filter are candidates: users share one array of rows."""
     distinct = {one: place for place, one in enumerate(dict.fromkeys(eligible))}
-    chosen = [_numbers(one, n_items, most) for one in distinct]
+    chosen: list[tuple[tuple[int, ...], Any]] = []  # the numbers of each distinct filter, and the array to hold
+    for one in distinct:
+        if one is None:
+            chosen.append(((0, -1, 0, 0, n_items), None))
+        elif one.count <= most:
+            copy = rows_of(one)
+            chosen.append(((copy.data.ptr, int(np.searchsorted(one.rows, n_items)), 0, 0, n_items), copy))
+        else:
+            copy = bits_of(one)
+            chosen.append(((0, -1, copy.data.ptr, len(copy), min(one.count, n_items)), copy))
     of_user = [distinct[one] for one in eligible]
     rows, lengths, bits, words, counts = np.array([numbers for numbers, _ in chosen])[of_user].T
     choice = Choice(
@@ -53,7 +62,7 @@ def choice_of(requests: RankingRequests, eligible: Sequence[Eligible | None], n_
         filters=bits.astype(np.uint64),
         filter_words=words.astype(np.int32),
         n_eligible=counts,
-        held=tuple(copy for _, copy in chosen),
+        held=tuple(array for _, array in chosen),
     )
     bounds, has_some = requests.candidate_starts, requests.has_candidates
     if not has_some.any():
@@ -95,14 +104,3 @@ def _held_rows(eligible: Eligible) -> dict[int, Any]:
     """Copies by device."""
     del eligible  # the key
     return {}
-
-
-def _numbers(eligible: Eligible | None, n_items: int, most: int) -> tuple[tuple[int, ...], Any]:
-    """The numbers of `Choice` for users with this filter, and the array to hold."""
-    if eligible is None:
-        return (0, -1, 0, 0, n_items), None
-    if eligible.count <= most:
-        rows = rows_of(eligible)
-        return (rows.data.ptr, int(np.searchsorted(eligible.rows, n_items)), 0, 0, n_items), rows
-    bits = bits_of(eligible)
-    return (0, -1, bits.data.ptr, len(bits), min(eligible.count, n_items)), bits

@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.dependencies import COMMON_ERRORS
+from service.api.dependencies import COMMON_ERRORS, PathName
 from service.api.door.audit import Audit
 from service.api.door.client_address import ClientAddresses
 from service.api.door.connection_guard import ConnectionGuard, current
@@ -20,7 +21,7 @@ from service.api.door.gateway import Gateway
 from service.api.door.http_protocol import HttpProtocol
 from service.api.door.plain_lists import PlainLists
 from service.api.door.rate_limit import Limits
-from service.api.door.route import RouteTable
+from service.api.door.route import Call, Route, RouteTable
 from service.api.openapi import document as openapi
 from service.api.routes import (
     admin,
@@ -36,10 +37,10 @@ from service.api.routes import (
     scenarios,
     sources,
 )
-from service.api.routes import data_sets as other_data_sets
 from service.api.scenarios import Scenarios
 from service.api.serving import Serving
 from service.settings import data_sets
+from service.settings.data_sets import UnknownDataSet
 
 ROUTES = (
     ratings,
@@ -59,6 +60,19 @@ DESCRIPTION = """Recommendations that follow a rating at once.
 
 Ids are strings of 1 to 256 bytes; in paths they are percent-encoded, so `/` is legal in them. Every write answers with
 a `stream_id`; a read with `wait_for` that id has seen it. Errors are `application/problem+json`."""
+
+
+# What is behind `/d/` and belongs to no data set; `Application` finds the others before it comes to routes.
+unknown = APIRouter(route_class=Route, prefix="/d", include_in_schema=False)
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@unknown.api_route("/{name}", methods=METHODS)
+@unknown.api_route("/{name}/{rest:path}", methods=METHODS)
+async def refuse(name: PathName, request: Call) -> Response:
+    """404 that names the data set."""
+    names = ", ".join(request.app.state.further) or "none"
+    raise UnknownDataSet(f"Invalid path: expected /d/NAME/ with the name of a data set ({names}), got {name[:64]!r}")
 
 
 class Application(FastAPI):
@@ -175,5 +189,5 @@ def application(
         add(app)
     if not serving.settings.data_set:
         app.add(keys.router)
-        app.add(other_data_sets.router)
+        app.add(unknown)
     return app

@@ -263,9 +263,9 @@ def _trained(
 
     def spans(marks: Marks) -> Iterator[Spans]:
         """The spans of further epochs, which change the model."""
-        for epoch in range(N_MARKED):
+        for _ in range(N_MARKED):
             begin_together(exchange)
-            yield marks.epoch(functools.partial(trainer.learn, epoch))
+            yield marks.epoch(functools.partial(trainer.learn, params.n_epochs - 1))
 
     with_stores = list(spans(backend.marks))
     backend.marks.are_stored = False

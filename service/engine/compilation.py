@@ -85,7 +85,8 @@ def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     if params.refits == "none":
         return uses | {Use.NEW_ITEMS}
     if params.refits != "sampled":
-        return uses | {Use.EXACT, Use.NEW_ITEMS, Use.GRAMS} | ({Use.EXACT_IMPLICIT} if params.is_implicit else set())
+        kind = Use.EXACT_IMPLICIT if params.is_implicit else Use.EXACT_EXPLICIT
+        return uses | {Use.EXACT, Use.NEW_ITEMS, Use.GRAMS, kind}
     uses |= {Use.SAMPLED} if params.is_implicit else {Use.SAMPLED, Use.GRAMS}
     uses |= {Use.SAMPLED_DRIFT, Use.ITEMS} if learns else set()
     uses |= {Use.USERS, Use.ITEMS} if is_on_host else set()

@@ -38,6 +38,7 @@ class Use(enum.Enum):
     ITEM_WEIGHTS = "a model with weights between items answers"
     EXACT = "linear systems are solved to learn"
     EXACT_IMPLICIT = "the same, where what nobody rated counts"
+    EXACT_EXPLICIT = "the same, where only ratings count"
     GRAMS = "sums over all items are made to learn"
     SAMPLED = "a user without a row is fitted by gradients"
     USERS = "users are refitted by gradients on the host"

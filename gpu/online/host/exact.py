@@ -66,7 +66,7 @@ def add_gram(
                 line[c] += (factor * np.float64(one[c]) + grid) - grid
 
 
-@called_for(Use.EXACT)
+@called_for(Use.EXACT_EXPLICIT)
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def mapped(
     rows: Annotated[NDArray[np.float32], 2], matrix: Annotated[NDArray[np.float32], 2]

@@ -30,7 +30,7 @@ from gpu.als.sum_batches import fewest, sum_batches
 from gpu.base.backend import Backend
 from gpu.data.ratings import Rows
 from gpu.data.views import part_of, weighted_bounds
-from gpu.ranks.exchange import Exchange, most
+from gpu.ranks.exchange import Exchange, in_turn, most
 
 Mode = Literal["gather", "reduce"]
 
@@ -118,14 +118,18 @@ class Half:
             self._twin(als.gather)(self._exchange, self.whole, self.bounds)
 
     def rows(self) -> NDArray[np.float32]:
-        """The parameters of all rows, float32 (rows, D), on the host; all ranks must call it."""
+        """The parameters of all rows, float32 (rows, D), on the host; on other ranks than 0 none, (0, D).
+
+        All ranks must call it. Rows of other ranks pass by in pieces, and rank 0 keeps them.
+        """
         self._feed.wait()
-        own = self._twin(als.fetch)(self.table)
+        own, is_first = self._twin(als.fetch)(self.table), self._exchange.rank == 0
         if self._exchange.size == 1:
             return own
-        found = np.empty((int(self.bounds[-1]), own.shape[1]), dtype=np.float32)
-        found[self.own] = own
-        self._exchange.on_host.gather(found, self.bounds)
+        found = np.empty((int(self.bounds[-1]) * is_first, own.shape[1]), dtype=np.float32)
+        for first, piece in in_turn(self._exchange.on_host, own, self.bounds):
+            if is_first:
+                found[first : first + len(piece)] = piece
         return found
 
     def solve(self, fixed: Half, problem: AlsObjective) -> None:

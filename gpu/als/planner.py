@@ -66,7 +66,7 @@ class Plan:
         items, users: the two halves of an epoch, in their order.
         host_bytes: bytes of host memory that all ranks take together: the ratings in both orders, which may be mapped
             files; copies by solved row of those that are added up in batches; streamed float32 rows; and the model,
-            twice on each rank, as it has it at the end.
+            twice, as rank 0 has it at the end.
         one_gpu_ms: milliseconds of an epoch on one GPU, None if the training does not fit there.
         start_seconds: seconds that the start takes longer than on one GPU.
         reason: why this plan, in one sentence.

@@ -102,9 +102,7 @@ class Layout(NamedTuple):
         """See `gpu.als.planner.Plan`."""
         shape, n_summed = self.shape, (self.items, self.users).count("reduce") * self.is_streamed
         rows = shape.float32_bytes * (shape.n_users + shape.n_items)
-        return RATING_BYTES * shape.n_ratings * (2 + n_summed) + rows * (
-            2 * self.p + (self.placement == "rows streamed")
-        )
+        return RATING_BYTES * shape.n_ratings * (2 + n_summed) + rows * (2 + (self.placement == "rows streamed"))
 
     def _part_bytes(self, half: Half) -> float:
         """Sums of the parts of long rows. The share of ratings in such rows is unknown: it grows with the mean."""

@@ -130,7 +130,7 @@ class AlsTrainer(Trainer[Model]):
             self._twin(als.finish)()
 
     def state(self) -> State:
-        """Both tables."""
+        """Both tables; on other ranks than 0 without rows."""
         return {"users": self._users.rows(), "items": self._items.rows()}
 
     def restore(self, state: State) -> None:
@@ -146,10 +146,10 @@ class AlsTrainer(Trainer[Model]):
         )
 
     def model(self) -> Model:
-        """The present parameters, on the host; with several ranks all must call it."""
-        return self._model_of(self._users.rows(), self._items.rows())
-
-    def _model_of(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> Model:
+        """The present parameters, on the host; with several ranks all must call it, and rank 0 gets them."""
+        users, items = self._users.rows(), self._items.rows()
+        if self.exchange.rank:
+            return Model.zeros(self.params, self.problem.mean, (0.0, 1.0), 0, 0)
         model = model_of(self.ratings, self.params, self.problem, users, items)
         model.calibration = self.calibration
         return model
@@ -180,10 +180,10 @@ class AlsTrainer(Trainer[Model]):
         if self.test is None:
             return metrics
         if self._held_out is None:  # of lists
-            tables = self._users.rows(), self._items.rows()
+            model = self.model()
             if self.exchange.rank:
                 return metrics
-            ranks = evaluate.ranking(self._model_of(*tables), self._rated, self.test)
+            ranks = evaluate.ranking(model, self._rated, self.test)
             return metrics | {f"test_{name}": value for name, value in ranks.items()}
         table, squares = self._users.table, 0.0
         for first, piece in self._twin(als.pieces)(self.exchange, self._items.table, self._items.bounds):

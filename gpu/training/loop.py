@@ -81,8 +81,8 @@ class Trainer(Protocol[Found_co]):
     def state(self) -> State:
         """All parameters that the next part depends on; on the host, valid until the next part.
 
-        With several ranks all must call it. The arrays have the rows of all ranks. By default there is no such state,
-        and the training cannot be resumed.
+        With several ranks all must call it. On rank 0 the arrays have the rows of all ranks; on others they may lack
+        rows. By default there is no such state, and the training cannot be resumed.
         """
         name = type(self).__name__
         raise NotImplementedError(f"{name} cannot be resumed")
@@ -107,7 +107,7 @@ class Trainer(Protocol[Found_co]):
         return False
 
     def model(self) -> Found_co:
-        """The present result, in host memory."""
+        """The present result, in host memory; with several ranks all must call it, and others than 0 may lack rows."""
 
 
 class Checkpoints(Protocol):

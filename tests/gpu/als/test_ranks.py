@@ -69,7 +69,7 @@ def test_any_number_of_ranks_gives_the_bits_of_one(kind, size):
     expected, reports = run(KINDS[kind], ALONE)
     for rank, (arrays, found) in enumerate(run_threads(size, lambda ring: run(KINDS[kind], ring))):
         for name, array in expected.items():
-            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+            np.testing.assert_array_equal(arrays[name], array[:0] if rank else array, err_msg=name)
         for metrics, wanted in zip(found, reports, strict=True):
             assert metrics["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-6)
             assert set(wanted) - set(metrics) == ({name for name in wanted if "test" in name} if rank else set())
@@ -88,10 +88,9 @@ def test_sums_of_several_ranks_give_the_model_of_one(kind, modes, bytes_, wave, 
     expected, reports = run(EXACT[kind], ALONE)
     for size in (1, 2, 3):
         results = run_threads(size, lambda ring: run(EXACT[kind], ring, modes=modes))
-        for arrays, found in results:
-            for name, array in expected.items():
-                np.testing.assert_allclose(arrays[name], array, rtol=2e-4, atol=2e-5, err_msg=name)
-                np.testing.assert_array_equal(arrays[name], results[0][0][name], err_msg=name)
+        for name, array in expected.items():
+            np.testing.assert_allclose(results[0][0][name], array, rtol=2e-4, atol=2e-5, err_msg=name)
+        for _, found in results:
             assert found[-1]["train_loss"] == pytest.approx(reports[-1]["train_loss"], rel=1e-5)
         assert results[0][1][-1] == pytest.approx(reports[-1], rel=1e-4)
 
@@ -110,7 +109,7 @@ def test_a_training_is_resumed_on_another_number_of_ranks(kind):
             kept.all.update(since.all)
             return train(trainer_of(params, ring), None, kept).arrays
 
-        for arrays in run_threads(2, resume):
+        for arrays in run_threads(2, resume)[:1]:
             for name, array in expected.items():
                 np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
@@ -134,6 +133,6 @@ def test_a_rank_holds_its_own_rows_and_those_that_it_gathers(modes):
 
 def test_weights_change_no_bit():
     expected, _ = run(KINDS["explicit"], ALONE)
-    for arrays, _ in run_threads(3, lambda ring: run(KINDS["explicit"], ring), weights=(0.2, 1, 0.5)):
+    for arrays, _ in run_threads(3, lambda ring: run(KINDS["explicit"], ring), weights=(0.2, 1, 0.5))[:1]:
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)

@@ -17,7 +17,7 @@ from gpu.data.param_kinds import Params, descending
 from gpu.data.rating_table import RatingTable
 from gpu.data.refit_rules import item_rules
 from gpu.online.exact import solver_of
-from gpu.online.exact_rows import Solver
+from gpu.online.host.exact import Solver
 from gpu.online.model import HostModel
 from gpu.online.priors import Priors
 from gpu.online.reading import ANONYMOUS, Reading

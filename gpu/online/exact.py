@@ -35,7 +35,7 @@ from gpu.data.refit_rules import (
     objective_of,
 )
 from gpu.online.drift import AsTrained, Column
-from gpu.online.exact_rows import RatedRows, Solver, Sums
+from gpu.online.exact_rows import RatedRows, Sums
 from gpu.online.host import exact as on_host
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
@@ -60,7 +60,7 @@ class ExactRefits:
         table: RatingTable,
         as_trained: AsTrained,
         prolific: Prolific,
-        solver: Solver,
+        solver: on_host.Solver,
         priors: Priors | None = None,
     ) -> None:
         """`solver` is that of this model, from `solver_of`. `priors` are those of new items; None: all are 0."""
@@ -239,7 +239,7 @@ class ExactRefits:
         return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_unrated))
 
 
-def solver_of(model: Model, backend: Backend) -> Solver | None:
+def solver_of(model: Model, backend: Backend) -> on_host.Solver | None:
     """The solver for rows of `model`, loaded on `backend`; None for models without exact refits. Any thread."""
     if model.params.refits != "exact":
         return None

@@ -1,9 +1,9 @@
-"""`Solver`, which solves rows of ALS and NMF models on a backend, and its input; see `gpu.online.exact`."""
+"""Rows of ALS and NMF models to solve, and in what parts; see `gpu.online.exact`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,43 +58,6 @@ class Sums(NamedTuple):
 
     gram: NDArray[np.float64]
     usual: NDArray[np.float64]
-
-
-class Solver(Protocol):
-    """Solves rows of one model on one backend.
-
-    Attributes:
-        most_users, most_items: largest number of rows in a slice.
-    """
-
-    most_users: int
-    most_items: int
-
-    def take_sums(self, of_items: Sums, of_users: Sums) -> None:
-        """Use these sums; call it before the first row and whenever the sums have changed."""
-
-    def refresh(self, items: NDArray[np.int64]) -> None:
-        """Copy the parameters of `items` (B,), which have changed, from the model."""
-
-    def n_users(self, counts: NDArray[np.int64]) -> int:
-        """How many of the first users fit into a slice, at least one.
-
-        Args:
-            counts: ratings of each user, (B,).
-        """
-
-    def n_items(self, counts: NDArray[np.int64]) -> int:
-        """The same for items."""
-
-    def users(self, rows: RatedRows) -> Solved:
-        """[u; b] (B, F + 1) of users against the trained items of the model; zeros for rows without ratings."""
-
-    def items(self, rows: RatedRows, read: Read) -> Solved:
-        """[v; b] (B, F + 1) of items against users.
-
-        Args:
-            read: returns (factors (n, F), biases (n,)) of n of `rows.others`; the same for a user in every slice.
-        """
 
 
 def parts_of(costs: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:

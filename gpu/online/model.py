@@ -33,7 +33,7 @@ from gpu.data.changes import Changes
 from gpu.data.model import Model
 from gpu.data.rating_table import RatingTable
 from gpu.online.drift import AsTrained
-from gpu.online.exact_rows import Solver
+from gpu.online.host.exact import Solver
 from gpu.online.late import LateRefits, taken
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific

@@ -14,8 +14,8 @@ from gpu.data.param_kinds import descending
 from gpu.data.rating_table import RatingTable
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact import ExactRefits, solver_of
-from gpu.online.exact_rows import Solver
 from gpu.online.history_refits import HistoryRefits
+from gpu.online.host.exact import Solver
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.reading import ANONYMOUS, Reading

@@ -55,7 +55,7 @@ class _Launch(NamedTuple):
 
 
 class Solver:
-    """Solves rows of one model on the device; see `gpu.online.exact_rows.Solver`.
+    """Solves rows of one model on the device; the twin of `gpu.online.host.exact.Solver`.
 
     It reads only items that the snapshot trained, so the copy of the items does not grow.
     """

@@ -230,7 +230,11 @@ def per_slice(n_terms: int) -> int:
 
 
 class Solver:
-    """Solves rows of one model on the host; see `gpu.online.exact_rows.Solver`."""
+    """Solves rows of one model.
+
+    Attributes:
+        most_users, most_items: largest number of rows in a slice.
+    """
 
     most_items = MOST_ITEMS
 
@@ -242,14 +246,14 @@ class Solver:
         self.most_users = max(PARALLEL_FROM - 1, 1)  # more would wake threads
 
     def take_sums(self, of_items: Sums, of_users: Sums) -> None:
-        """Use these sums, which may change in place."""
+        """Use these sums, which may change in place; call it before the first row, and when there are others."""
         self._of_items, self._of_users = of_items, of_users
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Do nothing: the solver reads the model itself."""
+        """`items` (B,) have changed: the solver reads the model itself, and a device copies them."""
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
-        """How many of the first rows fit into a slice, at least one.
+        """How many of the first users, or items, fit into a slice, at least one.
 
         Args:
             counts: ratings of each row, (B,).
@@ -259,12 +263,16 @@ class Solver:
     n_items = n_users
 
     def users(self, rows: RatedRows) -> Solved:
-        """[u; b] of users against the items of the model; many rows run on all threads."""
+        """[u; b] (B, F + 1) of users against the trained items; zeros without ratings. Many rows run on all threads."""
         model, sums = self._model, self._of_items
         return self._solved(rows, lambda others: (Fixed(model.item_factors, model.item_bias, *sums), others))
 
     def items(self, rows: RatedRows, read: Read) -> Solved:
-        """[v; b] of items against the users that `read` returns; many rows run on all threads."""
+        """[v; b] (B, F + 1) of items against users; many rows run on all threads.
+
+        Args:
+            read: (factors (n, F), biases (n,)) of n of `rows.others`; the same for a user in every slice.
+        """
 
         def beside(others: NDArray[np.int32]) -> tuple[Fixed, NDArray[np.int32]]:
             return Fixed(*read(others), *self._of_users), np.arange(len(others), dtype=np.int32)

@@ -16,7 +16,8 @@ from gpu.data.signals import Calibration
 from gpu.nmf.params import NmfParams
 from gpu.online import OnlineModel, device_bytes, prepare_online
 from gpu.online.exact import solver_of
-from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
+from gpu.online.exact_rows import RatedRows, Solved, Sums
+from gpu.online.host.exact import Solver
 from tests.gpu.models import random_model
 from tests.gpu.online.device.test_ready_model import Scenario, run
 

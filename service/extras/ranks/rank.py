@@ -102,8 +102,8 @@ class _Checkpoints:
             is_due = self._writer.begin()
             in_time = int(LOOK_S * n_new / max(now_s - self._looked_s, 1e-9))
             n_between = 1 if self._writer.are_small else max(1, min(in_time, 2 * self._n_between))
-        are_due, n_between = self._exchange.totals(is_due, n_between)
-        self._n_between, self._n_looked, self._looked_s = int(n_between), n_parts, now_s
+        are_due, n_agreed = self._exchange.totals(is_due, n_between)
+        self._n_between, self._n_looked, self._looked_s = int(n_agreed), n_parts, now_s
         if are_due:
             parameters = state()
             if self._writer is not None:

@@ -85,11 +85,12 @@ def test_many_ratings_an_item_and_long_steps_leave_no_higher_error(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_of_an_epoch_are_the_whole(kind):
     expected, found = trainer_of(kind), trainer_of(kind)
+    in_parts: Any = found._descent
     for epoch in range(2):
         rates = sgd.rates_at(expected.params, epoch)
         expected._descent.learn(epoch, rates)
         for part in range(4):
-            found._descent.learn(epoch, rates, part, 4)
+            in_parts.learn(epoch, rates, part, 4)
     for name, array in expected.model().arrays.items():
         np.testing.assert_array_equal(found.model().arrays[name], array, err_msg=name)
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -225,11 +225,11 @@ def test_ranks_speak_of_large_checkpoints_now_and_then(
 ) -> None:
     """A thousand parts that take no time: all have small checkpoints, and few have a look at large ones."""
     monkeypatch.setattr(checkpoints, "SMALL_BYTES", small_bytes)
-    sent, trainer = list[Any](), SimpleNamespace(n_epochs=500, n_parts=2, seconds=1.0)
+    sent, trainer = list[Any](), cast("Any", SimpleNamespace(n_epochs=500, n_parts=2, seconds=1.0))
     writer = CheckpointWriter(tmp_path, "d")
     monkeypatch.setattr(writer, "save", lambda n_parts, state: setattr(writer, "_n_bytes", 72))
     connection: Any = SimpleNamespace(send=sent.append)
-    kept = rank._Checkpoints(connection, 0, trainer, tmp_path, "d", writer, ALONE)  # type: ignore[arg-type]
+    kept = rank._Checkpoints(connection, 0, trainer, tmp_path, "d", writer, ALONE)
     for part in range(1, 1001):
         kept.part_done(part, lambda: STATE)
     assert sent[-1].n_parts == 1000

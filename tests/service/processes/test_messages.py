@@ -14,9 +14,20 @@ from gpu.base.errors import InvalidInput, InvalidRatings
 from service.api import problems
 from service.base.errors import NotReady, ServiceError, TooManyRequests
 from service.engine.new_ids import TooManyNewIds, TooManyNewNames
+from service.engine.queries import Recommend
+from service.engine.queries.columns import Ids
 from service.jobs.errors import JobRunning
 from service.processes import messages
-from service.processes.messages import Failed, FromEngine, FromFront, State, Unforeseen, error_of, failed
+from service.processes.messages import (
+    Failed,
+    FromEngine,
+    FromFront,
+    SharedRequest,
+    State,
+    Unforeseen,
+    error_of,
+    failed,
+)
 from service.storage.sources import MAX_OFFSET, Source
 
 BUILT = {
@@ -31,6 +42,19 @@ encode = msgspec.msgpack.encode
 st.register_type_strategy(
     Source, st.builds(Source, st.text(min_size=1, max_size=9), st.integers(0, MAX_OFFSET), st.text(max_size=9))
 )
+ids = st.lists(st.text("abc", min_size=1).map(str.encode), min_size=1, max_size=3)
+clients = st.lists(st.tuples(st.text(), st.none() | st.binary(), ids), min_size=1, max_size=3)
+
+
+def shared(number: int, page: Recommend, own: list[tuple[str, bytes | None, list[bytes]]]) -> SharedRequest:
+    """A request of these clients, for lists of their users."""
+    users = Ids.of([user for _, _, users in own for user in users])
+    portions = [(address, key, len(users)) for address, key, users in own]
+    return SharedRequest(number, msgspec.structs.replace(page, users=users), portions)
+
+
+st.register_type_strategy(Ids, st.builds(Ids.of, ids))
+st.register_type_strategy(SharedRequest, st.builds(shared, st.integers(), st.from_type(Recommend), clients))
 
 
 def modules() -> list[str]:

@@ -61,7 +61,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
         "--users 400 --items 300 --ratings 1000 --new-items 20 --changes 50 --set n_factors=4 --set n_bits=64",
         {"plant.ROUNDS": 2},
     ),
-    "http": ("--algorithms als --seconds 0.2 --rounds 1 --batches 2", {}),
+    "http": ("--algorithms als --seconds 0.1 --rounds 1 --batches 2", {"http.WARM_UP_S": 0.1}),
     "console": ("--algorithm als --seconds 0.2 --rounds 1", {"http.IDLE_S": 0.2}),
     "start": ("--algorithms als", {"http.READS": 3, "http.EMPTIES_CACHE": False}),
     "export": ("--n-ratings 5000 --rate 100 --seconds 1 --formats ndjson", {}),

@@ -12,6 +12,7 @@ import httpx
 import psutil
 import redis
 
+from service.cli import client as clients
 from service.cli.client import Client
 from service.cli.service_process import START_TIMEOUT_S, NotStarted, ServiceProcess
 from service.storage.events import StreamId
@@ -20,8 +21,9 @@ from service.storage.streams.redis_server import RedisServer
 from tests.service import fork_server
 from tests.service.keys import COMMIT, RATINGS
 from tests.service.trained import train
-from tests.service.waiting import eventually, learned
+from tests.service.waiting import LONGEST_S, eventually, learned
 
+clients.POLL_S = LONGEST_S  # each look at a job takes four milliseconds of a core
 CLIENT_TIMEOUT_S = 60.0
 GONE_S = 40.0  # seconds; a service ends by force after 20
 

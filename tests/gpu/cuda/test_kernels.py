@@ -22,7 +22,7 @@ PLAIN = [
     (4, "biases", True), (40, "implicit", True), (100, "explicit", True), (100, "biases", True),
     (128, "implicit", True), (256, "biases", False), (256, "implicit", False),
 ]  # fmt: skip
-FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
+FUSED = [(4, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
 WIDE = [(145, 0), (200, 1), (256, 0), (256, 1)]  # F, BIASES
 
 

@@ -13,7 +13,6 @@ import pytest
 from tests.service.api.door.test_gateway import Caller
 from tests.service.local import Local, serving
 
-NDJSON = {"content-type": "application/x-ndjson"}
 PACKED = {"content-encoding": "gzip"}
 RATING = {"user": "u", "item": "a", "rating": 4}
 BODIES: dict[str, list[Any]] = {

@@ -1,4 +1,4 @@
-"""Cursors, what-ifs and sets over HTTP, on two replicas that are real processes; one of them has a front."""
+"""Cursors and merged users over HTTP, on two replicas that are real processes; one of them has a front."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ from tests.service.process import Service
 from tests.service.waiting import eventually, learned
 
 DRAWN = synthetic.planted(0, 60, 40)
-USER, OTHER, ITEM = DRAWN.viewer_id(0), DRAWN.viewer_id(1), DRAWN.item_id(3)
+USER, ITEM = DRAWN.viewer_id(0), DRAWN.item_id(3)
 Replicas = tuple[Service, Service]
 
 
@@ -82,37 +82,6 @@ def test_a_list_goes_on_on_any_replica(replicas: Replicas, path: str, body: dict
     missed = set(names(plain.json())) - set(shown)
     assert not {one for one in missed if not one.startswith("meanwhile")}
     assert "next" not in plain.json()
-
-
-def test_bad_cursors_are_refused(replicas: Replicas) -> None:
-    first, second = replicas
-    cursor = first.get(f"/recommend/{USER}", n=3, cursor="").json()["next"]
-    changed = cursor[:30] + ("A" if cursor[30] != "A" else "B") + cursor[31:]
-    for path, text, message in (
-        (f"/recommend/{USER}", changed, "unaltered"),
-        (f"/recommend/{USER}", "nonsense", "unaltered"),
-        (f"/recommend/{OTHER}", cursor, "another user"),
-        (f"/recommend/{USER}?include_seen=true", cursor, "other parameters"),
-        ("/popular", cursor, "other parameters"),
-    ):
-        response = second.client.get(f"{path}{'&' if '?' in path else '?'}cursor={text}")
-        assert response.status_code == 422, path
-        assert message in response.json()["detail"]
-    assert second.get(f"/recommend/{USER}", n=5, cursor=cursor).status_code == 200
-
-
-def test_a_what_if_is_what_learning_gives(replicas: Replicas) -> None:
-    first, second = replicas
-    rating = {"item": ITEM, "rating": 5}
-    imagined = first.client.post("/recommend/guest", json={"ratings": [rating], "n": 5, "order_half_life": 5}).json()
-    assert first.get("/users/guest/ratings").status_code == 404
-    seen = first.rate(("guest", ITEM, 5.0))
-    assert second.get("/recommend/guest", n=5, wait_for=seen).json()["items"] == imagined["items"]
-    bad = first.client.post("/recommend/guest", json={"ratings": [{"item": ITEM}], "order_half_life": 0})
-    assert bad.status_code == 422
-    assert len(bad.json()["errors"]) == 2
-    bad = first.client.post("/neighbors", json={"items": ["nowhere"]})
-    assert (bad.status_code, bad.json()["type"]) == (404, "urn:nearfield:problem:unknown-item")
 
 
 def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> None:

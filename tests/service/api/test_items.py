@@ -49,44 +49,11 @@ def test_an_item_is_put_patched_deleted_and_back(app):
     assert [line["item"] for line in app.get("/popular").json()["items"]] == ["a", "b"]
 
 
-def test_elements_of_an_array_are_checked_one_by_one(app):
-    answer = app.post("/items", [{"item": "new"}, {"item": ""}, {"item": "b", "numbers": {"price": "5"}}])
-    document = answer.json()
-    assert (answer.status_code, document["accepted"]) == (202, 1)
-    assert document["rejected"] == [
-        {"index": 1, "error": "Invalid item: expected 1 to 256 bytes, got 0"},
-        {"index": 2, "error": "Invalid numbers.price: expected a number, got text"},
-    ]
-    assert details(app, "new", document["stream_id"])["n_ratings"] == 0
-    assert app.post("/items", [{"item": ""}]).json()["stream_id"] is None
-
-
 def test_many_items_go_in_several_entries(app):
     items = [{"item": f"many-{n}"} for n in range(250)]
     answer = app.post("/items", items)
     assert details(app, "many-249", written(answer))["n_ratings"] == 0
     assert answer.json()["accepted"] == 250
-
-
-def test_a_name_keeps_its_kind_and_embeddings_their_length(app):
-    app.get("/items/b", wait_for=written(app.post("/items", {"item": "b", "tags": {"year": ["x"]}, "embedding": [1]})))
-    refused = app.post("/items", {"item": "c", "numbers": {"year": 1999}})
-    assert refused.status_code == 422
-    assert refused.json()["detail"].startswith("Invalid numbers.year: expected a name of numbers, got one of tags")
-    refused = app.request("PATCH", "/items/c", json={"embedding": [1, 2]})
-    assert refused.json()["detail"] == "Invalid embedding: expected 1 numbers as of the other items, got 2"
-
-
-def test_patches_together_have_a_bound(app):
-    halves = [{"tags": {name: [str(n) for n in range(600)]}} for name in ("genre", "year")]
-    details(app, "patched", written(app.request("PATCH", "/items/patched", json=halves[0])))
-    refused = app.request("PATCH", "/items/patched", json=halves[1])
-    assert refused.status_code == 422
-    assert refused.json()["detail"] == "Invalid tags: expected at most 1,000 values of an item, got 1,200"
-    instead = {"tags": {"genre": None, **halves[1]["tags"]}}
-    found = details(app, "patched", written(app.request("PATCH", "/items/patched", json=instead)))
-    assert found["tags"] == halves[1]["tags"]
-    app.get("/popular", wait_for=written(app.request("DELETE", "/items/patched")))
 
 
 def test_items_are_counted(app):
@@ -101,23 +68,6 @@ def test_items_are_counted(app):
     assert values["nearfield_items_accepted_total"] >= 2
     assert values["nearfield_items_rejected_total"] >= 1
     app.get("/popular", wait_for=written(app.request("DELETE", "/admin/items/b/hidden")))
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "/items/nothing", None, 404),
-        ("GET", "/items/a?n=3", None, 422),
-        ("POST", "/items", 5, 400),
-        ("POST", "/items?n=3", {"item": "a"}, 422),
-        ("PATCH", "/items/a", [], 400),
-        ("PATCH", "/items/a", {"nothing": 1}, 422),
-        ("PATCH", f"/items/{'x' * 257}", {}, 422),
-        ("PUT", "/items/a", {}, 405),
-    ],
-)
-def test_what_cannot_be_used_is_refused(app, method, path, body, status):
-    assert app.request(method, path, json=body).status_code == status
 
 
 def test_new_items_count_against_the_limit(tmp_path):
@@ -165,35 +115,6 @@ def test_a_changed_attribute_shows_in_the_next_list(shop):
         stream_id = written(shop.request("PATCH", "/items/x", json=patch))
         answer = shop.get("/recommend/stranger", **{"tag.kind": "red", "wait_for": stream_id})
         assert listed(answer) == ((1, ["x"]) if kind == "red" else (0, []))
-
-
-@pytest.mark.parametrize(
-    ("query", "detail"),
-    [
-        ("tag.hue=x", "Invalid filter: expected a tag of the catalog (genre, kind, mood, year), got 'hue'"),
-        ("max.kind=1", "Invalid filter: expected a number of the catalog (price, weight), got 'kind'"),
-        ("max.weight=x", "Invalid query.max.weight: expected a number, got 'x'"),
-        ("max.weight=nan", "Invalid query.max.weight: expected a number, got 'nan'"),
-    ],
-)
-def test_unknown_names_and_bad_bounds_are_refused(shop, query, detail):
-    for path in ("/popular", "/recommend/stranger"):
-        answer = shop.request("GET", f"{path}?{query}")
-        assert (answer.status_code, answer.json()["detail"]) == (422, detail)
-
-
-def test_a_bad_tree_is_refused_with_its_place(shop):
-    answer = shop.post("/recommend/u", {"filter": {"all": []}})
-    assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("Invalid body.filter: expected a list of conditions as all, got")
-    answer = shop.post("/recommend", {"users": ["u"], "filter": {"number": "weight", "min": "x"}})
-    assert answer.json()["detail"].startswith("Invalid body.filter: expected a finite number as bound, got 'x'")
-
-
-def test_deleted_candidates_are_named(shop):
-    shop.get("/popular", wait_for=written(shop.request("DELETE", "/items/gone")))
-    answer = shop.post("/recommend/stranger", {"candidates": ["gone", "x"]})
-    assert "deleted items in candidates: 'gone'" in answer.json()["warnings"]
 
 
 def test_items_and_users_are_listed_in_pages(shop):

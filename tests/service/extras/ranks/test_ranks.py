@@ -160,12 +160,6 @@ def test_another_number_of_ranks_plans_anew(tmp_path: Path) -> None:
     assert ranks.remark == f", {GATHERED}, 1 lost attempt, 2 ranks in the last one"
 
 
-def test_more_ranks_than_rows_with_ratings(tmp_path: Path) -> None:
-    users, items, values = np.array([1, 1, 3]), np.array([0, 2, 2]), np.array([4.0, 2.0, 5.0])
-    ratings, three = Ratings.from_coo(users, items, values, (4, 3)), Watched(tmp_path / "work", 3)
-    assert_equal(gpu.fit(ratings, ALS, run=three.run), gpu.fit(ratings, ALS))
-
-
 def test_a_killed_rank_that_adds_up_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Path) -> None:
     """Each rank has a part of each table; in the next attempt the same one."""
     ratings, undisturbed = many_users(2000), Watched(tmp_path / "undisturbed")

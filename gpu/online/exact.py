@@ -188,14 +188,21 @@ class ExactRefits:
         return (factors if self._shrinking is None else on_host.mapped(factors, self._shrinking)), biases
 
     def _shrinking_of_users(self) -> Generator[None, None, NDArray[np.float32]]:
-        """The matrix (F, F) that shrinks users of the snapshot, over √κ, in slices; κ is `RIDGE_OF_TRAINED_ITEMS`."""
+        """The matrix (F, F) that shrinks users of the snapshot, over √κ, in slices; κ is `RIDGE_OF_TRAINED_ITEMS`.
+
+        It reads the items of the snapshot alone, so rows that come between two slices do not matter, nor do users whom
+        the service forgets.
+        """
         model, objective, one = self._model, self._objective, np.eye(self._model.params.width)
-        counts, gram = np.where(model.item_trained, model.item_counts, 0), np.zeros_like(one)
-        n = counts.sum() / max(self._n_users, 1)
-        bound = yield from bound_of(model.item_factors, model.item_trained)
+        factors, is_trained = model.item_factors, model.item_trained  # between slices the model may get others
+        counts, gram = np.where(is_trained, model.item_counts, 0), np.zeros_like(one)
         shares = np.sqrt(counts / max(counts.sum(), 1)).astype(np.float32)
-        yield from add_side(gram, model.item_factors, model.item_trained, bound, shares)
+        bound = yield from bound_of(factors, is_trained)
+        yield from add_side(gram, factors, is_trained, bound, shares)
+        n = model.calibration.density * self._n_items  # ratings of a user
         more = (SHRINKING - 1) * objective.regularization * n
+        if not more:
+            return np.asarray(one / math.sqrt(RIDGE_OF_TRAINED_ITEMS), dtype=np.float32)
         ridge = objective.unit * (objective.regularization * n + objective.prior + more)
         system = n * (gram + np.triu(gram, 1).T) + ridge * one
         shrinking = one - objective.unit * more * np.linalg.inv(system)

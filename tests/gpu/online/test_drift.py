@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from gpu.data.param_kinds import Params
 from gpu.data.refit_rules import trained_item_rules
 from gpu.descent.params import CulshImplicitParams, SgdParams
 from gpu.online import drift, sampled
+from gpu.online import exact as online_exact
 from gpu.online.drift import SHARE, looks
 from gpu.online.host import exact
 from gpu.ranking import topn
@@ -164,6 +166,7 @@ def test_lists_are_those_of_the_model(kind: type[Params]) -> None:
 
 def test_an_item_of_als_solves_its_system_beside_users_as_a_stronger_ridge_leaves_them() -> None:
     online_model = online_model_of(AlsParams, BEFORE, len(BEFORE))
+    online_model.online.model.calibration = replace(online_model.online.model.calibration, density=0.3)
     snapshot = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
     catch_up_in_slices(online_model)
@@ -173,7 +176,7 @@ def test_an_item_of_als_solves_its_system_beside_users_as_a_stronger_ridge_leave
     assert n_read == 3
     calibration, trained = snapshot.calibration, snapshot.item_trained
     counts, items = snapshot.item_counts[trained].astype(np.float64), snapshot.item_factors[trained].astype(np.float64)
-    n = counts.sum() / snapshot.user_trained.sum()  # a usual user's ratings; their system, and that with 8 λ
+    n = calibration.density * len(items)  # a usual user's ratings; their system, and that with 8 λ
     usual, one = n * (items.T * counts) @ items / counts.sum(), calibration.unit * np.eye(params.n_factors)
     system = usual + (params.regularization * n + calibration.prior) * one
     stronger = np.linalg.inv(usual + (8 * params.regularization * n + calibration.prior) * one)
@@ -185,6 +188,28 @@ def test_an_item_of_als_solves_its_system_beside_users_as_a_stronger_ridge_leave
     expected = np.linalg.solve(observed.T @ observed + np.diag(penalty), observed.T @ targets)
     np.testing.assert_allclose(model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
     assert model.item_bias[0] == pytest.approx(expected[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_rows_that_come_between_two_slices_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model grows between any two slices, also of the sums that the first refit of a trained item needs."""
+    monkeypatch.setattr(online_exact, "NUMBERS_PER_SLICE", 1)
+    monkeypatch.setattr(exact, "SUMMING_THREADS", 1)
+    learned = []
+    for is_growing in (False, True):
+        online_model = online_model_of(kind, BEFORE, len(BEFORE))
+        online_model.online.model.calibration = replace(online_model.online.model.calibration, density=0.3)
+        online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
+        n_slices = 0
+        while not (online_model.online.settle(0.0) and online_model.online.catch_up(0.0)):
+            if is_growing:
+                online_model.table.grow(online_model.table.n_users + 1, online_model.table.n_items + 1)
+                keys = (np.arange(n, dtype=np.uint64) for n in (online_model.table.n_users, online_model.table.n_items))
+                online_model.online.grow(*keys)
+            n_slices += 1
+        learned.append(online_model.online.model.item_factors[:TRAINED_ITEMS].tobytes())
+        assert n_slices > 1
+    assert learned[0] == learned[1]
 
 
 def test_an_item_of_sgd_solves_a_ridge_regression_beside_the_snapshots_users() -> None:

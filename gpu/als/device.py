@@ -146,9 +146,10 @@ def planned(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
         ranges, weights = n_ranges(n_columns, problem), plan.weights(rows, problem)
         work, batches = plan.fused(rows, weights, n_columns, ranges, max_slots(problem), short)
         n_blocks = tensor_path_of(problem).n_resident(problem)
+        is_mixed = not problem.is_implicit and plan.mixes_lengths(arrays.n_half_columns(inner))
         for batch in batches:
             formed = slice(batch.first_slot, batch.first_slot + batch.n_items)
-            work.items[formed] = plan.balanced(work.items[formed], n_blocks)
+            work.items[formed] = plan.balanced(work.items[formed], n_blocks, is_mixed=is_mixed)
     else:
         work = plan.two_phase(rows)
         batches = plan.batches(work.splits, tiling(inner).max_slots)

@@ -31,8 +31,9 @@ CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
-BAND = 32, 8  # turns of whole rows that have rows of different lengths: from a 32nd to an eighth of all,
-LEAST_BAND = 8  # and at least so many
+TWO_WARPS = 112  # columns of the fixed table; up to this width two warps hold A, beyond it three
+UNEVEN = 1.01  # work of the busiest block, in that of all on average, from which on some turns mix lengths
+BAND, LEAST_BAND = (32, 8), 8  # these turns: from a 32nd to an eighth of all, at least so many
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 
 SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
@@ -159,36 +160,53 @@ def fused(
     return Plan(items, splits, len(order), n_short), found
 
 
-def balanced(items: NDArray[np.void], n_blocks: int) -> NDArray[np.void]:
+def mixes_lengths(n_columns: int) -> bool:
+    """Whether `balanced` should mix rows of all lengths, in explicit problems with a fixed table of `n_columns`.
+
+    Where one or two warps hold A, an epoch is then up to 4 % shorter. Where three do, it is 8 % longer, and 14 % in
+    implicit problems, which never mix.
+    """
+    return n_columns <= TWO_WARPS or n_columns > NARROW
+
+
+def balanced(items: NDArray[np.void], n_blocks: int, *, is_mixed: bool) -> NDArray[np.void]:
     """The items in an order that gives all blocks of a launch about equal work.
 
     Block b of G takes items b, 2G − 1 − b, 2G + b, … (kernels/als_work.cuh). Parts of rows stay in the turn of their
     range; whole rows may go anywhere. Lengths fall steeply, and each range starts with long parts. So in the order of
     their lengths some blocks would always have the longer items: on one of four devices the busiest would have 1.4
-    times the mean on Netflix's shape. Turns of items that are all alike cannot make up for turns before. So there is a
-    `BAND` of turns that each have rows of all its lengths. Blocks with other turns of this kind would have very
-    different numbers of short rows: stages of these are no longer in step with those of others.
+    times the mean on Netflix's shape. So in each turn the block with the least work so far gets the longest item. Turns
+    of rows that are all alike cannot make up for turns before; turns of rows of all lengths can.
 
     Args:
         items: `ITEM` (n,): parts turn by turn, then whole rows, longest first.
         n_blocks: G, blocks of the launch.
+        is_mixed: whether all turns of whole rows but the first quarter, with the longest ones, have rows of all
+            lengths. Else turns have rows of one length, but for a few if the busiest block had `UNEVEN` times the mean.
     """
     n, work = len(items), -(-items["length"] // STAGE)
     n_ordered = -(-int(np.count_nonzero(items["slot"] != WHOLE)) // n_blocks)  # turns with parts
     whole = np.arange(min(n_ordered * n_blocks, n), n)
     n_turns = len(whole) // n_blocks  # full ones
-    band = n_turns // BAND[0], min(max(n_turns // BAND[1], LEAST_BAND), n_turns)
-    head, mixed, rest = np.split(whole[: n_turns * n_blocks], [turn * n_blocks for turn in band])
-    turns = [np.arange(turn * n_blocks, min((turn + 1) * n_blocks, n)) for turn in range(n_ordered)]
-    turns += [*head.reshape(-1, n_blocks), *mixed.reshape(n_blocks, -1).T, *rest.reshape(-1, n_blocks)]
-    turns.append(whole[n_turns * n_blocks :])
-    loads, owners = np.zeros(n_blocks, dtype=np.int64), np.empty(n, dtype=np.int64)
-    for turn, some in enumerate(turns):  # the longest to the block with the least work so far
-        longest_first = some[np.argsort(-work[some], kind="stable")]
-        blocks = np.arange(n_blocks)[:: -1 if turn % 2 else 1][: len(some)]
-        least_first = blocks[np.argsort(loads[blocks], kind="stable")]
-        owners[longest_first] = least_first
-        loads[least_first] += work[longest_first]
+
+    def dealt(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(block of each item, work of each block), where turns `first` to before `last` of whole rows are mixed."""
+        alike, mixed, others = np.split(whole[: n_turns * n_blocks], [first * n_blocks, last * n_blocks])
+        turns = [np.arange(turn * n_blocks, min((turn + 1) * n_blocks, n)) for turn in range(n_ordered)]
+        turns += [*alike.reshape(-1, n_blocks), *mixed.reshape(n_blocks, -1).T, *others.reshape(-1, n_blocks)]
+        turns.append(whole[n_turns * n_blocks :])
+        loads, owners = np.zeros(n_blocks, dtype=np.int64), np.empty(n, dtype=np.int64)
+        for turn, some in enumerate(turns):
+            longest_first = some[np.argsort(-work[some], kind="stable")]
+            blocks = np.arange(n_blocks)[:: -1 if turn % 2 else 1][: len(some)]
+            least_first = blocks[np.argsort(loads[blocks], kind="stable")]
+            owners[longest_first] = least_first
+            loads[least_first] += work[longest_first]
+        return owners, loads
+
+    owners, loads = dealt(n_turns // 4, n_turns) if is_mixed else dealt(0, 0)
+    if not is_mixed and loads.max() > UNEVEN * loads.mean():
+        owners, _ = dealt(n_turns // BAND[0], min(max(n_turns // BAND[1], LEAST_BAND), n_turns))
     # Every block takes its whole rows longest first.
     by_block = np.concatenate([np.arange(n - len(whole)), whole[np.lexsort((-work[whole], owners[whole]))]])
     counts = np.bincount(owners[whole], minlength=n_blocks)

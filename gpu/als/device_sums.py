@@ -151,7 +151,7 @@ def prepare(
         items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
         items["row"], items["slot"] = batch.numbers[rated], rated
         items["total"], items["weight"] = rows.lengths[items["row"]], weights[items["row"]]
-        items, missing = plan.balanced(items, n_blocks), np.flatnonzero(part.lengths == 0)
+        items, missing = plan.balanced(items, n_blocks, is_mixed=False), np.flatnonzero(part.lengths == 0)
         places = np.arange(batch.own.start, batch.own.stop)
         mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
         splits["row"] = splits["first_slot"] = places - batch.own.start

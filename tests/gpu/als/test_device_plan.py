@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.als import device_plan as plan
 from gpu.als.objective import AlsObjective
-from gpu.cuda import work
+from gpu.cuda import kernels, work
 from gpu.data.ratings import Rows
 
 EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
@@ -266,14 +266,14 @@ def loads(items: np.ndarray, n_blocks: int) -> np.ndarray:
     return np.bincount(blocks, stages, minlength=n_blocks)
 
 
-@given(st.lists(st.integers(1, 9000), max_size=300), st.integers(0, 300), st.integers(1, 70))
-def test_balanced_parts_stay_in_their_turns(lengths: list[int], n_parts: int, n_blocks: int) -> None:
+@given(st.lists(st.integers(1, 9000), max_size=300), st.integers(0, 300), st.integers(1, 70), st.booleans())
+def test_balanced_parts_stay_in_their_turns(lengths: list[int], n_parts: int, n_blocks: int, is_mixed: bool) -> None:
     n_parts = min(n_parts, len(lengths))
     items = np.zeros(len(lengths), dtype=work.ITEM)
     items["length"] = [*lengths[:n_parts], *sorted(lengths[n_parts:], reverse=True)]
     items["row"], items["slot"] = np.arange(len(items)), work.WHOLE
     items["slot"][:n_parts] = np.arange(n_parts)
-    found = plan.balanced(items, n_blocks)
+    found = plan.balanced(items, n_blocks, is_mixed=is_mixed)
     assert np.array_equal(found, items[found["row"]])
     assert np.array_equal(np.sort(found["row"]), items["row"])
     ordered = min(-(-n_parts // n_blocks) * n_blocks, len(items))
@@ -287,33 +287,50 @@ def test_balanced_parts_stay_in_their_turns(lengths: list[int], n_parts: int, n_
         assert (np.diff(stages) <= 0).all()
 
 
-def assert_equal_work(parts: np.ndarray, whole: np.ndarray, n_blocks: int, most: float) -> np.ndarray:
+def assert_equal_work(
+    parts: np.ndarray, whole: np.ndarray, n_blocks: int, most: float, *, is_mixed: bool
+) -> np.ndarray:
     """Returns the items in their order."""
     items = np.zeros(len(parts) + len(whole), dtype=work.ITEM)
     items["length"], items["slot"] = np.concatenate([parts, -np.sort(-whole)]), work.WHOLE
     items["slot"][: len(parts)] = np.arange(len(parts))
-    found = plan.balanced(items, n_blocks)
+    found = plan.balanced(items, n_blocks, is_mixed=is_mixed)
     balanced = loads(found, n_blocks)
     assert balanced.max() <= most * balanced.mean()
     return found
 
 
-@pytest.mark.parametrize("n_blocks", [132, 264, 528])
+@pytest.mark.parametrize(
+    ("n_blocks", "is_mixed"), [(132, False), (264, False), (528, False), (132, True), (528, True), (792, True)]
+)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_all_blocks_get_equal_work(n_blocks: int, ranks: int) -> None:
+def test_all_blocks_get_equal_work(n_blocks: int, ranks: int, is_mixed: bool) -> None:
     """Rows of Netflix's shape; in the order of their lengths a block of 528 had up to 1.4 times the mean."""
     shares = (np.arange(17_770) + 200.0) ** -1.9
     lengths = np.minimum(99_072_112 * shares / shares.sum(), 230_000).astype(np.int64)[::ranks]
     n_parts = -(-lengths // 4 // plan.LONG)
     in_range = np.repeat(lengths // 4 // n_parts, n_parts)[np.repeat(lengths, n_parts) > plan.CUT]
     items = np.concatenate([-np.sort(-in_range)] * 4), lengths[lengths <= plan.CUT]
-    assert_equal_work(*items, n_blocks, 1.03)
-    # Users: before, turns of equally long rows could not make up for the longest ones: 1.04 on four devices.
+    assert_equal_work(*items, n_blocks, 1.06, is_mixed=is_mixed)
+    # Users: turns of equally long rows cannot make up for the longest ones: 1.06 on four devices.
     users = np.exp(4.6 + 1.2 * np.random.default_rng(0).standard_normal(480_189 // ranks)).astype(np.int64)
-    found = assert_equal_work(np.zeros(0, np.int64), np.minimum(users, plan.LONG), n_blocks, 1.02)
-    # Most turns have rows of nearly one length, and all blocks about as many ratings.
-    spread = [np.ptp(turn) for turn in np.split(found["length"], range(n_blocks, len(found), n_blocks))]
-    assert np.quantile(spread, 0.75) <= 6
-    turns, places = np.divmod(np.arange(len(found)), n_blocks)
-    ratings = np.bincount(np.where(turns % 2, n_blocks - 1 - places, places), found["length"])
-    assert ratings.max() <= 1.02 * ratings.mean()
+    users = np.minimum(users, plan.LONG)
+    found = assert_equal_work(np.zeros(0, np.int64), users, n_blocks, 1.02, is_mixed=is_mixed)
+    if not is_mixed:  # most turns have rows of nearly one length, and all blocks about as many ratings
+        spread = [np.ptp(turn) for turn in np.split(found["length"], range(n_blocks, len(found), n_blocks))]
+        assert np.quantile(spread, 0.75) <= 8
+        turns, places = np.divmod(np.arange(len(found)), n_blocks)
+        ratings = np.bincount(np.where(turns % 2, n_blocks - 1 - places, places), found["length"])
+        assert ratings.max() <= 1.02 * ratings.mean()
+
+
+def test_lengths_are_mixed_for_two_warps_and_for_wide_kernels() -> None:
+    assert [plan.mixes_lengths(n) for n in (32, 104, 112, 120, 128, 144, 152, 256)] == [True] * 3 + [False] * 3 + [
+        True
+    ] * 2
+    text = kernels.source("als")  # which counts the warps
+    assert "MOST = CT == 9 ? 15 : 14" in text and "WARPS = NARROW ? (N_TILES + MOST - 1) / MOST" in text
+    for columns in (104, 112, 120, 144):
+        tiles = -(-columns // 16)
+        warps = -(-tiles * (tiles + 1) // 2 // (15 if tiles == 9 else 14))
+        assert (warps <= 2) == plan.mixes_lengths(columns)

@@ -73,12 +73,19 @@ def mapped(
 ) -> Annotated[NDArray[np.float32], 2]:
     """`rows` (R, F) times `matrix` (F, F). The bits of a row do not depend on the others, as they would with BLAS."""
     product, n_factors = np.zeros_like(rows), np.uintp(rows.shape[1])
+    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    n_whole = n_factors // four * four
     for row in range(len(rows)):
-        to = product[row]
-        for a in range(n_factors):
-            factor, line = rows[row, a], matrix[a]
+        to, by = product[row], rows[row]
+        for a in range(np.uintp(0), n_whole, four):  # four lines, so that each sum is loaded a fourth as often
+            w, x, y, z = by[a], by[a + one], by[a + two], by[a + three]
+            lines = matrix[a], matrix[a + one], matrix[a + two], matrix[a + three]
             for c in range(n_factors):
-                to[c] += factor * line[c]
+                to[c] = to[c] + w * lines[0][c] + x * lines[1][c] + y * lines[2][c] + z * lines[3][c]
+        for a in range(n_whole, n_factors):
+            w, line = by[a], matrix[a]
+            for c in range(n_factors):
+                to[c] += w * line[c]
     return product
 
 

@@ -1,5 +1,6 @@
 """Test parts do not leak into what is trained or chosen, and drawn matrices are what is read."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.defaults import Method, fits_of
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from benchmarks.results import Fit, Store
+from benchmarks.sgd import _collisions
 from gpu.base.errors import InvalidInput, NotEnoughMemory
+from gpu.descent.esgd import order_of
+from gpu.descent.order import BLOCK, CHUNK
 from tests.data import planted
 
 # Users of a few ratings and of most items, so that both ways of drawing pairs are met.
@@ -105,3 +109,19 @@ def test_every_shape_has_room_for_its_ratings(name: str) -> None:
     assert matrix.n_ratings.sum() == small.n_train + small.n_test
     assert matrix.n_test.sum() == small.n_test
     assert (matrix.n_ratings - matrix.n_test).min() >= 1
+
+
+def test_collisions_of_esgd_are_those_of_a_count_by_hand() -> None:
+    ratings = planted(5000, 2000, 1)  # so users do not collide, and some items do
+    order, (users, items, _) = order_of(len(ratings), 3), ratings.coo()
+    n_chunks, n_shared, n_seen = -(-len(ratings) // CHUNK), 0, 0
+    for first in range(0, len(ratings) // BLOCK * BLOCK // CHUNK, BLOCK // CHUNK):
+        chunks = [(first + n) * order.stride % n_chunks for n in range(BLOCK // CHUNK)]
+        places = [chunks[visit // CHUNK] * CHUNK + visit % CHUNK for visit in order.visits.tolist()]
+        for step in (places[: BLOCK // 2], places[BLOCK // 2 :]):
+            pairs = [(users[min(place, len(ratings) - 1)], items[min(place, len(ratings) - 1)]) for place in step]
+            by_user, by_item = (Counter(pair[side] for pair in pairs) for side in (0, 1))
+            n_shared += sum(by_user[user] > 1 or by_item[item] > 1 for user, item in pairs)
+            n_seen += len(pairs)
+    assert 0 < n_shared < n_seen
+    assert _collisions(ratings, 3) == n_shared / n_seen

@@ -25,6 +25,7 @@ from loadtest import report
 from loadtest.client import Client
 from loadtest.crowd import Crowd
 from loadtest.private import key_of, running_service
+from loadtest.stalls import Stalls
 from loadtest.steps import FIRST_PER_S, KEEPS_UP_MS, RETRAIN, Steps
 from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 
@@ -67,12 +68,14 @@ async def _measured(url: str, population: Population, options: argparse.Namespac
     client = Client(url, key)
     await _reach(client, url)
     results: dict[str, Any] = {}
+    stalls = Stalls()
     crowd = Crowd(options.drivers, url, key, population.halves[0]) if options.drivers > 1 else None
     for workload in options.workloads:
-        how = options.ratings_per_s, crowd, options.read_ms, options.first
+        how = options.ratings_per_s, crowd, options.read_ms, options.first, stalls
         steps = Steps(client, population, workload, options.model, options.seed, *how)
         maximum_per_s = results.get("mixed", {}).get("maximum_per_s") if workload == RETRAIN else None
         results[workload] = await _workload(steps, options, maximum_per_s)
+    stalls.close()
     if crowd is not None:
         crowd.close()
     await client.close()

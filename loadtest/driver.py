@@ -15,35 +15,47 @@ from loadtest.workload import Arrival, Plan, Population, arrivals
 
 PERCENTILES = (50, 90, 99, 99.9)
 MS = 1000
+REFUSALS = 429, 503
 
 
 @dataclass
 class Record:
-    """The answers to one kind of request: statuses, and latencies from the scheduled time."""
+    """The answers to one kind of request: statuses, and latencies from the scheduled time.
+
+    Attributes:
+        latencies_s: of good answers.
+        refused_s: of refusals because of overload.
+    """
 
     latencies_s: list[float] = field(default_factory=list)
+    refused_s: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
 
     def add(self, status: int, latency_s: float) -> None:
-        """Count one answer; only good answers add a latency."""
+        """Count one answer."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if 200 <= status < 300:
             self.latencies_s.append(latency_s)
+        elif status in REFUSALS:
+            self.refused_s.append(latency_s)
 
     def join(self, other: Record) -> None:
         """Add the counts of another record."""
         self.latencies_s += other.latencies_s
+        self.refused_s += other.refused_s
         for status, n in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + n
 
     def summary(self, seconds: float) -> dict[str, Any]:
-        """Counts, rate of good answers and latency percentiles in milliseconds."""
+        """Counts, rate of good answers, percentiles of their latencies in milliseconds, and of refusals if any came."""
         good = len(self.latencies_s)
+        refused = {"refused_ms": percentiles_ms(self.refused_s)} if self.refused_s else {}
         return {
             "good": good,
             "good_per_s": round(good / seconds, 2),
             "statuses": {str(status): n for status, n in sorted(self.statuses.items())},
             "latency_ms": percentiles_ms(self.latencies_s),
+            **refused,
         }
 
 

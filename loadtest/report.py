@@ -57,7 +57,9 @@ def _tables(result: dict[str, Any], pictures: list[Path]) -> str:
         f" {machine['python']}; commit {machine['commit']}{' with changes' if machine['changed'] else ''};"
         f" {machine['date']}",
         "",
-        "Milliseconds from the moment a request was due. `late`: how late the driver itself sent it (p99). `freshness`:"
+        "Milliseconds from the moment a request was due. `refused`: until a 429 or 503 (p99). `late`: how late the"
+        " driver itself sent a request (p99). `machine`: how late a process was that only looks at the clock (p99.9);"
+        " what it is late, the machine stopped. `freshness`:"
         " from the 202 for a rating to a list that reflects it; `learned`: until its refits are done. `cores`:"
         " processor time of the API process a second; `GPU GB`: its arrays.",
     ]
@@ -82,7 +84,9 @@ def _table(steps: list[dict[str, Any]]) -> list[str]:
         "p99",
         "learned p99",
         "errors",
+        "refused",
         "late",
+        "machine",
         "cores",
         "learned, 1/s",
         "GPU GB",
@@ -97,6 +101,7 @@ def _cells(step: dict[str, Any]) -> list[str]:
     latencies.append(step.get("freshness", {}).get("ms", {}))
     times = [f"{found[p]:.1f}" if p in found else "" for found in latencies for p in ("p50", "p99")]
     learned, service = step.get("freshness", {}).get("learned_ms", {}), step.get("service", {})
+    refused = max(kind.get("refused_ms", {}).get("p99", 0.0) for kind in step["kinds"].values())
     retrains = step.get("retrains", [])
     live = sum(bool(job["promoted"]) for job in retrains)
     trained = f"{len(retrains)}, {live} live" if retrains else ""
@@ -105,7 +110,9 @@ def _cells(step: dict[str, Any]) -> list[str]:
         *times,
         f"{learned['p99']:.1f}" if learned else "",
         str(n_errors(step)),
+        f"{refused:.1f}" if refused else "",
         f"{step['sent_late_ms'].get('p99', 0):.1f}",
+        f"{step['machine_late_ms']['p99.9']:.1f}" if "machine_late_ms" in step else "",
         f"{service['cores']:.2f}" if service else "",
         f"{service['learned_per_s']:,.0f}" if "freshness" in step and service else "",
         f"{service['device_arrays_bytes'] / 1e9:.2f}" if "device_arrays_bytes" in service else "",

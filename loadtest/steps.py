@@ -12,9 +12,10 @@ from typing import Any
 from loadtest import gauges
 from loadtest.client import Client
 from loadtest.crowd import Crowd
-from loadtest.driver import send
+from loadtest.driver import percentiles_ms, send
 from loadtest.freshness import Probes, catch_up_s
 from loadtest.retrain import Retrains
+from loadtest.stalls import Stalls
 from loadtest.workload import FEED, WRITES_OF, Plan, Population
 
 RETRAIN = "retrain"  # the workload with trainings during the requests
@@ -39,6 +40,7 @@ class Steps:
         crowd: the processes that send; None: this process.
         read_ms: highest p99 of reads of a service that keeps up.
         first_per_s: first rate of the search.
+        stalls: shows how long the machine itself stops; None: it is not looked at.
     """
 
     client: Client
@@ -50,6 +52,7 @@ class Steps:
     crowd: Crowd | None = None
     read_ms: float = KEEPS_UP_MS
     first_per_s: float = FIRST_PER_S
+    stalls: Stalls | None = None
 
     @property
     def has_writes(self) -> bool:
@@ -67,9 +70,13 @@ class Steps:
         if self.workload == RETRAIN:
             background.append(retrains.run(seconds))
         before = await gauges.read(self.client)
+        if self.stalls is not None:
+            self.stalls.begin()
         driving = self.crowd.drive(plan) if self.crowd else send(self.client, others, plan)
         driven, _ = await asyncio.gather(driving, asyncio.gather(*background))
         step: Step = {"rate_per_s": round(rate_per_s, 1)} | driven.summary()
+        if self.stalls is not None:
+            step["machine_late_ms"] = percentiles_ms(self.stalls.end())
         step["service"] = before.until(await gauges.read(self.client))
         if self.has_writes:
             step["freshness"] = probes.summary()

@@ -4,8 +4,11 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -16,8 +19,9 @@ import pytest
 from loadtest import gauges, report
 from loadtest.client import TIMEOUT_S, Client
 from loadtest.crowd import Crowd
-from loadtest.driver import Driven, drive, percentiles_ms, send
+from loadtest.driver import Driven, Record, drive, percentiles_ms, send
 from loadtest.retrain import Retrains
+from loadtest.stalls import Stalls
 from loadtest.steps import Steps, keeps_up, search
 from loadtest.workload import FEED_BATCH, Arrival, Plan, Population, arrivals, write_synthetic
 from tests.loadtest import virtual_time
@@ -333,7 +337,8 @@ def test_what_counts_as_keeping_up():
 
 def test_the_report(tmp_path):
     kinds = {"read": {"statuses": {"200": 9, "503": 2}, "good_per_s": 10.0, "latency_ms": percentiles_ms([0.001])}}
-    late = {"sent_late_ms": {"p99": 1.2}, "kinds": kinds}
+    kinds["read"]["refused_ms"] = {"p99": 4.0}
+    late = {"sent_late_ms": {"p99": 1.2}, "machine_late_ms": {"p99.9": 2.5}, "kinds": kinds}
     steps = [{"rate_per_s": rate} | late for rate in (10.0, 20.0)]
     half = {
         "rate_per_s": 15.0,
@@ -349,6 +354,30 @@ def test_the_report(tmp_path):
     assert written[1].read_bytes().startswith(b"\x89PNG")
     assert json.loads(written[0].read_text())["environment"] == machine
     text = written[3].read_text()
-    assert "| 10 | 1.0 | 1.0 |  |  |  |  |  | 2 | 1.2 |  |  |  |  |" in text
-    assert "| 15 | 1.0 | 1.0 |  |  | 3.0 | 7.0 | 9.0 | 4 | 1.2 | 1.25 | 9,000 | 3.50 | 2, 1 live |" in text
+    assert "| 10 | 1.0 | 1.0 |  |  |  |  |  | 2 | 4.0 | 1.2 | 2.5 |  |  |  |  |" in text
+    assert "| 15 | 1.0 | 1.0 |  |  | 3.0 | 7.0 | 9.0 | 4 | 4.0 | 1.2 | 2.5 | 1.25 | 9,000 | 3.50 | 2, 1 live |" in text
     assert "up to 30 requests a second" in text
+
+
+def test_refusals_have_times_of_their_own() -> None:
+    record, other = Record(), Record()
+    for status, seconds in ((200, 0.5), (503, 0.01), (429, 0.03), (404, 9.0), (0, 9.0)):
+        record.add(status, seconds)
+    assert "refused_ms" not in other.summary(1.0)
+    other.join(record)
+    summary = other.summary(1.0)
+    assert (summary["latency_ms"]["max"], summary["refused_ms"]["p50"], summary["refused_ms"]["max"]) == (500, 20, 30)
+
+
+def test_a_machine_that_stops_shows_in_the_process_that_looks_at_the_clock() -> None:
+    stalls = Stalls()
+    assert stalls.process.pid is not None
+    stalls.begin()
+    os.kill(stalls.process.pid, signal.SIGSTOP)
+    time.sleep(0.2)
+    os.kill(stalls.process.pid, signal.SIGCONT)
+    late_s = stalls.end()
+    assert max(late_s) >= 0.15
+    assert len(stalls.end()) <= len(late_s) + 1
+    stalls.close()
+    assert stalls.process.exitcode == 0

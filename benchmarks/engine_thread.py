@@ -1,4 +1,4 @@
-"""What the engine's thread does, without a service: `python -m benchmarks growth`, `catalog`, `rules` and `events`."""
+"""What the engine's thread does, without a service: `python -m benchmarks growth`, `catalog` and `rules`."""
 
 from __future__ import annotations
 

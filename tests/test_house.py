@@ -9,7 +9,8 @@ import pytest
 
 from tests import house
 
-# The most that each package may have. Lower a bound when you improve its number; never raise one.
+# The most that each package may have. Lower a bound when you improve its number. None is ever raised, but `arrows` by
+# those of a new room, such as the folder of an algorithm.
 BOUNDS = {
     "service": {
         "floors": 9,

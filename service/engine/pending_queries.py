@@ -81,9 +81,10 @@ class PendingQuery(Struct, frozen=True):
             return [self]
         assert isinstance(self.query, Recommend)  # noqa: S101 - only plain lists have several clients
         assert isinstance(self.query.users, Ids)  # noqa: S101 - as above
-        users, promises, parts, first = self.query.users.parts(), Joined.of(self.promise, self.portions), [], 0
-        for portion, promise in zip(self.portions, promises, strict=True):
+        users, joined, parts, first = self.query.users.parts(), Joined(self.promise, len(self.portions)), [], 0
+        for at, portion in enumerate(self.portions):
             query = structs.replace(self.query, users=Ids.of(users[first : first + portion.n]))
+            promise = PartPromise(joined, at)
             parts.append(PendingQuery(query, promise, self.since, [portion], cost_of(query), portion.n))
             first += portion.n
         return parts
@@ -94,12 +95,6 @@ class Joined:
 
     def __init__(self, promise: Promise, n_parts: int) -> None:
         self.promise, self.answers = promise, list[ListColumns | None]([None] * n_parts)
-
-    @classmethod
-    def of(cls, promise: Promise, portions: Sequence[Portion]) -> list[PartPromise]:
-        """A promise for the part of each client."""
-        joined = cls(promise, len(portions))
-        return [PartPromise(joined, at) for at in range(len(portions))]
 
 
 class PartPromise(NamedTuple):

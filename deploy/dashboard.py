@@ -82,6 +82,9 @@ OF_PROCESS = {
 }
 
 
+UNITS = {"_seconds": "s", "_bytes": "bytes"}  # Grafana's names of the units with which names of series end
+
+
 class Curve(NamedTuple):
     """One expression of a panel, and how its series are called."""
 
@@ -91,13 +94,19 @@ class Curve(NamedTuple):
 
 def as_dashboard() -> dict[str, Any]:
     """The dashboard as Grafana imports it."""
-    families = {one.name.removeprefix("nearfield_"): one for one in _families()}
+    collected = Metrics().registry.collect()
+    families = {one.name.removeprefix("nearfield_"): one for one in collected if not one.name.startswith(PROCESS)}
     panels: list[dict[str, Any]] = []
     top = 0
     for title, names in ROWS.items():
         row = {"type": "row", "title": title, "collapsed": False, "panels": []}
         panels.append(row | {"gridPos": _place(0, top, WHOLE, 1)})
-        own = [_panel_of(name, families[name]) for name in names]
+        own = []
+        for name in names:
+            unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "short")
+            without_unit = name.removesuffix("_seconds").removesuffix("_bytes")
+            text, curves = families[name].documentation, _curves(families[name])
+            own.append(_panel(without_unit.replace("_", " ").capitalize(), text, curves, unit))
         if title == "Machine":
             own += [_panel(name, "", [Curve(text, "{{instance}}")], unit) for name, (text, unit) in OF_PROCESS.items()]
         for number, panel in enumerate(own):
@@ -117,11 +126,6 @@ def as_dashboard() -> dict[str, Any]:
     }
 
 
-def _families() -> list[Metric]:
-    """All series of the service."""
-    return [family for family in Metrics().registry.collect() if not family.name.startswith(PROCESS)]
-
-
 def _curves(family: Metric) -> list[Curve]:
     """The expressions of a series."""
     split = SPLIT_BY.get(family.name.removeprefix("nearfield_"), "")
@@ -134,20 +138,6 @@ def _curves(family: Metric) -> list[Curve]:
         rates = f"sum by ({by}, le) (rate({family.name}_bucket{INSTANCE}[{RATE}]))"
         return [Curve(f"histogram_quantile({q}, {rates})", f"p{100 * q:.0f} {legend}") for q in (0.5, 0.99)]
     return [Curve(f"max by ({by}) ({family.name}{INSTANCE})", legend)]
-
-
-def _title(name: str) -> str:
-    """The name of a series without its unit, as a title."""
-    return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ").capitalize()
-
-
-def _unit(name: str) -> str:
-    """Grafana's name of the unit that the name of a series ends with."""
-    return next((unit for end, unit in (("_seconds", "s"), ("_bytes", "bytes")) if name.endswith(end)), "short")
-
-
-def _panel_of(name: str, family: Metric) -> dict[str, Any]:
-    return _panel(_title(name), family.documentation, _curves(family), _unit(name))
 
 
 def _panel(title: str, text: str, curves: list[Curve], unit: str) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from gpu.als.planner_costs import (
     NVLINK,
     Bytes,
     Gpu,
-    Half,
     Links,
     Milliseconds,
     Mode,
@@ -189,16 +188,15 @@ def _plan(layout: Layout, gpus: Sequence[Gpu], links: Links) -> Plan | None:
     shares = shares_of(layout, gpus)
     if shares is None:
         return None
-    items, users = (_half_plan(layout, half, gpus, shares, links) for half in layout.shape.halves)
+    halves = []
+    for half in layout.shape.halves:
+        q = int(batches(layout, half, gpus, shares))
+        held = tuple(layout.held(half, share, q, gpu.kept_bytes) for gpu, share in zip(gpus, shares, strict=True))
+        ms = layout.ms(half, shares, q, tuple(gpu.weight for gpu in gpus), links)
+        halves.append(HalfPlan(half.side, layout.mode(half), layout.p, q, held, ms))
+    items, users = halves
     gpus_of_plan, seconds = tuple(range(layout.p)), start_seconds(layout.p)
     return Plan(gpus_of_plan, shares, layout.placement, items, users, layout.host_bytes, None, seconds, "")
-
-
-def _half_plan(layout: Layout, half: Half, gpus: Sequence[Gpu], shares: tuple[float, ...], links: Links) -> HalfPlan:
-    q = int(batches(layout, half, gpus, shares))
-    held = tuple(layout.held(half, share, q, gpu.kept_bytes) for gpu, share in zip(gpus, shares, strict=True))
-    ms = layout.ms(half, shares, q, tuple(gpu.weight for gpu in gpus), links)
-    return HalfPlan(half.side, layout.mode(half), layout.p, q, held, ms)
 
 
 def _reason(shape: Shape, gpus: Sequence[Gpu], best: Plan, one: Plan | None, others: list[Plan]) -> str:
@@ -206,16 +204,12 @@ def _reason(shape: Shape, gpus: Sequence[Gpu], best: Plan, one: Plan | None, oth
     if len(gpus) == 1:
         return "one GPU: there is no other"
     if best is one:
-        return _reason_for_one(shape, best, others)
-    count = f"{best.items.p} of {len(gpus)} GPUs" if best.items.p < len(gpus) else f"{len(gpus)} GPUs"
-    return f"{count}: one has too little memory" if one is None else f"{count}: {_compared(one, best)}"
-
-
-def _reason_for_one(shape: Shape, best: Plan, others: list[Plan]) -> str:
-    if not others:
+        if others:
+            return f"one GPU is better: {_compared(best, others[0])}"
         has_rows = min(shape.n_users, shape.n_items) > 1
         return "one GPU: the training does not fit on several" if has_rows else "one GPU: one side has a single row"
-    return f"one GPU is better: {_compared(best, others[0])}"
+    count = f"{best.items.p} of {len(gpus)} GPUs" if best.items.p < len(gpus) else f"{len(gpus)} GPUs"
+    return f"{count}: one has too little memory" if one is None else f"{count}: {_compared(one, best)}"
 
 
 def _compared(one: Plan, several: Plan) -> str:

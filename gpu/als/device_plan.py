@@ -33,7 +33,7 @@ MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 STAGE = 64  # ratings that a block loads at once, as in als_tiles.cuh: a shorter last stage takes as long
 TWO_WARPS = 112  # columns of the fixed table; up to this width two warps hold A, beyond it three
 UNEVEN = 1.01  # work of the busiest block, in that of all on average, from which on some turns mix lengths
-BAND, LEAST_BAND = (32, 8), 8  # these turns: from a 32nd to an eighth of all, at least so many
+BAND, LEAST_BAND = (32, 8), 8  # these turns: from a 32nd to an eighth of all; the least number
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 
 SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
@@ -93,7 +93,7 @@ def short_of(n_columns: int) -> int:
 
 
 def least_ratings(ranges: int) -> int:
-    """Rows with more ratings are cut at so many ranges; with one range, by their length."""
+    """Rows with more ratings are cut at the `ranges` ranges; with one range, by their length."""
     return LONG if ranges == 1 else max(CUT, PER_RANGE * ranges)
 
 

@@ -33,7 +33,10 @@ FIXED_MS = 0.12  # ms of a half on any number of GPUs: launches, and the last ro
 MEMORY_BYTES = 3.35e12  # bytes a second that memory can move (data sheet)
 LINK_BYTES = 300e9  # bytes a second that a GPU sends while tables are gathered: 265 with 2, 307 with 4
 REDUCED_BYTES = 220e9  # the same while sums are reduced, up to some hundred megabytes: 197 with 2, 235 with 4
-MORE_REDUCED_BYTES, MORE_MS = 420e9, 0.5  # larger reductions take so many ms, and then each byte less: 4 GPUs
+MORE_REDUCED_BYTES, MORE_MS = (
+    420e9,
+    0.5,
+)  # of larger ones, with a fixed cost in ms: 4 GPUs
 LATENCY_MS = 0.04  # ms of one exchange, however short
 GRAM_MS = 0.025  # ms to add up VᵀV of all blocks
 HOST_BYTES = 50e9  # bytes a second from the host (PCIe 5 x16; an H200 loaded 53 from files in memory)
@@ -171,7 +174,7 @@ class Links:
     host: float = HOST_BYTES
 
     def reduce_ms(self, n_bytes: float) -> float:
-        """Milliseconds of one reduction in which each GPU sends so many bytes."""
+        """Milliseconds of one reduction in which each GPU sends this number of bytes."""
         faster = MORE_REDUCED_BYTES / REDUCED_BYTES * self.reduced
         return min(n_bytes / self.reduced * 1e3, MORE_MS + n_bytes / faster * 1e3)
 

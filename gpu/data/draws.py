@@ -1,7 +1,7 @@
 """Random tables that trainings start from, and work on long arrays by threads.
 
 Each block of rows has a generator of its own. So threads draw blocks at the same time, and equal rows have equal
-numbers whoever draws them. NumPy does such work without Python's lock.
+numbers on any thread. NumPy does such work without Python's lock.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class RankedPart:
         device: number of the device; it is the current one for all that reads or changes the arrays.
         width: G.
         n_items, n_rows: I, and items of the whole model; arrays are longer.
-        kernels: cache of kernels by caller, since a lookup takes as long as a launch.
+        kernels: addresses of kernels by name and tiles of users, since a lookup takes as long as a launch.
         structure: the argument that kernels take by value.
         deduction: differences between estimates and list scores.
         start: the score of an item without parameters.
@@ -75,7 +75,7 @@ class RankedPart:
         self.place, self.device = place, device
         self.part, self.n_parts = place
         self.width, self.n_slots = width_of(model.params.width), n_slots
-        self.kernels: dict[tuple[str, int], Any] = {}
+        self.kernels: dict[tuple[str, int], int] = {}
         self.n_items, self.n_rows, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0, 0
         self.mean, self.middle, self.lift = float(np.float32(model.mean)), model.middle, model.lift
         self.learned_scale = model.learned_scale

@@ -19,7 +19,9 @@ devices without tensor cores. With few items, all are scored exactly in one step
 
 Where several devices share the items, each does all of this for its part, at the same time as the others. The host
 merges their lists. The score of an item has the same bits on each device, so lists are those of one device. Lists
-travel straight to the host, because not all devices can reach each other's memory.
+travel straight to the host, because not all devices can reach each other's memory. Python starts one device after the
+other. So what is equal for all is made once (`gpu.ranking.device_topn_requests`), and kernels are launched by a call of
+the driver, without CuPy's look at each argument.
 
 A batch must move a byte a factor and 8 bytes an item for up to 64 users: 25 µs at 3 TB/s for a million items of 64
 factors.
@@ -30,17 +32,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import cupy
 import numpy as np
+from cupy_backends.cuda.api import driver
 from numpy.typing import NDArray
 
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.cuda.kernels import kernel, module
 from gpu.ranking.device_filters import Choice, choice_of
 from gpu.ranking.device_item_index import NAME, SCAN, USER_TILES, RankedItems, RankedPart
-from gpu.ranking.device_topn_requests import Batch, Sizes, fetched, upload
+from gpu.ranking.device_topn_requests import FLAGGED, Batch, Sizes, Work, fetch, laid_out, upload
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.partition import TILE, merged
 from gpu.ranking.requests import RankingRequests
@@ -81,8 +83,16 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequenc
         return np.concatenate([items for items, _ in answers]), np.concatenate([scores for _, scores in answers])
     parts = [part for part in ranked_items if part.n_items]
     try:
-        batches = [_begin(part, requests, eligible, n) for part in parts]  # each device starts before any is waited for
-        return merged([_lists(part, batch, requests, eligible, n) for part, batch in zip(parts, batches, strict=True)])
+        batch, longest = None, parts[0]
+        if n <= WIDE:
+            choices = _choices(parts, requests, eligible, most_listed(longest.n_rows))
+            longest_mask = int((requests.lengths + np.diff(requests.exclude_starts)).max())
+            batch = laid_out(parts, requests, choices, n, sizes_of(longest, n, choices[0], longest_mask))
+        works = [_begin(part, batch, number) for number, part in enumerate(parts)]  # all, before any is waited for
+        for part in parts:
+            with cupy.cuda.Device(part.device):
+                cupy.cuda.get_current_stream().synchronize()
+        return merged([_lists(part, work, requests, eligible, n) for part, work in zip(parts, works, strict=True)])
     except BaseException:
         for part in parts:  # devices may still read the buffers of the failed batch, which the next one overwrites
             with cupy.cuda.Device(part.device), contextlib.suppress(Exception):  # the first error is the one to report
@@ -121,59 +131,74 @@ def _users(
     return requests._replace(**of_users, **of_bounds), eligible[users]
 
 
-def _begin(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Batch | None:
+def _choices(
+    parts: Sequence[RankedPart], requests: RankingRequests, eligible: Sequence[Eligible | None], most: int
+) -> list[Choice]:
+    """The choice on the device of each part; a single one if it has no address there."""
+    is_free = not requests.has_candidates.any() and all(one is None for one in eligible)
+    choices = dict[int, Choice]()
+    for part in parts[:1] if is_free else parts:
+        with cupy.cuda.Device(part.device):
+            if part.device not in choices:
+                choices[part.device] = choice_of(requests, eligible, part.n_rows, most)
+    return [*choices.values()] if is_free else [choices[part.device] for part in parts]
+
+
+def _begin(part: RankedPart, batch: Batch | None, number: int) -> Work | None:
     """Launch everything that makes lists of the part's items, on its device.
 
     None if the lists are to be sorted from the scores of all items.
     """
     with cupy.cuda.Device(part.device):
-        if n > WIDE or (compute_capability() < TENSOR_CORES and part.n_items > FEW_ITEMS):
+        if batch is None or (batch.sizes.stride > 1 and compute_capability() < TENSOR_CORES):
             return None
-        masks = requests.lengths + np.diff(requests.exclude_starts)
-        choice = choice_of(requests, eligible, part.n_rows, most_listed(part.n_rows))
-        sizes = sizes_of(part, n, choice, int(masks.max()))
-        batch = upload(part, requests, choice, n, sizes)
+        work, sizes = upload(part, batch, number), batch.sizes
         if sizes.stride == 1:
-            _score_all(part, batch, sizes.room)
+            _score_all(part, work)
         else:
-            _touch(part, batch)
-            _scan(part, "sample_scores", batch, sizes.n_sampled // TILE)
-            _score_touched(part, batch, sizes.n_sampled // TILE, is_sampled=True)
-            _launch(part, "set_floors", (batch.n_users,), WIDE, batch.structure)
-            _scan(part, "scan", batch, -(-part.n_items // TILE))
-            n_rows = max(sizes.stride * n, int(choice.n_candidates.max()))
+            _touch(part, work)
+            _scan(part, "sample_scores", work, sizes.n_sampled // TILE)
+            _score_touched(part, work, sizes.n_sampled // TILE, is_sampled=True)
+            _launch(part, "set_floors", (batch.n_users, 1), WIDE, work)
+            _scan(part, "scan", work, batch.n_tiles)
+            n_rows = max(sizes.stride * batch.n, int(batch.choices[0].n_candidates.max()))
             grid = _blocks(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
-            _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(0))
-            _score_touched(part, batch, -(-part.n_items // TILE), is_sampled=False)
-        _launch(part, "list_best", (batch.n_users,), WIDE, batch.structure)
-        return batch
+            _launch(part, "score_rows", grid, THREADS, work)
+            _score_touched(part, work, batch.n_tiles, is_sampled=False)
+        _launch(part, "list_best", (batch.n_users, 1), WIDE, work)
+        fetch(work)
+        return work
 
 
 def _lists(
-    part: RankedPart, batch: Batch | None, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
+    part: RankedPart, work: Work | None, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
 ) -> Answer:
-    """The lists (B, n) of the part's items, when its device has made them."""
+    """The lists (B, n) of the part's items, when all devices have made theirs."""
     n_users = len(requests.biases)
-    items, scores = np.full((n_users, n), -1, dtype=np.int32), np.full((n_users, n), -np.inf, dtype=np.float32)
-    overflowed = np.arange(n_users)
-    with cupy.cuda.Device(part.device):
-        if batch is not None:
-            out = fetched(batch.out)
-            counts, lists = out[: 2 * n_users].reshape(-1, 2), out[2 * n_users :].reshape(2, -1, n)
-            items[:], scores[:] = lists[0], lists[1].view(np.float32)
-            overflowed = np.flatnonzero(counts.max(axis=1) > batch.keys.shape[1])
-        for user in overflowed.tolist():
+    if work is None:
+        items, scores = np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
+        overflowed = np.arange(n_users)
+    else:
+        lists = work.answer[2 * n_users :].reshape(2, n_users, n).copy()
+        items, scores = lists[0], lists[1].view(np.float32)
+        overflowed = np.flatnonzero(work.answer[: 2 * n_users] > work.batch.sizes.room) // 2
+    # What sorts them writes into the answer of the first part, which was read by now.
+    for user in np.unique(overflowed).tolist() if len(overflowed) else ():
+        with cupy.cuda.Device(part.device):
             items[user], scores[user] = _sorted(part, *_users(requests, eligible, user, user + 1), n)
     return items, scores
 
 
 def _sorted(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Answer:
     """The list (n,) of one user, by the exact scores of all items of the part."""
-    choice, sizes = choice_of(requests, eligible, part.n_rows, 0), Sizes(1, 0, part.n_items)
-    batch = upload(part, requests, choice, n, sizes)
-    _score_all(part, batch, sizes.room)
-    n_keys = int(batch.out[1])
-    keys = cupy.sort(batch.keys[0, :n_keys])[::-1][:n].get()
+    choices, sizes = _choices([part], requests, eligible, 0), Sizes(1, 0, part.n_items)
+    work = upload(part, laid_out([part], requests, choices, n, sizes), 0)
+    _score_all(part, work)
+    fetch(work)
+    cupy.cuda.get_current_stream().synchronize()
+    n_keys = int(work.answer[1])
+    all_keys = cupy.ndarray(n_keys, cupy.uint64, work.memory + work.batch.positions["keys"])
+    keys = cupy.sort(all_keys)[::-1][:n].get()
     items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
     items[: len(keys)] = part.place.rows((~(keys & 0xFFFFFFFF).astype(np.uint32)).view(np.int32))
     bits = (keys >> 32).astype(np.uint32)
@@ -181,25 +206,25 @@ def _sorted(part: RankedPart, requests: RankingRequests, eligible: Sequence[Elig
     return items, scores
 
 
-def _score_all(part: RankedPart, batch: Batch, n_rows: int) -> None:
-    """Score every item exactly, or only the candidates of requests that have some; `n_rows` for a user, at most."""
-    _launch(part, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
-    _touch(part, batch)
-    grid = _blocks(8 * n_rows), batch.n_users
-    _launch(part, "score_rows", grid, THREADS, batch.structure, np.int32(1))
+def _score_all(part: RankedPart, work: Work) -> None:
+    """Score every item exactly, or only the candidates of requests that have some."""
+    batch = work.batch
+    _launch(part, "reset", (-(-batch.n_users // WIDE), 1), WIDE, work)
+    _touch(part, work)
+    _launch(part, "score_rows", (_blocks(8 * batch.sizes.room), batch.n_users), THREADS, work, flag=1)
 
 
-def _touch(part: RankedPart, batch: Batch) -> None:
+def _touch(part: RankedPart, work: Work) -> None:
     """Mark the items that have a neighbor which the user has rated."""
-    if batch.touched.size:
-        batch.touched.data.memset_async(0, batch.touched.nbytes)
-        _launch(part, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
+    batch = work.batch
+    if batch.words:
+        (work.memory + batch.positions["touched"]).memset_async(0, 4 * batch.n_users * batch.words)
+        _launch(part, "touch", (TOUCHING, batch.n_users), THREADS, work)
 
 
-def _score_touched(part: RankedPart, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
-    if batch.touched.size:
-        grid = _blocks(n_tiles), batch.n_users
-        _launch(part, "score_touched", grid, THREADS, batch.structure, np.int32(is_sampled))
+def _score_touched(part: RankedPart, work: Work, n_tiles: int, *, is_sampled: bool) -> None:
+    if work.batch.words:
+        _launch(part, "score_touched", (_blocks(n_tiles), work.batch.n_users), THREADS, work, flag=is_sampled)
 
 
 def _blocks(n_threads: int) -> int:
@@ -207,22 +232,25 @@ def _blocks(n_threads: int) -> int:
     return min(-(-n_threads // THREADS), MOST_PARTS)
 
 
-def _launch(part: RankedPart, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
-    run = part.kernels.get((function, 0))
-    if run is None:
-        run = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width})
-    run(grid, (threads,), (part.structure, *arguments))
+def _launch(part: RankedPart, function: str, grid: tuple[int, int], threads: int, work: Work, *, flag: int = 0) -> None:
+    """Run a kernel that takes items, task and perhaps a flag."""
+    address = part.kernels.get((function, 0))
+    if address is None:
+        address = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width}).kernel.ptr
+    driver.launchKernel(address, *grid, 1, threads, 1, 1, 0, work.stream, work.arguments + FLAGGED * flag, 0)
 
 
-def _scan(part: RankedPart, function: str, batch: Batch, n_tiles: int) -> None:
-    tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
-    threads, users, shared, blocks = _geometry(part.width, tiles, cupy.cuda.Device().id)
-    run = part.kernels.get((function, tiles))
-    if run is None:
-        run = part.kernels[function, tiles] = kernel(SCAN, function, {"G": part.width, "MT": tiles}, shared)
-    chunks = -(-batch.n_users // users)
+def _scan(part: RankedPart, function: str, work: Work, n_tiles: int) -> None:
+    n_users = work.batch.n_users
+    tiles = USER_TILES[n_users > 16 * USER_TILES[0]]
+    threads, users, shared, blocks = _geometry(part.width, tiles, part.device)
+    address = part.kernels.get((function, tiles))
+    if address is None:
+        run = kernel(SCAN, function, {"G": part.width, "MT": tiles}, shared)
+        address = part.kernels[function, tiles] = run.kernel.ptr
+    chunks = -(-n_users // users)
     grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
-    run(grid, (threads,), (part.structure, batch.structure), shared_mem=shared)
+    driver.launchKernel(address, *grid, 1, threads, 1, 1, shared, work.stream, work.arguments, 0)
 
 
 @functools.cache

@@ -1,8 +1,13 @@
-"""Requests for lists on the device: the user side in one copy, room for work, the answer in one copy back."""
+"""Requests for lists on devices: the user side in one copy, room for work, the answer in one copy back.
+
+The user side is laid out once, in pinned memory, however many devices share the items. Each device gets all of it by
+one copy, into one piece of memory that also holds its work and its answer. So what a device adds to a call is an
+allocation, two copies and its launches.
+"""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cupy
@@ -21,6 +26,11 @@ POINTERS = (
     "items", "scores",
 )  # fmt: skip
 NUMBERS = "n_users", "n", "mask_seen", "stride", "n_sampled", "words", "room", "n_tiles"
+ALIGNED, MEBI = 256, 1 << 20  # bytes: starts of arrays in the memory of a part, and the unit of its size
+FLAGS, FLAGGED = (
+    np.arange(2, dtype=np.int32),
+    24,
+)  # the last argument of kernels that have one; bytes to the list with the next
 TASK = np.dtype([(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS], align=True)
 
 
@@ -37,55 +47,115 @@ class Sizes(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Attributes:
-    structure: `Task` of the kernels, passed by value.
-    n_users: B.
-    touched: uint32 (B, words).
-    keys: uint64 (B, room).
-    out: int32: counts of rows and keys (B, 2), items (B, n), scores (B, n).
-    held: the other arrays that `structure` points to.
+    """A batch of requests as all parts of the items have it.
+
+    Attributes:
+        n_users, n: B, and the length of the lists.
+        sizes: those of the longest part. All have them: others have room for as many tiles, perhaps without items.
+        n_tiles, words: of the longest part; words of `touched`, 0 without neighbors.
+        given: int32, pinned: the user side.
+        tasks: uint64 (P, 24), `TASK` of each part; until its upload with positions in its memory, not addresses.
+        positions: the same, in bytes, of arrays that are worked on.
+        arguments: uint64 (P, 2, 3), addresses of the arguments of a kernel, of which the last is a flag, by its value.
+        n_bytes: memory of a part.
+        choices: hold the arrays that filters and candidates lie in.
     """
 
-    structure: Any
     n_users: int
-    touched: Any
-    keys: Any
-    out: Any
-    held: tuple[Any, ...]
+    n: int
+    sizes: Sizes
+    n_tiles: int
+    words: int
+    given: NDArray[np.int32]
+    tasks: NDArray[np.uint64]
+    positions: dict[str, int]
+    arguments: NDArray[np.uint64]
+    n_bytes: int
+    choices: Sequence[Choice]
 
 
-def upload(part: RankedPart, requests: RankingRequests, choice: Choice, n: int, sizes: Sizes) -> Batch:
-    """Copy the requests to the device and allocate memory for work and answer."""
-    n_users, n_tiles = len(requests.biases), -(-part.n_items // TILE)
-    task, words = np.zeros((), dtype=TASK), n_tiles if part.n_slots else 0
-    # One transfer for the user side.
-    columns = _columns_of(part, requests, choice)
-    ends = list(itertools.accumulate(column.nbytes // 4 for column in columns.values()))
-    pinned, given = _pinned(f"to part {part.part}", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
-    np.concatenate([column.ravel().view(np.int32) for column in columns.values()], out=pinned[: ends[-1]])
-    for name, start in zip(columns, [0, *ends], strict=False):
-        task[name] = given.data.ptr + 4 * start
-    given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
-    work = {
-        "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
-        "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
-        "sample": cupy.empty((n_users, sizes.n_sampled), dtype=cupy.float32),
-        "touched": cupy.empty((n_users, words), dtype=cupy.uint32),
-        "floors": cupy.empty(n_users, dtype=cupy.float32),
-    }
-    for name, array in work.items():
-        task[name] = array.data.ptr
-    out = cupy.empty(n_users * (2 + 2 * n), dtype=cupy.int32)
-    task["counts"], task["items"] = out.data.ptr, out.data.ptr + 8 * n_users
-    task["scores"] = out.data.ptr + 8 * n_users + 4 * n_users * n
+class Work(NamedTuple):
+    """A batch on the device of one part.
+
+    Attributes:
+        batch: what all parts share.
+        memory: of the device; it holds the user side, the work and the answer.
+        arguments: address of the part's `Batch.arguments`.
+        stream: address of the stream of all copies and launches.
+        answer: int32, pinned: counts of rows and keys (B, 2), items (B, n), scores (B, n), when the stream is done.
+    """
+
+    batch: Batch
+    memory: Any
+    arguments: int
+    stream: int
+    answer: NDArray[np.int32]
+
+
+def laid_out(
+    parts: Sequence[RankedPart], requests: RankingRequests, choices: Sequence[Choice], n: int, sizes: Sizes
+) -> Batch:
+    """The user side in pinned memory, which the next batch overwrites, and where each array of a part will lie.
+
+    Args:
+        parts: the longest one first.
+        choices: one for each part, or one for all if it has no address.
+    """
+    n_users, n_tiles = len(requests.biases), -(-parts[0].n_items // TILE)
+    words = n_tiles if parts[0].n_slots else 0
+    columns = _columns_of(parts[0], requests, choices)
+    positions, end = dict[str, int](), 0
+    for name, column in columns.items():
+        positions[name], end = end, end + column.nbytes
+    given = _pinned("to all parts", end // 4)[: end // 4]
+    np.concatenate([column.ravel().view(np.int32) for column in columns.values()], out=given)
+    for name, n_bytes in {
+        "keys": 8 * n_users * sizes.room,
+        "rows": 4 * n_users * sizes.room if sizes.stride > 1 else 0,
+        "sample": 4 * n_users * sizes.n_sampled,
+        "touched": 4 * n_users * words,
+        "floors": 4 * n_users,
+        "counts": 8 * n_users * (1 + n),  # with the lists behind them
+    }.items():
+        positions[name] = -(-end // ALIGNED) * ALIGNED
+        end = positions[name] + n_bytes
+    positions["items"] = positions["counts"] + 8 * n_users
+    positions["scores"] = positions["items"] + 4 * n_users * n
+    tasks = np.zeros((len(parts), TASK.itemsize // 8), dtype=np.uint64)
+    tasks[:, : len(POINTERS)] = [positions[name] for name in POINTERS]
+    if len(choices) > 1:
+        for name in ("candidates", "filters"):
+            tasks[:, POINTERS.index(name)] += 8 * n_users * np.arange(len(parts), dtype=np.uint64)
     numbers = n_users, n, not requests.include_seen, sizes.stride, sizes.n_sampled, words, sizes.room, n_tiles
-    for name, number in zip(NUMBERS, numbers, strict=True):
-        task[name] = number
-    held = given, work["rows"], work["sample"], work["floors"], choice.held
-    return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
+    tasks.view(np.int32)[:, -len(NUMBERS) :] = numbers
+    arguments, flags = np.empty((len(parts), 2, 3), dtype=np.uint64), FLAGS.ctypes.data
+    arguments[:, :, 0] = [[part.structure.ctypes.data] for part in parts]
+    arguments[:, :, 1] = tasks.ctypes.data + TASK.itemsize * np.arange(len(parts))[:, None]
+    arguments[:, :, 2] = flags, flags + FLAGS.itemsize
+    # Whole mebibytes: the pool finds memory of the last batch again, though that had a few ratings less.
+    n_bytes = -(-end // MEBI) * MEBI
+    return Batch(n_users, n, sizes, n_tiles, words, given, tasks, positions, arguments, n_bytes, choices)
 
 
-def _columns_of(part: RankedPart, requests: RankingRequests, choice: Choice) -> dict[str, NDArray[Any]]:
+def upload(part: RankedPart, batch: Batch, number: int) -> Work:
+    """Copy the user side to the current device, that of `part`, the one with this number among those of the batch."""
+    memory = cupy.cuda.alloc(batch.n_bytes)
+    memory.copy_from_host_async(batch.given.ctypes.data, batch.given.nbytes)
+    batch.tasks[number, : len(POINTERS)] += np.uint64(memory.ptr)
+    arguments, size = (
+        batch.arguments.ctypes.data + number * batch.arguments.strides[0],
+        batch.n_users * (2 + 2 * batch.n),
+    )
+    answer = _pinned("from all parts", len(batch.tasks) * size)[number * size : (number + 1) * size]
+    return Work(batch, memory, arguments, cupy.cuda.get_current_stream().ptr, answer)
+
+
+def fetch(work: Work) -> None:
+    """Copy the answer to the host when all earlier work is done, without waiting for it."""
+    (work.memory + work.batch.positions["counts"]).copy_to_host_async(work.answer.ctypes.data, work.answer.nbytes)
+
+
+def _columns_of(part: RankedPart, requests: RankingRequests, choices: Sequence[Choice]) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of numbers of four bytes or addresses, which come first."""
     # Ratings in a compact copy, if they are read: the start of each user's, and their present places.
     seen_starts, places = np.zeros(len(requests.lengths) + 1, dtype=np.int32), np.zeros(0, dtype=np.int64)
@@ -101,8 +171,8 @@ def _columns_of(part: RankedPart, requests: RankingRequests, choice: Choice) -> 
         factors[:, : requests.factors.shape[1]] = requests.factors
     excluded_starts = requests.exclude_starts
     return {
-        "candidates": choice.candidates,
-        "filters": choice.filters,
+        "candidates": np.concatenate([choice.candidates for choice in choices]),
+        "filters": np.concatenate([choice.filters for choice in choices]),
         "factors": factors,
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False),
@@ -111,17 +181,9 @@ def _columns_of(part: RankedPart, requests: RankingRequests, choice: Choice) -> 
         "values": values,
         "excluded_starts": (excluded_starts - excluded_starts[0]).astype(np.int32),
         "excluded": requests.excluded[excluded_starts[0] : excluded_starts[-1]].astype(np.int32),
-        "n_candidates": choice.n_candidates,
-        "filter_words": choice.filter_words,
+        "n_candidates": choices[0].n_candidates,
+        "filter_words": choices[0].filter_words,
     }
-
-
-def fetched(array: Any) -> NDArray[np.int32]:
-    """The int32 array on the host, in a buffer that the next answer overwrites; waits for the device."""
-    pinned = _pinned("from any part", array.size)
-    array.data.copy_to_host_async(pinned.ctypes.data, array.nbytes)
-    cupy.cuda.get_current_stream().synchronize()
-    return pinned[: array.size]
 
 
 _pinned_memory: dict[str, NDArray[np.int32]] = {}

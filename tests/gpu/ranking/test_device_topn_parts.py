@@ -130,6 +130,26 @@ def test_a_filter_lies_once_on_each_device(monkeypatch):
     assert len(copies) == len(set(devices(4)))
 
 
+def test_the_user_side_is_laid_out_once_for_all_parts(monkeypatch):
+    """Whatever the number of devices: columns of requests, and for lists without filter the choice of items."""
+    modules = [importlib.import_module(f"gpu.ranking.device_{name}") for name in ("topn_requests", "topn")]
+    model, rows, calls = model_of(NEAR, 16, 50_000, 32), rated(16, 50_000, 50), list[str]()
+    indices = [ItemIndex(model, DEVICE), ItemIndex(model, parts(4))]
+
+    def counted(name: str, whole: Any) -> Any:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return whole(*given)
+
+        return call
+
+    for module, name in zip(modules, ("_columns_of", "choice_of"), strict=True):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    ask(indices[1], rows, 10)
+    assert calls == ["choice_of", "_columns_of"]
+    assert_equal(indices, rows, 10, eligible=[Eligible.of(np.arange(50_000) % 3 == 0), None] * 8)
+
+
 def test_a_failed_batch_leaves_the_next_one_right(monkeypatch):
     """A part that cannot begin, as where memory is short: the others are waited for."""
     device = importlib.import_module("gpu.ranking.device_topn")

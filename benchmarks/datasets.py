@@ -121,8 +121,9 @@ def ratings_of(path: Path, key: str | None = None) -> gpu.Ratings:
         return raw_arrays(path)[0]
     from service.cli import offline
     from service.cli.files import ratings_file
+    from service.cli.files.how import How
 
-    return offline.Data.split(ratings_file.read(path, key=key), 0.0, SEED).train
+    return offline.Data.split(ratings_file.read(path, How(key)), 0.0, SEED).train
 
 
 def folds_of(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]]:

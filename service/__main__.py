@@ -24,19 +24,17 @@ from service.cli.options import (
     OF_ONE_PROCESS,
     Backend,
     BackendOption,
-    Columns,
     Data,
-    Delimiter,
+    FileOptions,
     Json,
-    Key,
     Memory,
     Redis,
     Scheduler,
-    SkipBad,
     SplitBy,
     TlsCa,
     TlsCert,
     TlsKey,
+    reads_a_file,
 )
 from service.processes.parts import parts
 
@@ -106,6 +104,7 @@ def worker(
 
 
 @app.command(short_help="Train a model on a file.")
+@reads_a_file
 def train(
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
     ratings: Annotated[Path | None, typer.Option(help="File of ratings to learn from.", metavar="FILE")] = None,
@@ -132,10 +131,8 @@ def train(
     ] = None,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
     memory: Memory = None,
-    key: Key = None,
-    skip_bad: SkipBad = False,
-    delimiter: Delimiter = None,
-    columns: Columns = None,
+    *,
+    reading: FileOptions,
     json: Json = False,
 ) -> None:
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
@@ -163,7 +160,7 @@ def train(
         tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
         forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
-    read = arguments.reader(key, skip_bad, delimiter, columns)
+    read = arguments.reader(reading)
     data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed, split)
     printer = Printer(json)
     if plan:
@@ -179,6 +176,7 @@ def train(
 
 
 @app.command(short_help="Find the best parameters for a file.")
+@reads_a_file
 def tune(
     ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
@@ -192,10 +190,8 @@ def tune(
         list[str] | None, typer.Option("--set", help="A parameter to search around.", metavar="NAME=VALUE")
     ] = None,
     backend: Backend = "auto",
-    key: Key = None,
-    skip_bad: SkipBad = False,
-    delimiter: Delimiter = None,
-    columns: Columns = None,
+    *,
+    reading: FileOptions,
     json: Json = False,
 ) -> None:
     """Search for the best parameters for a file, with a line per training and a closing line with the best."""
@@ -203,7 +199,7 @@ def tune(
     from service.cli import offline
 
     chosen = arguments.backend(backend)
-    read = arguments.reader(key, skip_bad, delimiter, columns)
+    read = arguments.reader(reading)
     data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction, seed, split)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
@@ -216,6 +212,7 @@ def tune(
 
 
 @app.command(short_help="Measure a model on a file.")
+@reads_a_file
 def evaluate(
     model: Annotated[Path, typer.Option(help="Folder that `train --out` wrote.", metavar="DIR")],
     test: Annotated[
@@ -227,10 +224,8 @@ def evaluate(
     relevant: Annotated[float | None, typer.Option(help="Lowest rating of a relevant item.")] = None,
     k: Annotated[str, typer.Option(help="Lengths of lists to measure.", metavar="K,K,…")] = "10,20",
     backend: Backend = "auto",
-    key: Key = None,
-    skip_bad: SkipBad = False,
-    delimiter: Delimiter = None,
-    columns: Columns = None,
+    *,
+    reading: FileOptions,
     json: Json = False,
 ) -> None:
     """Measure a model: RMSE, MAE and its lists, beside the list of the most popular items."""
@@ -238,7 +233,7 @@ def evaluate(
 
     cuts = arguments.cuts(k)
     lists = None if negatives is None else evaluation.read_negatives(negatives)
-    measured = None if test is None else arguments.reader(key, skip_bad, delimiter, columns)(test)
+    measured = None if test is None else arguments.reader(reading)(test)
     result = evaluation.evaluate(model, measured, lists, relevant, arguments.backend(backend), cuts)
     for remark in pair_counts.remarks(result):
         complain(remark, 0)

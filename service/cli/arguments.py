@@ -14,6 +14,7 @@ from service.cli.console import complain, describe, stderr
 if TYPE_CHECKING:
     import gpu
     from service.cli.files.ratings_file import RatingsFile
+    from service.cli.options import FileOptions
     from service.settings.settings import Settings
 
 SHAPE = "users,items,ratings,factors"
@@ -35,14 +36,12 @@ def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
     return settings if data_set is None else settings.of(check_name(data_set))
 
 
-def reader(
-    key: str | None, skip_bad: bool, delimiter: str | None, columns: str | None
-) -> Callable[[Path], RatingsFile]:
+def reader(reading: FileOptions) -> Callable[[Path], RatingsFile]:
     """Reads the ratings of a file; shows what was understood, and the bad lines that were left out."""
     from service.cli.files import ratings_file
 
     def read(path: Path) -> RatingsFile:
-        file = ratings_file.read(path, key, skip_bad, delimiter, columns)
+        file = ratings_file.read(path, reading.how())
         describe(str(path), file.columns, file.bad)
         return file
 

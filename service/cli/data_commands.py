@@ -14,19 +14,18 @@ from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (
     URL_VARIABLE,
     Backend,
-    Columns,
     Data,
     DataSet,
-    Delimiter,
+    DryRun,
+    FileOptions,
     FileToImport,
     Format,
     Items,
     Json,
-    Key,
     Patch,
     Redis,
-    SkipBad,
     Url,
+    reads_a_file,
 )
 from service.settings.data_sets import folders_in
 
@@ -36,17 +35,17 @@ app = typer.Typer()
 
 
 @app.command("import", short_help="Post a file of ratings to a service.")
+@reads_a_file
 def import_(
     file: FileToImport,
     url: Url = "http://127.0.0.1:8000",
     data_set: DataSet = None,
-    key: Key = None,
-    skip_bad: SkipBad = False,
-    delimiter: Delimiter = None,
-    columns: Columns = None,
     items: Items = False,
     patch: Patch = False,
     format_: Format = None,
+    dry_run: DryRun = False,
+    *,
+    reading: FileOptions,
 ) -> int:
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
     from service.base.limits import MAX_RATING
@@ -55,26 +54,26 @@ def import_(
     from service.cli.files import items_file, ratings_file, standard_input
 
     items = items or patch
-    if items and (delimiter or columns):
-        raise typer.BadParameter("expected --delimiter and --columns with a file of ratings, got --items")
+    how = reading.how(largest=MAX_RATING)
+    if items and how.choice:
+        raise typer.BadParameter("expected names of columns with a file of ratings, got --items")
     with standard_input.opened(file, format_) as path:
-        content: Any = (
-            items_file.read(path, skip_bad)
-            if items
-            else ratings_file.read(path, key, skip_bad, delimiter, columns, MAX_RATING)
-        )
+        content: Any = items_file.read(path, how) if items else ratings_file.read(path, how)
     name = standard_input.name_of(file)
     describe(name, content.columns, content.bad)
+    noun, n = ("item", len(content.elements)) if items else ("rating", len(content.values))
+    if dry_run:
+        typer.echo(f"{n:,} {noun}s read, none sent")
+        return 0
     with Client(url, arguments.settings({}).own_key("write_key"), data_set) as client:
         importer.check_answers(client)
         if items and not patch:
             complain(importer.replaces(content.elements), 0)
-        with progress("Importing", len(content.elements if items else content.values)) as bar:
+        with progress("Importing", n) as bar:
             if items:
                 receipt = importer.send_items(client, content.elements, bar.advance, patch=patch)
             else:
                 receipt = importer.send(client, importer.records(content), bar.advance)
-    noun = "item" if items else "rating"
     for position, reason in receipt.reasons:
         complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
     typer.echo(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import httpx
+import numpy as np
 
 from service.base.errors import ServiceError
 from service.cli.client import Client, RatingBody, RequestFailed
@@ -129,13 +131,21 @@ def send_batches(
 
 
 def records(file: RatingsFile) -> Iterator[RatingBody]:
-    """The ratings of a file as elements of a body, in order."""
-    if file.timestamps is None:
-        for user, item, value in zip(file.users, file.items, file.values, strict=True):
-            yield {"user": user, "item": item, "rating": float(value)}
-    else:
-        for user, item, value, time_s in zip(file.users, file.items, file.values, file.timestamps, strict=True):
-            yield {"user": user, "item": item, "rating": float(value), "timestamp": float(time_s)}
+    """The ratings of a file as elements of a body, the oldest first; without times, and among equal ones, in order.
+
+    A rating without a time comes last, because the service takes the time of its arrival.
+    """
+    times = file.timestamps
+    order = range(len(file.values)) if times is None else np.argsort(times, kind="stable").tolist()  # NaN last
+    for place in order:
+        body: RatingBody = {
+            "user": file.users[place],
+            "item": file.items[place],
+            "rating": float(file.values[place]),
+        }
+        if times is not None and not math.isnan(time_s := float(times[place])):
+            body["timestamp"] = time_s
+        yield body
 
 
 def batches(elements: Iterable[T], length_of: Callable[[T], int]) -> Iterator[list[T]]:

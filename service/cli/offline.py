@@ -213,13 +213,15 @@ def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tup
         seed: of the permutation.
 
     Raises:
-        InvalidInput: the file has no times, and the split needs them.
+        InvalidInput: a rating has no time, and the split needs it.
     """
     n = len(file.values)
     if split == "random":
         return np.random.default_rng(seed).permutation(n), round(fraction * n)
     if file.timestamps is None:
         raise InvalidInput(f"Invalid split {split}: expected ratings with times, got a file without")
+    if n_missing := int(np.count_nonzero(np.isnan(file.timestamps))):
+        raise InvalidInput(f"Invalid split {split}: expected a time of each rating, got {n_missing:,} without")
     newest = np.lexsort((np.arange(n), file.timestamps))[::-1]
     if split == "time":
         return newest, round(fraction * n)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_hints
 
 import typer
 
 from gpu.algorithms import ALGORITHMS
 from service.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from service.cli.files.how import How
 
 URL_VARIABLE = "NEARFIELD_URL"
 
@@ -20,13 +26,6 @@ ALGORITHM_NAMES = ", ".join(dict.fromkeys([*Settings.model_fields["default_model
 OF_ONE_PROCESS = ", ".join(name for name, record in ALGORITHMS.items() if not record.has_ranks)
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
-Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
-Delimiter = Annotated[str | None, typer.Option(help="What separates columns: a character, tab or ::.", metavar="TEXT")]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="user=NAME,item=NAME,… of a header; or all in order: user,item,-,rating.", metavar="LIST"),
-]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
 SplitBy = Annotated[
     Literal["random", "time", "last"],
     typer.Option("--split", help="Ratings to hold out: random ones, the newest, or each user's last."),
@@ -40,16 +39,72 @@ TlsCert = Annotated[Path | None, typer.Option(help="Certificate of this machine.
 TlsKey = Annotated[Path | None, typer.Option(help="Private key of this machine.", metavar="FILE")]
 FileToImport = Annotated[
     Path,
-    typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat; - is standard input.", metavar="FILE"),
+    typer.Argument(help="Text, JSON, Parquet or a matrix, or a folder of parts; - is standard input.", metavar="FILE"),
 ]
 Format = Annotated[
-    str | None, typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz or mat.", metavar="NAME")
+    str | None,
+    typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz, mat or mtx.", metavar="NAME"),
 ]
 Items = Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL or Parquet.")]
 Patch = Annotated[
     bool, typer.Option("--patch", help="As --items, but keep the attributes that the file does not name.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and judge the file, and send nothing.")]
 DataSet = Annotated[
     str | None, typer.Option(help="Data set of the service; default: the one without a name.", metavar="NAME")
 ]
 Url = Annotated[str, typer.Option(help="Address of the service.", envvar=URL_VARIABLE)]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class FileOptions(NamedTuple):
+    """The options of commands that read a file, each as it was given; `service.cli.files.how` judges them."""
+
+    key: Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")] = None
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")] = False
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates columns: a character, tab, space or ::.", metavar="TEXT")
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="Of text, such as latin-1 or utf-16. Default: UTF-8.", metavar="NAME")
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(help="user=NAME,item=NAME,… of a header; or all in order: user,item,-,rating.", metavar="LIST"),
+    ] = None
+    user: Annotated[str | None, typer.Option(help="The column of users, by its name.", metavar="COL")] = None
+    item: Annotated[str | None, typer.Option(help="The column of items.", metavar="COL")] = None
+    rating: Annotated[str | None, typer.Option(help="The column of ratings.", metavar="COL")] = None
+    time: Annotated[str | None, typer.Option(help="The column of times.", metavar="COL")] = None
+    time_unit: Annotated[str, typer.Option(help="Of times that are numbers: s, ms, us or ns.", metavar="UNIT")] = "s"
+
+    def how(self, **more: Any) -> How:
+        """How to read a file; `more` are further choices of `How.of`. Raises InvalidSetting."""
+        from service.cli.files.how import How  # noqa: PLC0415 (not for `--help`)
+
+        return How.of(**self._asdict(), **more)
+
+
+def reads_a_file(command: Command) -> Command:
+    """Give `command`, which takes `reading`, the fields of `FileOptions` as options in its place."""
+    hints, of_file = (get_type_hints(one, include_extras=True) for one in (command, FileOptions))
+    own = [
+        one.replace(annotation=hints[name])
+        for name, one in inspect.signature(command).parameters.items()
+        if name != "reading"
+    ]
+    defaults = FileOptions._field_defaults
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
+        for name, hint in of_file.items()
+    ]
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        reading = FileOptions(**{name: options.pop(name) for name in of_file})
+        return command(*args, reading=reading, **options)
+
+    wrapped.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {one.name: one.annotation for one in (*own, *more)}
+    return cast("Command", wrapped)

@@ -11,7 +11,8 @@ from service.cli.files.ratings_times import is_in_milliseconds, seconds_of, wron
 
 NO_GENRES = "(no genres listed)"  # of MovieLens
 SEPARATOR = "|"
-TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+TRUTH = dict.fromkeys(("true", "t", "1", "yes", "y"), True) | dict.fromkeys(("false", "f", "0", "no", "n"), False)
+TIMES = ("published", "until")
 EXCERPT = 80  # characters of a value in a message
 
 
@@ -53,13 +54,13 @@ def flag_of(value: Any) -> bool:
     return TRUTH[str(value).strip().lower()]
 
 
-def time_of(value: Any) -> float:
-    """Unix seconds of a number, a date or a datetime."""
+def time_of(value: Any, per_second: float) -> float:
+    """Unix seconds of a number, of which so many are a second, a date or a datetime."""
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
     if isinstance(value, datetime.date | str):
-        return seconds_of(str(value))
-    seconds = number_of(value)
+        return seconds_of(str(value), per_second)
+    seconds = number_of(value) / per_second
     if is_in_milliseconds(seconds):
         raise ValueError(wrong_time(str(value)[:EXCERPT]))
     return seconds
@@ -72,13 +73,11 @@ def numbers_of(value: Any) -> list[float]:
     return list(map(number_of, value))
 
 
-# What reads the values of each attribute; of `tags` and `numbers` those of one name.
+# What reads the values of each attribute but times; of `tags` and `numbers` those of one name.
 READERS: dict[str, Callable[[Any], Any]] = {
     "item": id_of,
     "tags": tags_of,
     "numbers": number_of,
     "available": flag_of,
-    "published": time_of,
-    "until": time_of,
     "embedding": numbers_of,
 }

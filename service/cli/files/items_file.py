@@ -1,11 +1,11 @@
-"""Files of items: CSV and TSV, movies.csv and movies.dat of MovieLens, JSONL, Parquet.
+"""Files of items: CSV and TSV, movies.csv and movies.dat of MovieLens, JSON, Parquet; or folders of part files.
 
 Columns are found by name, in any capitals: the item, `tags.NAME` (values with | between), `numbers.NAME`, `available`
 or `is_hidden`, `published` and `until`. A line of JSONL is an element of the body of POST /items; Parquet may also have
-columns `tags`, `numbers` and `embedding`. Empty values are left out. Text and JSONL may be compressed by gzip.
+columns `tags`, `numbers` and `embedding`. Empty values are left out. Text and JSON may be compressed by gzip.
 
-Text is UTF-8. Other bytes make their line bad, unless they are in a column that is not used: titles of movies.dat are
-in Latin-1.
+Text is UTF-8, unless the caller names another encoding. Other bytes make their line bad, unless they are in a column
+that is not used.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from service.cli.files.doubtful_ids import NO_QUOTE
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.item_values import EXCERPT, READERS, flag_of
+from service.cli.files.how import How
+from service.cli.files.item_values import EXCERPT, READERS, TIMES, flag_of, time_of
 from service.cli.files.items_columns import (
     ATTRIBUTES,
     BY_NAME,
@@ -30,7 +32,9 @@ from service.cli.files.items_columns import (
     meanings_of,
     without_attributes,
 )
-from service.cli.files.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
+from service.cli.files.quotes import without_newlines
+from service.cli.files.ratings_file import BYTE_ORDER_MARK, GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, parts_of
+from service.cli.files.ratings_json import objects_in
 from service.cli.files.ratings_text import BadLine
 
 Element = dict[str, Any]  # of the body of POST /items
@@ -53,18 +57,25 @@ class ItemsFile(NamedTuple):
     columns: str
 
 
-def read(path: Path, skip_bad: bool = False) -> ItemsFile:
-    """Read a file of items. Its suffix and its first line determine the format.
+def read(path: Path, how: How = How()) -> ItemsFile:  # noqa: B008 (it never changes)
+    """Read a file of items, or a folder of part files. Its suffix and its first line determine the format.
 
     Args:
         path: the file.
-        skip_bad: leave out bad lines instead of refusing the file. What only the service can judge, it rejects.
+        how: the separator, the encoding and the unit of times, and whether to leave out bad lines instead of refusing
+            the file. What only the service can judge, it rejects.
 
     Raises:
         InvalidRatingsFile: the file cannot be used, or has a bad line; the message has its number, from 1.
         FileNotFoundError: there is no such file.
     """
-    check_regular(path)
+    files = [read_part(part, how) for part in parts_of(path)]
+    elements = [element for file in files for element in file.elements]
+    return ItemsFile(elements, [line for file in files for line in file.bad], files[0].columns)
+
+
+def read_part(path: Path, how: How) -> ItemsFile:
+    """The same of one regular file."""
     suffix = (path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path).suffix.lower()
     try:
         if suffix in PARQUET_SUFFIXES:
@@ -77,30 +88,33 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
             elements = []
             for number, row in enumerate(rows, 1):
                 try:
-                    elements.append(element_of_row(row, meanings))
+                    elements.append(element_of_row(row, meanings, how))
                 except ValueError as error:
                     raise InvalidRatingsFile(f"Invalid row {number} of {path}: {error}") from None
             return ItemsFile(elements, [], described(header, meanings))
         data = path.read_bytes()
         data = gzip.decompress(data) if data.startswith(_GZIP) else data
+        data = data if how.encoding is None else data.decode(how.encoding).encode()
     except InvalidRatingsFile:
         raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise InvalidRatingsFile(f"Invalid {path}: expected items that can be read, got: {error}") from error
-    # A line ends by CR, LF or both, and by no other separator of Unicode. `check_text` finds bytes that are not UTF-8.
-    text = data.decode("utf-8-sig", "surrogateescape")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    data = data.removeprefix(BYTE_ORDER_MARK)
     is_json = suffix in JSON_SUFFIXES
-    n_before, element_of, columns = (0, element_of_json, "fields as in POST /items") if is_json else table(path, lines)
+    noun, columns = "line", "fields as in POST /items"
+    element_of: Callable[[str], Element] = element_of_json
+    if is_json:
+        noun, objects = objects_in(path, data)
+        texts = [(number, text.decode("utf-8", "surrogateescape")) for number, text in objects]
+    else:
+        texts, columns, element_of = table(path, data, how)
     elements, bad = list[Element](), list[BadLine]()
-    for number, line in enumerate(lines[n_before:], n_before + 1):
-        if not line.strip():
-            continue
+    for number, text in texts:
         try:
-            elements.append(element_of(line))
+            elements.append(element_of(text))
         except (ValueError, csv.Error) as error:
-            if not skip_bad:
-                raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+            if not how.skip_bad:
+                raise InvalidRatingsFile(f"Invalid {noun} {number} of {path}: {error}") from None
             bad.append(BadLine(number, str(error)))
     fields = dict.fromkeys(name for element in elements for name in element)
     if is_json and fields and fields.keys().isdisjoint(ATTRIBUTES):
@@ -108,26 +122,29 @@ def read(path: Path, skip_bad: bool = False) -> ItemsFile:
     return ItemsFile(elements, bad, columns)
 
 
-def table(path: Path, lines: list[str]) -> tuple[int, Callable[[str], Element], str]:
-    """How to read the lines of CSV, TSV or movies.dat: (lines up to the header, what reads the others, the columns)."""
+def table(path: Path, data: bytes, how: How) -> tuple[list[tuple[int, str]], str, Callable[[str], Element]]:
+    """CSV, TSV or movies.dat: lines behind the header with their numbers, columns in words, and what reads a line."""
+    lines = lines_of(data)
     n_before = next((n for n, line in enumerate(lines) if line.strip()), 0)
     first = lines[n_before]
     try:
         check_text(first)
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid line {n_before + 1} of {path}: {error}") from None
-    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
+    delimiter = how.delimiter or ("::" if "::" in first else "\t" if "\t" in first else ",")
 
     def fields_of(line: str) -> list[str]:
-        if delimiter != ",":
+        if delimiter in ("::", "\t"):
             return line.split(delimiter)
         if line.count('"') % 2:
-            raise ValueError("expected a closing quote in the same line, got none")
-        return next(csv.reader([line], strict=True), [])
+            raise ValueError(NO_QUOTE)
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
 
     has_header = delimiter != "::"
     header = fields_of(first) if has_header else MOVIELENS
     meanings = meanings_of(path, header)
+    if delimiter not in ("::", "\t") and b'"' in data:
+        lines = lines_of(without_newlines(data, delimiter, len(header), b" "))
 
     def element_of(line: str) -> Element:
         fields = fields_of(line)
@@ -136,9 +153,17 @@ def table(path: Path, lines: list[str]) -> tuple[int, Callable[[str], Element], 
         row = dict(zip(header, fields, strict=True))
         for name, meaning in meanings.items():
             check_text(row[name], meaning)
-        return element_of_row(row, meanings)
+        return element_of_row(row, meanings, how)
 
-    return n_before + has_header, element_of, described(header, meanings)
+    n_before += has_header
+    numbered = [(number, line) for number, line in enumerate(lines[n_before:], n_before + 1) if line.strip()]
+    return numbered, described(header, meanings), element_of
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines, which end by CR, LF or both, and by no other separator of Unicode; `check_text` finds other bytes."""
+    text = data.decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def check_text(text: str, place: str = "line") -> None:
@@ -146,7 +171,7 @@ def check_text(text: str, place: str = "line") -> None:
     if (match := _NOT_UTF8.search(text)) is not None:
         before = _NOT_UTF8.sub("\ufffd", text[: match.start()])[-EXCERPT:]
         byte = f"the byte 0x{ord(match[0]) - 0xDC00:02x} after {before!r}"
-        raise ValueError(f"Invalid {place}: expected UTF-8, got {byte}; convert the file, for example with iconv")
+        raise ValueError(f"Invalid {place}: expected UTF-8, got {byte}; name the encoding: --encoding latin-1")
 
 
 def element_of_json(line: str) -> Element:
@@ -157,7 +182,7 @@ def element_of_json(line: str) -> Element:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"expected a JSON object, got {line[:EXCERPT]!r} ({error})") from None
     if not isinstance(item, dict):
-        raise ValueError(f"expected one JSON object a line, got {type(item).__name__}")
+        raise ValueError(f"expected one JSON object, got {type(item).__name__}")
     element: Element = {}
     for name, value in item.items():
         field = field_of(name)
@@ -169,7 +194,7 @@ def element_of_json(line: str) -> Element:
     return element
 
 
-def element_of_row(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Element:
+def element_of_row(row: Mapping[str, Any], meanings: Mapping[str, str], how: How) -> Element:
     """The element in a row, by the meanings of its columns; ValueError if it has no item or a value is bad."""
     element: Element = {}
     for name, meaning in meanings.items():
@@ -189,6 +214,8 @@ def element_of_row(row: Mapping[str, Any], meanings: Mapping[str, str]) -> Eleme
                 element.setdefault(place, {}).update(values)
             elif place == HIDDEN:
                 element["available"] = not flag_of(value)
+            elif place in TIMES:
+                element[place] = time_of(value, how.per_second)
             else:
                 element[place] = READERS[place](value)
         except ValueError as error:

@@ -1,13 +1,15 @@
-"""Tells quotes around fields from quotes within them, in the bytes of a whole file."""
+"""Tells quotes around fields from quotes within them, and newlines within quotes, in the bytes of a whole file."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 
 import numpy as np
 
 _QUOTE, _ENDS = ord('"'), b"\r\n"
 _BLOCK_BYTES = 1 << 22
+_MOST_LINES = 10_000  # of one field
 
 
 def are_quotes(data: bytes, delimiter: str) -> bool:
@@ -40,3 +42,31 @@ def is_wrapped(field: str, quote: str = '"') -> bool:
 def have_quotes(lines: Sequence[str], delimiter: str) -> bool:
     """Whether every line has a field within quotes."""
     return all(any(map(is_wrapped, line.split(delimiter))) for line in lines)
+
+
+def without_newlines(data: bytes, delimiter: str, n_columns: int, newline: bytes) -> bytes:
+    """`data` with `newline` in the place of each newline within quotes, and no line with another number.
+
+    A line whose quotes are not closed is joined with those behind it up to the one that closes them, if together they
+    have `n_columns`. Else it stays, as a line that lacks a quote. Empty lines follow a joined one, as many as it took.
+    """
+    codes = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(codes == _ENDS[1])
+    n_quotes = np.diff(np.searchsorted(np.flatnonzero(codes == _QUOTE), np.append(ends, len(codes))), prepend=0)
+    open_lines = np.flatnonzero(n_quotes % 2)
+    starts = np.append(0, ends + 1)
+    parts, done = list[bytes](), 0
+    for first, last in zip(open_lines[:-1].tolist(), open_lines[1:].tolist(), strict=True):
+        start, end = int(starts[first]), int(ends[last]) if last < len(ends) else len(data)
+        if start < done or last - first > _MOST_LINES:
+            continue
+        text = data[start:end].rstrip(b"\r")
+        joined = text.replace(b"\r\n", newline).replace(b"\n", newline)
+        try:
+            fields = next(csv.reader([joined.decode(errors="replace")], delimiter=delimiter, strict=True))
+        except csv.Error:
+            continue
+        if len(fields) == n_columns:
+            parts += data[done:start], joined, b"\n" * (last - first)
+            done = start + len(text)
+    return b"".join((*parts, data[done:])) if parts else data

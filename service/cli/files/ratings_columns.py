@@ -25,7 +25,8 @@ _ALIASES = {
         ("itemid",),
         ("item",),
         tuple(f"{what}id" for what in _ITEMS),
-        ("businessid", "asin", "parentasin", "isbn"),
+        ("parentasin",),
+        ("businessid", "asin", "isbn"),
         _ITEMS,
     ),
     "rating": (
@@ -52,10 +53,12 @@ class Choice(NamedTuple):
     Attributes:
         places: meaning → name in the header, or position; empty: every column is an item (`MATRIX`).
         n_columns: of each line, if the columns are chosen by position.
+        is_partial: whether what is not chosen is found by its name; else it is not used.
     """
 
     places: dict[str, str | int]
     n_columns: int | None = None
+    is_partial: bool = False
 
     @property
     def has_names(self) -> bool:
@@ -128,23 +131,15 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
         ValueError: user or item is missing; or rating, though another column may be the rating under a name of its
             own; or the names do not tell which column is meant; or a column holds types of events.
     """
-    if choice is not None:
-        if choice.has_names:
-            names = [name.strip() for name in header]
-            chosen = {name: str(column) for name, column in choice.places.items()}
-            for name, column in chosen.items():
-                if names.count(column) != 1:
-                    raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(header)}")
-            return {name: names.index(column) for name, column in chosen.items()}
-        if choice.n_columns != len(header):
-            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
-            raise ValueError(f"expected {wanted}, got the {len(header)} columns {_shown(header)}")
-        return {name: int(place) for name, place in choice.places.items()}
-    positions = columns_named(header)
+    chosen = {} if choice is None else chosen_among(header, choice)
+    if choice is not None and not choice.is_partial:
+        return chosen
+    header = ["" if place in chosen.values() else name for place, name in enumerate(header)]
+    positions = {name: places for name, places in columns_named(header).items() if name not in chosen}
     if types := types_among(header):
         raise ValueError(
             f"expected ratings, got events: the column {header[types[0]].strip()} tells their type. Post them to"
-            " /events, which weighs each type; if the column says nothing about the ratings, name the others by"
+            " /events by --events, which weighs each type; if it says nothing about the ratings, name the others by"
             f" {option_for(header, positions)}"
         )
     needed = (
@@ -152,14 +147,15 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
         if len([*filter(str.strip, header)]) == sum(map(len, positions.values()))
         else NAMES[: N_NEEDED + 1]
     )
-    if missing := [name for name in needed if name not in positions]:
+    if missing := [name for name in needed if name not in {**positions, **chosen}]:
         hint = "; without such columns every pair counts 1" if missing == ["rating"] else ""
         raise ValueError(
             f"expected columns user, item and rating, found no {' and no '.join(missing)} among {_shown(header)}{hint};"
             f" name the columns by {option_for(header, positions)}"
         )
     ambiguous = list(positions.items())
-    for name in NAMES[:N_NEEDED]:  # a name of users or items, beside which there are columns of other ids
+    # A name of users or items, beside which there are columns of other ids.
+    for name in [name for name in NAMES[:N_NEEDED] if name in positions]:
         ids = {alias for group in _ALIASES[name] for alias in group if alias.endswith("id")}
         if plain(header[positions[name][0]]) not in ids:
             ambiguous.append((name, positions[name] + [n for n, other in enumerate(header) if plain(other) in ids]))
@@ -170,7 +166,22 @@ def columns_of(header: Sequence[str], choice: Choice | None = None) -> dict[str,
                 f"expected one column {name}, got several among {_shown(header)}: {several};"
                 f" choose one by {option_for(header, positions | {name: places})}"
             )
-    return {name: places[0] for name, places in positions.items()}
+    columns = chosen | {name: places[0] for name, places in positions.items()}
+    return {name: columns[name] for name in NAMES if name in columns}
+
+
+def chosen_among(header: Sequence[str], choice: Choice) -> dict[str, int]:
+    """Positions of the columns that the caller chose; ValueError if the header does not have them."""
+    if not choice.has_names:
+        if choice.n_columns != len(header):
+            wanted = f"{choice.n_columns} columns, as chosen" if choice.places else "a matrix, as --columns items says"
+            raise ValueError(f"expected {wanted}, got the {len(header)} columns {_shown(header)}")
+        return {name: int(place) for name, place in choice.places.items()}
+    names = [name.strip() for name in header]
+    for name, column in choice.places.items():
+        if names.count(str(column)) != 1:
+            raise ValueError(f"expected one column {column} ({name}, as chosen) among {_shown(header)}")
+    return {name: names.index(str(column)) for name, column in choice.places.items()}
 
 
 def described(columns: Mapping[str, int], header: Sequence[str] | None, n_columns: int | None = None) -> str:

@@ -1,9 +1,9 @@
-"""Files of ratings: CSV and TSV, MovieLens (`::` or tab), JSONL, Parquet, and matrices in .npz or .mat.
+"""Files of ratings: CSV and TSV, MovieLens (`::` or tab), JSON, Parquet, and matrices in .npz, .mat or .mtx.
 
 Text files have a header that names the columns (`service.cli.files.ratings_columns`), or the columns
 user,item[,rating[,timestamp]] in this order. Without ratings every pair counts 1. Timestamps are Unix seconds, or dates
-and datetimes of ISO 8601. Text and JSONL are UTF-8, with or without a byte order mark, and may be compressed by gzip.
-Fields of JSONL and columns of Parquet are found by name.
+and datetimes of ISO 8601. Text and JSON are UTF-8, with or without a byte order mark, and may be compressed by gzip.
+Fields of JSON and columns of Parquet are found by name. A folder of part files, as Spark writes it, is one file.
 
 A reader tells in words what it understood, and refuses what it could understand in several ways.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +23,10 @@ from numpy.typing import NDArray
 
 from service.cli.files.doubtful_ids import stand_for_nothing
 from service.cli.files.errors import InvalidRatingsFile
-from service.cli.files.how import LARGEST_RATING, How
+from service.cli.files.how import How
 from service.cli.files.ratings_columns import NAMES
 from service.cli.files.ratings_json import read_json
-from service.cli.files.ratings_matrix import read_matrix
+from service.cli.files.ratings_matrix import is_matrix_market, read_matrix
 from service.cli.files.ratings_parquet import read_parquet
 from service.cli.files.ratings_text import BadLine, TextRatings, read_text
 from service.cli.files.ratings_times import range_of
@@ -38,7 +39,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 GZIP_SUFFIX = ".gz"
 _GZIP = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # First bytes of unsupported formats, and what to do about them.
 _OTHER_KINDS = {
     b"PK\x03\x04": "a zip archive (unpack it, or save a spreadsheet as CSV)",
@@ -47,16 +48,15 @@ _OTHER_KINDS = {
     b"\xfd7zXZ": "xz (unpack it)",
     b"\x28\xb5\x2f\xfd": "zstandard (unpack it)",
     b"7z\xbc\xaf": "a 7z archive (unpack it)",
-    b"\xff\xfe": "UTF-16 (save it as UTF-8)",
-    b"\xfe\xff": "UTF-16 (save it as UTF-8)",
-    b"%%MatrixMarket": "a Matrix Market file (save it as .npz)",
+    b"\xff\xfe": "UTF-16 (say --encoding utf-16)",
+    b"\xfe\xff": "UTF-16 (say --encoding utf-16)",
+    b"%%MatrixMarket": "a Matrix Market file (name it .mtx)",
 }
 _IRREGULAR = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFDIR: "a folder",
 }
 
 
@@ -66,7 +66,7 @@ class RatingsFile(NamedTuple):
     Attributes:
         users, items: ids as strings.
         values: float32; ones if the file has none.
-        timestamps: float64 Unix seconds; None if the file has none.
+        timestamps: float64 Unix seconds, NaN for a rating without; None if the file has none.
         bad: lines that were left out because of `skip_bad`.
         columns: what was understood, in words: the meaning of the columns, the format, ranges, and the first rating.
     """
@@ -79,35 +79,18 @@ class RatingsFile(NamedTuple):
     columns: str = ""
 
 
-def read(
-    path: Path,
-    key: str | None = None,
-    skip_bad: bool = False,
-    delimiter: str | None = None,
-    columns: str | None = None,
-    largest: float = LARGEST_RATING,
-) -> RatingsFile:
-    """Read a file of ratings. Its suffix and its lines determine the format.
+def read(path: Path, how: How = How()) -> RatingsFile:  # noqa: B008 (it never changes)
+    """Read a file of ratings, or a folder of part files. Its suffix and its lines determine the format.
 
     Of several ratings of a pair the one with the newest time is kept, and of the same time, or without times, the last.
 
-    Args:
-        path: the file.
-        key: variable of an .npz or .mat file. Default: `fea`, else its largest two-dimensional numeric one.
-        skip_bad: leave out bad lines of a text file instead of refusing the file.
-        delimiter: the separator of a text file. Default: the one that fits alone.
-        columns: which column is what (`Choice.of`). Default: by the names, else by position.
-        largest: the largest absolute rating that is taken.
-
     Raises:
         InvalidRatingsFile: the file cannot be used, or has a bad line; the message has its number, from 1.
-        InvalidSetting: `delimiter` or `columns` cannot be understood.
         FileNotFoundError: there is no such file.
     """
-    how = How.of(key, skip_bad, delimiter, columns, largest)
-    check_regular(path)
-    suffix = path.suffix.lower()
-    is_matrix, is_parquet = suffix in MATRIX_SUFFIXES, suffix in PARQUET_SUFFIXES
+    paths = parts_of(path)
+    suffix = paths[0].suffix.lower()
+    is_matrix, is_parquet = suffix in MATRIX_SUFFIXES or is_matrix_market(paths[0]), suffix in PARQUET_SUFFIXES
     values: NDArray[np.float32]
     times: NDArray[np.float64] | None
     try:
@@ -120,7 +103,8 @@ def read(
                 sides.append((encoded.dictionary, encoded.indices.to_numpy()))
             values, times, words, bad = entries.values, entries.timestamps, entries.words, list[BadLine]()
         else:
-            table, bad, words = read_parquet(path, how) if is_parquet else read_text_or_json(path, how)
+            read_part = read_parquet if is_parquet else read_text_or_json
+            table, bad, words = joined([read_part(part, how) for part in paths], paths)
             for name in NAMES[:2]:
                 chunks = table.column(name).chunks  # which share one dictionary
                 codes = [chunk.indices.to_numpy() for chunk in chunks]
@@ -144,7 +128,8 @@ def read(
         user, item = (ids[int(codes[0])] for ids, codes in sides)
         words += f"; the first: user {user}, item {item}, rating {values[0]:g}"
     (users, user_codes), (items, item_codes) = sides
-    kept = newest_of_each_pair(user_codes, item_codes, len(items), times)
+    order = None if times is None else np.where(np.isnan(times), -np.inf, times)  # a known time is newer than none
+    kept = newest_of_each_pair(user_codes, item_codes, len(items), order)
     if kept is not None:
         which = "last" if times is None else "newest"
         n = len(values) - len(kept)
@@ -160,6 +145,52 @@ def read(
         bad,
         words,
     )
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The file itself, or the part files of a folder that Spark or Hadoop wrote, in their order.
+
+    Raises:
+        InvalidRatingsFile: the folder has none, or files of several formats or further folders; or see `check_regular`.
+        OSError: see `check_regular`.
+    """
+    if not path.is_dir():
+        check_regular(path)
+        return [path]
+    parts = sorted(part for part in path.iterdir() if not part.name.startswith(("_", ".")))
+    suffixes = {part.suffix.lower() for part in parts}
+    if len(suffixes) != 1 or suffixes & {*MATRIX_SUFFIXES} or any(part.is_dir() for part in parts):
+        shown = ", ".join(part.name for part in parts[:10]) or "nothing"
+        raise InvalidRatingsFile(
+            f"Invalid {path}: expected a file, got a folder with {shown}, and not one of files of one format, such as"
+            " part-00000.csv and part-00001.csv"
+        )
+    for part in parts:
+        check_regular(part)
+    return [part for part in parts if part.stat().st_size] or parts[:1]
+
+
+def joined(parts: Sequence[TextRatings], paths: Sequence[Path]) -> TextRatings:
+    """The ratings of all part files as those of one.
+
+    Raises:
+        InvalidRatingsFile: they have different columns.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    names = first.table.column_names
+    for part, path in zip(parts, paths, strict=True):
+        if sorted(part.table.column_names) != sorted(names):
+            wanted, given = ", ".join(names), ", ".join(part.table.column_names)
+            raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} as in {paths[0].name}, got {given}")
+    table = pa.concat_tables(part.table.select(names) for part in parts).unify_dictionaries()
+    bad = [
+        BadLine(line.number, f"{path.name}: {line.reason}")
+        for part, path in zip(parts, paths, strict=True)
+        for line in part.bad
+    ]
+    return TextRatings(table, bad, f"{first.columns} in the first of {len(parts)} files")
 
 
 def check_regular(path: Path) -> None:
@@ -186,6 +217,11 @@ def read_text_or_json(path: Path, how: How) -> TextRatings:
         data = gzip.decompress(data)
     elif path.suffix.lower() == GZIP_SUFFIX:
         raise InvalidRatingsFile(f"Invalid {path}: expected a file compressed by gzip, got {data[:8]!r}")
+    if how.encoding is not None:
+        try:
+            data = data.decode(how.encoding).encode()
+        except UnicodeError as error:
+            raise InvalidRatingsFile(f"Invalid {path}: expected text in {how.encoding}, got: {error}") from None
     for beginning, kind in _OTHER_KINDS.items():
         if data.startswith(beginning):
             raise InvalidRatingsFile(f"Invalid {path}: expected text, JSONL, Parquet, .npz or .mat, got {kind}")
@@ -194,7 +230,7 @@ def read_text_or_json(path: Path, how: How) -> TextRatings:
         raise InvalidRatingsFile(
             f"Invalid line {number} of {path}: expected text in UTF-8, got a zero byte, as in UTF-16 and in other files"
         )
-    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), how)
+    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(BYTE_ORDER_MARK), how)
 
 
 def newest_of_each_pair(

@@ -1,4 +1,4 @@
-"""Reads matrices of ratings in .npz and .mat files: rows are users, columns items, non-zero entries ratings.
+"""Reads matrices of ratings in .npz, .mat and .mtx files: rows are users, columns items, non-zero entries ratings.
 
 A dense matrix of few columns may as well be a list of (user, item, rating); the caller has to say which.
 """
@@ -20,6 +20,7 @@ from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
 from service.cli.files.ratings_columns import MATRIX, NAMES, Choice, described
 
+MATRIX_MARKET = (".mtx", ".mtx.gz")
 DEFAULT_KEY = "fea"
 LIST_COLUMNS = range(3, 6)  # columns of a list of user, item, rating, and perhaps time and one more
 
@@ -44,7 +45,7 @@ class Entries(NamedTuple):
 def read_matrix(path: Path, how: How) -> Entries:
     """The entries of the variable `how.key`; default: `fea`, else the largest two-dimensional numeric one.
 
-    A separate process reads a .mat file, because SciPy's reader writes past its buffers for some damaged files.
+    A separate process reads a .mat or .mtx file, because SciPy's reader writes past its buffers for some damaged files.
 
     Raises:
         InvalidRatingsFile: no such variable, entries too large, a matrix that may be a list of ratings, or a file that
@@ -67,20 +68,23 @@ def read_matrix(path: Path, how: How) -> Entries:
 
 def entries_of(path: Path, how: How) -> Entries:
     """The same, read in this process."""
-    from scipy import sparse  # noqa: PLC0415 (heavy, and only matrices need it)
+    from scipy import io, sparse  # noqa: PLC0415 (heavy, and only matrices need it)
 
     choice = how.choice
-    if how.delimiter is not None or (choice is not None and choice.has_names):
-        wanted = f"--columns with positions, such as user,item,rating, or {MATRIX}, and no --delimiter"
+    if how.is_of_text or (choice is not None and choice.has_names):
+        wanted = f"--columns with positions, such as user,item,rating, or {MATRIX}, and no --delimiter or --encoding"
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}: it is a matrix without a header")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the libraries warn about damaged parts, which are refused or read as they are
-        with path.open("rb") as file:  # the libraries leave it open when they fail
-            name, loaded = variable_of(path, file, how.key)
-    name = f"the matrix {name} of {loaded.shape[0]:,} rows and {loaded.shape[1]:,} columns"
+        if is_matrix_market(path):
+            name, loaded = "", io.mmread(path)
+        else:
+            with path.open("rb") as file:  # the libraries leave it open when they fail
+                name, loaded = variable_of(path, file, how.key)
+    name = f"the matrix {name + ' ' * bool(name)}of {loaded.shape[0]:,} rows and {loaded.shape[1]:,} columns"
     if not sparse.issparse(loaded):
         if choice is not None and choice.places:
-            return listed(path, name, loaded, choice, how.largest)
+            return listed(path, name, loaded, choice, how)
         may_be_list = choice is None and len(loaded) and loaded.shape[1] in LIST_COLUMNS and loaded.dtype != np.bool_
         if may_be_list and are_ids(loaded[:, 0]) and are_ids(loaded[:, 1]):
             columns = ",".join((*NAMES[:3], *"--")[: loaded.shape[1]])
@@ -98,8 +102,14 @@ def entries_of(path: Path, how: How) -> Entries:
     matrix.sum_duplicates()
     kept = matrix.data != 0
     values = ratings_of(path, matrix.data[kept], how.largest)
-    users, items = (ids_of(axis[kept]) for axis in matrix.coords)
-    return Entries(users, items, values, None, f"{name}: rows are users, columns are items")
+    first = int(is_matrix_market(path))  # the number of the first row and column, as the file writes it
+    users, items = (ids_of(axis[kept].astype(np.int64) + first) for axis in matrix.coords)
+    return Entries(users, items, values, None, f"{name}: rows are users, columns are items, from {first}")
+
+
+def is_matrix_market(path: Path) -> bool:
+    """Whether a file is text of Matrix Market, perhaps compressed by gzip."""
+    return path.name.lower().endswith(MATRIX_MARKET)
 
 
 def ratings_of(path: Path, numbers: NDArray[Any], largest: float) -> NDArray[np.float32]:
@@ -120,7 +130,7 @@ def are_ids(numbers: NDArray[Any]) -> bool:
     return bool((np.isfinite(numbers) & (numbers >= 0) & (numbers < 2**53) & (numbers == np.floor(numbers))).all())
 
 
-def listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, largest: float) -> Entries:
+def listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, how: How) -> Entries:
     """The ratings of a matrix that has one in each row."""
     if matrix.shape[1] != choice.n_columns:
         wanted = f"{choice.n_columns} columns, as chosen"
@@ -129,14 +139,14 @@ def listed(path: Path, name: str, matrix: NDArray[Any], choice: Choice, largest:
     for meaning in NAMES[:2]:
         if not are_ids(columns[meaning]):
             raise InvalidRatingsFile(f"Invalid {meaning} of {path}: expected whole numbers from 0, got others")
-    times = columns.get("timestamp")
+    times = columns["timestamp"] / how.per_second if "timestamp" in columns else None
     if times is not None and not (np.abs(times) <= LATEST_S).all():
         raise InvalidRatingsFile(f"Invalid timestamp of {path}: expected Unix seconds, got others")
     places = {meaning: int(place) for meaning, place in choice.places.items()}
     return Entries(
         ids_of(columns["user"].astype(np.int64)),
         ids_of(columns["item"].astype(np.int64)),
-        ratings_of(path, columns.get("rating", np.ones(len(matrix))), largest),
+        ratings_of(path, columns.get("rating", np.ones(len(matrix))), how.largest),
         None if times is None else times.astype(np.float64),
         f"{described(places, None, choice.n_columns)}; {name} is a list of ratings",
     )

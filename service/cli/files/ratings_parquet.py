@@ -26,8 +26,8 @@ def read_parquet(path: Path, how: How) -> TextRatings:
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
 
-    if how.delimiter is not None or (how.choice is not None and not how.choice.has_names):
-        wanted = "--columns with names, such as user=NAME,item=NAME, and no --delimiter"
+    if how.is_of_text or (how.choice is not None and not how.choice.has_names):
+        wanted = "--columns with names, such as user=NAME,item=NAME, and no --delimiter or --encoding"
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted}: it is Parquet")
     with pq.ParquetFile(path) as file:
         names = list(file.schema_arrow.names)
@@ -40,7 +40,10 @@ def read_parquet(path: Path, how: How) -> TextRatings:
     for name, place in places.items():
         column, is_id, is_time = table.column(names[place]), name in NAMES[:N_NEEDED], name == "timestamp"
         try:
-            values = ids_of(column) if is_id else seconds_of_column(column) if is_time else column.cast(pa.float64())
+            if is_id:
+                values = ids_of(column)
+            else:
+                values = seconds_of_column(column, how.per_second) if is_time else column.cast(pa.float64())
         except pa.ArrowNotImplementedError:
             kind = "text or whole numbers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
             raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
@@ -110,7 +113,7 @@ def check_values(path: Path, name: str, column: pa.ChunkedArray, how: How) -> No
         is_time = name == "timestamp"
         wanted = "Unix seconds, a date or a datetime" if is_time else f"a finite number up to {how.largest:.2g}"
         usable = pc.less_equal(pc.abs(column), how.limits[name])
-    unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
+    unusable = np.flatnonzero(~usable.fill_null(name == "timestamp").to_numpy())  # a time may be missing
     if len(unusable):
         value = column[int(unusable[0])].as_py()
         shown = "nothing" if value is None else repr(str(value)[:80])

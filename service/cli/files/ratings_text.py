@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,19 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from service.cli.files.doubtful_ids import IS_MISSING, are_ids, checked_id
+from service.cli.files.doubtful_ids import IS_MISSING, NEWLINE, NO_QUOTE, are_ids, checked_id
 from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.how import How
-from service.cli.files.quotes import are_quotes
-from service.cli.files.ratings_columns import N_NEEDED, NAMES, described, is_alias, is_header
+from service.cli.files.quotes import are_quotes, without_newlines
+from service.cli.files.ratings_columns import N_NEEDED, NAMES, Choice, described, is_alias, is_header
 from service.cli.files.ratings_times import NUMBER, seconds_of, seconds_of_column
-from service.cli.files.text_format import Format, recognized
+from service.cli.files.text_format import SPACE, Format, recognized
 
 _N_SHOWN = 40  # bytes around the fault
 
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"
 _BLOCK_BYTES = 1 << 22
+_SPACES, _AROUND = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^ | (?=\r?$)")
+_NETFLIX = re.compile(rb"^(\d+):[ \t\r]*\n", re.MULTILINE)  # the item of the lines behind it
+_OF_NETFLIX = Choice({"user": 0, "rating": 1, "timestamp": 2, "item": 3}, 4)
 
 
 class BadLine(NamedTuple):
@@ -62,14 +66,22 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
         InvalidRatingsFile: a line is bad and `how.skip_bad` is false; or most lines are bad; or no format fits, or
             several do.
     """
+    if how.delimiter == SPACE:
+        data = _AROUND.sub(b"", _SPACES.sub(b" ", data))
+    blocks = ""
+    if how.choice is None and how.delimiter is None and _NETFLIX.match(data):
+        how = how._replace(choice=_OF_NETFLIX)
+        data, blocks = lines_of_blocks(data), " in blocks of an item"
     form, data = recognized(path, data, how.delimiter, how.choice)
+    if form.is_quoted and b'"' in data:
+        data = without_newlines(data, form.delimiter, form.n_columns, NEWLINE.encode())
     n_lines = count_lines(data)
     header = "no header" if form.header is None else f"a header in line {form.n_header_lines}"
-    words = f"{described(form.columns, form.header, form.n_columns)}; text in UTF-8 with {form.separator}, {header},"
-    words += f" {n_lines:,} lines"
+    words = f"{described(form.columns, form.header, form.n_columns)}; text in {(how.encoding or 'UTF-8').upper()} with"
+    words += f" {form.separator}, {header}, {n_lines:,} lines{blocks}"
     is_whole = False
     try:
-        table, spaces = table_of(data, form)
+        table, spaces = table_of(data, form, how)
         is_whole = len(table) == n_lines - (form.header is not None)
         if is_whole and is_clean(data, table, form, how):
             return TextRatings(table, [], words + spaces)
@@ -96,12 +108,29 @@ def read_text(path: Path, data: bytes, how: How) -> TextRatings:
                 f" before, got {', '.join(names)[:_EXCERPT]!r}; split the file there"
             )
         lines[number - 1] = b""
-    table, spaces = table_of(b"\n".join(lines) + b"\n", form)
+    table, spaces = table_of(b"\n".join(lines) + b"\n", form, how)
     return TextRatings(table, bad, words + spaces)
 
 
-def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, hint: str = "") -> None:
-    """Check that the bad lines of a file may be left out.
+def lines_of_blocks(data: bytes) -> bytes:
+    """Lines of user, rating, time and item, from blocks that begin with the item, a colon and nothing else (Netflix).
+
+    The line of the item becomes empty, so that no line gets another number.
+    """
+    data = data.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    heads = [*_NETFLIX.finditer(data)]
+    ends = [*(head.start() for head in heads[1:]), len(data)]
+    blocks = (
+        b"\n" + data[head.end() : end].replace(b"\n", b"," + head[1] + b"\n")
+        for head, end in zip(heads, ends, strict=True)
+    )
+    return b"".join(blocks)
+
+
+def check_bad(
+    path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, hint: str = "", noun: str = "line"
+) -> None:
+    """Check that the bad lines of a file, or what else `noun` says, may be left out.
 
     Raises:
         InvalidRatingsFile: `skip_bad` is false, or most of the `n_lines` lines are bad.
@@ -109,12 +138,14 @@ def check_bad(path: Path, bad: Sequence[BadLine], n_lines: int, skip_bad: bool, 
     n_other = sum(1 for line in bad if IS_MISSING not in line.reason)
     is_other = 2 * n_other > n_lines
     if bad and not skip_bad:
-        several = f"; {len(bad):,} of {n_lines:,} lines are bad, and --skip-bad leaves them out" if not is_other else ""
-        raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}{several}")
+        several = (
+            f"; {len(bad):,} of {n_lines:,} {noun}s are bad, and --skip-bad leaves them out" if not is_other else ""
+        )
+        raise InvalidRatingsFile(f"Invalid {noun} {bad[0].number} of {path}: {bad[0].reason}{hint}{several}")
     if is_other:
         raise InvalidRatingsFile(
-            f"Invalid {path}: expected a file of ratings, got {n_other:,} bad lines of {n_lines:,}, too many to leave"
-            f" out: it has another format. Line {bad[0].number}: {bad[0].reason}"
+            f"Invalid {path}: expected a file of ratings, got {n_other:,} bad {noun}s of {n_lines:,}, too many to leave"
+            f" out: it has another format. {noun.capitalize()} {bad[0].number}: {bad[0].reason}"
         )
 
 
@@ -129,7 +160,7 @@ def count_lines(data: bytes) -> int:
     return n_lines
 
 
-def table_of(data: bytes, form: Format) -> tuple[pa.Table, str]:
+def table_of(data: bytes, form: Format, how: How) -> tuple[pa.Table, str]:
     """The columns in `data`, and in words how many ids had spaces around, which are removed.
 
     Raises:
@@ -151,16 +182,16 @@ def table_of(data: bytes, form: Format) -> tuple[pa.Table, str]:
                     column_types=dict(zip(NAMES, (ids, ids, number, time), strict=True)),
                     include_columns=list(form.columns),
                     strings_can_be_null=False,
-                    null_values=[],
+                    null_values=[""],  # no time; a rating is checked
                 ),
             ).unify_dictionaries()
             break
         except pa.ArrowInvalid:
             if "timestamp" not in form.columns or time == pa.string():
                 raise
-    if time == pa.string():
+    if "timestamp" in form.columns:
         place = table.column_names.index("timestamp")
-        table = table.set_column(place, "timestamp", seconds_of_column(table.column(place)))
+        table = table.set_column(place, "timestamp", seconds_of_column(table.column(place), how.per_second))
     n_spaced = 0
     for name in NAMES[:N_NEEDED]:
         texts = ids_in(table, name)
@@ -190,7 +221,9 @@ def is_clean(data: bytes, table: pa.Table, form: Format, how: How) -> bool:
         if name in NAMES[:N_NEEDED]:
             if not are_ids(ids_in(table, name)):
                 return False
-        elif column.null_count or not pc.all(pc.less_equal(pc.abs(column), how.limits[name]), min_count=0).as_py():
+        elif (column.null_count and name != "timestamp") or not pc.all(
+            pc.less_equal(pc.abs(column), how.limits[name]), min_count=0
+        ).as_py():
             return False
     # Columns do not show wrong bytes, wrong quotes and, without numbers, a header.
     if not is_utf8(data) or (form.is_quoted and b'"' in data and not are_quotes(data, form.delimiter)):
@@ -216,7 +249,7 @@ def fault_of(line: bytes, form: Format, how: How) -> str | None:
         fields = form.fields(line.decode())
     except csv.Error as error:
         reason = str(error)
-        return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
+        return NO_QUOTE if reason == "unexpected end of data" else reason
     if is_header_within(fields, form):
         return "expected a rating, got a header within the file: were files joined? Remove it"
     if len(fields) != form.n_columns:
@@ -229,7 +262,7 @@ def fault_of(line: bytes, form: Format, how: How) -> str | None:
                     raise ValueError(f"expected a quote right behind the separator, got {text[:_EXCERPT]!r}")
                 checked_id(text.strip())
             elif name == "timestamp":
-                seconds_of(text)
+                seconds_of(text or "0", how.per_second)  # without a text the rating has no time
             elif NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
                 raise ValueError(f"expected a finite number as {name}, got {text[:_EXCERPT]!r}")
             elif abs(float(text)) > how.largest:
@@ -274,6 +307,6 @@ def utf8_fault(line: bytes) -> str | None:
         around = line[max(0, error.start - _N_SHOWN // 2) : error.start + _N_SHOWN // 2]
         return (
             f"expected text in UTF-8, got the byte 0x{line[error.start]:02x} in {around.decode('latin-1')!r}"
-            " (shown as Latin-1); save the file as UTF-8, or mend this line"
+            " (shown as Latin-1); name the encoding, as by --encoding latin-1, or mend this line"
         )
     return None

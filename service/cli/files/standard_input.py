@@ -14,12 +14,19 @@ from service.cli.files.errors import InvalidRatingsFile
 from service.settings.errors import InvalidSetting
 
 DASH = Path("-")  # stands for standard input
-FORMATS = ("csv", "jsonl", "parquet", "npz", "mat")  # csv: any text; csv and jsonl may be compressed by gzip
+FORMATS = ("csv", "jsonl", "parquet", "npz", "mat", "mtx")  # csv: any text; csv and jsonl may be compressed by gzip
 _GZIP, _GZIP_WINDOW = b"\x1f\x8b", 31
 _HEAD_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # First bytes of formats, and their names.
-_BEGINNINGS = {b"PAR1": "parquet", b"PK\x03\x04": "npz", b"MATLAB": "mat", b"{": "jsonl"}
+_BEGINNINGS = {
+    b"PAR1": "parquet",
+    b"PK\x03\x04": "npz",
+    b"MATLAB": "mat",
+    b"%%MatrixMarket": "mtx",
+    b"{": "jsonl",
+    b"[": "jsonl",
+}
 
 
 def name_of(file: Path) -> str:

@@ -31,6 +31,7 @@ from service.settings.errors import InvalidSetting
 _MOVIELENS = "::"
 _TAB = "\t"
 _SEPARATORS = {",": "commas", _TAB: "tabs", _MOVIELENS: "::", ";": "semicolons", "|": "bars", " ": "spaces"}
+SPACE = " "  # stands for spaces and tabs, as many as there are
 _RECOGNIZED = (",", _TAB, _MOVIELENS)  # the others need the option
 _N_SAMPLED = 200  # lines at the beginning, and again throughout the rest
 _HEAD_BYTES = 1 << 16
@@ -122,14 +123,16 @@ class Reading(NamedTuple):
 
 
 def delimiter_of(text: str) -> str:
-    """The separator that an option names: one character, `::`, or tab in words.
+    """The separator that an option names: one character, `::`, or tab or space in words.
 
     Raises:
         InvalidSetting: it cannot separate columns.
     """
-    mark = _TAB if text.lower() in ("tab", r"\t") else text
+    mark = {"tab": _TAB, r"\t": _TAB, "space": SPACE}.get(text.lower(), text)
     if mark != _MOVIELENS and (len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '"\r\n\0.-+_'):
-        raise InvalidSetting(f"Invalid delimiter: expected one character such as ; or |, tab, or ::, got {text!r}")
+        raise InvalidSetting(
+            f"Invalid delimiter: expected one character such as ; or |, tab, space, or ::, got {text!r}"
+        )
     return mark
 
 

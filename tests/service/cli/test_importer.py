@@ -136,6 +136,25 @@ def test_only_the_newest_rating_of_a_pair_is_posted(tmp_path: Path, capsys: pyte
     assert "1 ratings left out: of each pair of a user and an item the newest one counts" in capsys.readouterr().err
 
 
+def test_a_dry_run_reads_and_sends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content, options, said in (
+        ("user,item,rating,timestamp\nu,i,4,1700000000\nu,j,2,\n", [], "2 ratings read, none sent"),
+        ("item,genres\na,x\n", ["--items"], "1 items read, none sent"),
+    ):
+        assert imported(tmp_path / "r.csv", content, *options, "--dry-run") == (0, [])
+        shown = capsys.readouterr()
+        assert said in shown.out
+        assert options or "ratings from 2 to 4; times from 2023-11-14 to 2023-11-14, 1 without a time" in shown.err
+    assert imported(tmp_path / "r.csv", "user,item,rating\nu,i,x\n", "--dry-run") == (2, [])
+
+
+def test_the_oldest_rating_is_posted_first(tmp_path: Path) -> None:
+    content = (
+        "user,item,rating,timestamp\nzed,film,5,1700000000\nann,film,3,1600000000\nbob,film,1,\ncid,film,2,1600000000\n"
+    )
+    assert imported(tmp_path / "r.csv", content) == (0, [("ann", 3.0), ("cid", 2.0), ("zed", 5.0), ("bob", 1.0)])
+
+
 def test_options_decide_how_a_file_is_read(tmp_path: Path) -> None:
     options = ["--delimiter", ";", "--columns", "-,user,item,rating"]
     assert imported(tmp_path / "r.csv", "9;u;i;4\n8;v;i;3\n", *options) == (0, [("u", 4.0), ("v", 3.0)])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from service.cli.files.errors import InvalidRatingsFile
+from service.cli.files.how import How
 from service.cli.files.ratings_file import RatingsFile, newest_of_each_pair, read
 from service.settings.errors import InvalidSetting
 
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 def written(path: Path, content: str | bytes, **how: Any) -> RatingsFile:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read(path, **how)
+    return read(path, How.of(**how))
 
 
 def rows(file: RatingsFile) -> Rows:
@@ -311,7 +312,7 @@ def test_the_newest_counts_in_every_kind_of_file(path: Path) -> None:
     np.savez(path.with_suffix(".npz"), a=np.array([[1, 2, 5, 17], [1, 2, 1, 16]]))
     for suffix in (".parquet", ".jsonl"):
         assert rows(read(path.with_suffix(suffix))) == [("1", "2", 5.0)]
-    assert rows(read(path.with_suffix(".npz"), columns="user,item,rating,timestamp")) == [("1", "2", 5.0)]
+    assert rows(read(path.with_suffix(".npz"), How.of(columns="user,item,rating,timestamp"))) == [("1", "2", 5.0)]
 
 
 @given(
@@ -407,8 +408,8 @@ def test_a_matrix_that_may_be_a_list_of_ratings_is_asked_about(path: Path, n_col
         with pytest.raises(InvalidRatingsFile, match=f"{asked}.*--columns user,item,rating.*--columns items"):
             read(file)
         listed = ",".join(["user", "item", "rating", "-", "-"][:n_columns])
-        assert rows(read(file, columns=listed)) == [("1", "2", 3.0), ("1", "7", 3.0), ("2", "2", 3.0)]
-        dense = read(file, columns="items")
+        assert rows(read(file, How.of(columns=listed))) == [("1", "2", 3.0), ("1", "7", 3.0), ("2", "2", 3.0)]
+        dense = read(file, How.of(columns="items"))
         assert (len(dense.users), dense.users[0], dense.items[-1]) == (3 * n_columns, "0", str(n_columns - 1))
         assert dense.columns.startswith(f"the matrix rating of 3 rows and {n_columns} columns: rows are users")
 
@@ -432,7 +433,7 @@ def test_ratings_beyond_a_limit_are_named_by_their_line(path: Path) -> None:
     assert written(path, content, largest=1e6, skip_bad=True).users == ["u1", "u2"]
     np.savez(path.with_suffix(".npz"), m=np.array([[0.5, 3.6e6]]))
     with pytest.raises(InvalidRatingsFile, match=r"at most 1e\+06, got 3600000"):
-        read(path.with_suffix(".npz"), largest=1e6)
+        read(path.with_suffix(".npz"), How(largest=1e6))
 
 
 NAMES_OF_IDS = st.text(st.sampled_from("ab1:|; _-é"), min_size=1, max_size=6).filter(lambda text: text.strip() == text)

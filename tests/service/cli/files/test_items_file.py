@@ -12,6 +12,7 @@ import pytest
 from service.__main__ import run
 from service.cli.files import items_file
 from service.cli.files.errors import InvalidRatingsFile
+from service.cli.files.how import How
 from tests.data import DATA, needs_ml_1m
 from tests.service.process import Service
 
@@ -133,7 +134,7 @@ def test_the_movies_that_there_are() -> None:
         ("a.csv", "item,genres,tags.genre\n1,x,y\n", "expected one column tags.genre, got 2"),
         (
             "a.csv",
-            'item,tags.title\n1,"two\nlines"\n',
+            'item,tags.title\n1,"two\nlines\n2,x\n',
             "Invalid line 2 of .*: expected a closing quote in the same line",
         ),
         (
@@ -154,7 +155,7 @@ def test_the_movies_that_there_are() -> None:
         ),
         ("a.csv", "item,until\na\n", "expected 2 columns, got 1: 'a'"),
         ("a.csv", "item,until\n,5\n", "Invalid line 2 of .*: expected an item, got none"),
-        ("a.jsonl", '{"item": "a"}\n5\n', "Invalid line 2 of .*: expected one JSON object a line, got int"),
+        ("a.jsonl", '{"item": "a"}\n5\n', "Invalid line 2 of .*: expected one JSON object, got int"),
         ("a.jsonl", "{", "expected a JSON object, got '{'"),
         ("a.parquet", "PAR1", "expected items that can be read"),
         ("a.csv.gz", b"\x1f\x8bx", "expected items that can be read"),
@@ -240,7 +241,7 @@ def test_a_byte_that_is_not_utf8_is_refused_with_its_line(
 
 def test_bad_bytes_leave_other_lines_and_other_columns_as_they_are(tmp_path: Path) -> None:
     path = written(tmp_path, "a.csv", b"item,title,tags.x\nb\xc3\xbc,\xe9,y\nc,d,\xe9\n")
-    file = items_file.read(path, skip_bad=True)
+    file = items_file.read(path, How(skip_bad=True))
     assert file.elements == [{"item": "b\u00fc", "tags": {"x": ["y"]}}]
     assert [line.number for line in file.bad] == [3]
 
@@ -265,7 +266,7 @@ def test_a_file_without_an_attribute_is_refused(tmp_path: Path, name: str, conte
 
 def test_bad_lines_can_be_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "a.csv", "item,numbers.n\na,1\nb,x\nc,2\n")
-    file = items_file.read(path, skip_bad=True)
+    file = items_file.read(path, How(skip_bad=True))
     assert [one["item"] for one in file.elements] == ["a", "c"]
     assert [line.number for line in file.bad] == [3]
 

@@ -11,13 +11,14 @@ import pytest
 from scipy import io, sparse
 
 from service.cli.files.errors import InvalidRatingsFile
+from service.cli.files.how import How
 from service.cli.files.ratings_file import read
 
 MATRIX = np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, 0], [0, 0, -3]])
 
 
 def ratings_of(path: Path, key: str | None = None) -> list[tuple[str, str, float]]:
-    found = read(path, key)
+    found = read(path, How(key))
     return list(zip(found.users, found.items, found.values.tolist(), strict=True))
 
 
@@ -95,16 +96,6 @@ def test_a_date_of_parquet_is_its_first_moment(tmp_path: Path) -> None:
             "timestamp of .*: expected Unix seconds, dates or datetimes, got list",
         ),
         ({"user": ["u"], "item": ["i"], "timestamp": ["soon"]}, "timestamp of .*: expected Unix seconds, or a date"),
-        (
-            {
-                "user": ["u"],
-                "item": ["i"],
-                "timestamp": [
-                    None,
-                ],
-            },
-            "timestamp in row 1",
-        ),
     ],
 )
 def test_unusable_parquet(tmp_path: Path, table: dict[str, list[object]], message: str) -> None:
@@ -147,7 +138,7 @@ def test_unusable_matrices(tmp_path: Path) -> None:
     io.savemat(tmp_path / "c.mat", {"matrix": np.array([[1.0]])})
     for name in ("c.npz", "c.mat"):
         with pytest.raises(InvalidRatingsFile, match="expected a variable nope, got matrix"):
-            read(tmp_path / name, "nope")
+            read(tmp_path / name, How("nope"))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +212,7 @@ def test_jsonl_of_windows_with_dates_and_without_ratings(tmp_path: Path, beginni
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"[1]", "expected one JSON object a line, got list"),
+        (b"[1]", "expected one JSON object, got list"),
         (b'{"user": "u"', "expected a JSON object, got"),
         (b'{"user": "u", "item": "i"}', "expected a finite number as rating, got nothing"),
         (b'{"user": "u", "item": "i", "rating": "5"}', "expected a finite number as rating, got '5'"),
@@ -243,14 +234,14 @@ def test_a_bad_line_of_jsonl_is_named_or_skipped(tmp_path: Path, line: bytes, re
     with pytest.raises(InvalidRatingsFile, match=r"Invalid line 2 of .*r\.jsonl: ") as caught:
         read(path)
     assert reason in str(caught.value)
-    found = read(path, skip_bad=True)
+    found = read(path, How(skip_bad=True))
     assert (found.users, [bad.number for bad in found.bad]) == (["a"], [2])
 
 
 def test_a_first_line_of_jsonl_names_the_fields(tmp_path: Path) -> None:
-    for content in (b"", b"[]", b'[{"user": 1, "item": 2, "rating": 3}]', b'{"user": "a", "rating": 3}'):
+    for content in (b"", b"[]", b"[1]", b'{"user": "a", "rating": 3}'):
         (tmp_path / "r.jsonl").write_bytes(content)
-        with pytest.raises(InvalidRatingsFile, match="line 1"):
+        with pytest.raises(InvalidRatingsFile, match=r"(line|element) 1"):
             read(tmp_path / "r.jsonl")
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu.algorithms import ALGORITHMS, Run, params_for, run_here
+from gpu.algorithms import ALGORITHMS, Run, most_factors, params_for, run_here
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend, choose
 from gpu.base.errors import (
@@ -39,6 +39,7 @@ from gpu.nmf.params import NmfParams
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
 from gpu.training.loop import EpochReport, OnEpoch
+from gpu.training.selection import Selection, selected
 
 __all__ = [
     "ALGORITHMS",
@@ -72,8 +73,10 @@ __all__ = [
     "choose",
     "evaluate",
     "fit",
+    "most_factors",
     "params_for",
     "run_here",
+    "selected",
     "usable",
     "weighing",
 ]
@@ -88,8 +91,9 @@ def fit(
     on_epoch: OnEpoch | None = None,
     run: Run = run_here,
     times: Times | None = None,
+    selection: Selection | None = None,
 ) -> Model:
-    """Train the model that `params` names.
+    """Train the model that `params` names, with what held-out pairs decide (`gpu.training.selection`).
 
     On the host, equal ratings, rows, keys and parameters give an equal model, bit for bit, for any number of threads.
     EASE needs the same number of threads, since LAPACK sums in an order that depends on it. On a device this holds for
@@ -105,6 +109,7 @@ def fit(
         run: runs all epochs, by default in this process; `service.extras.ranks.ranks` does so in several.
         times: of `ratings`; parameters with a half-life need them. With it, gradient descent runs on the host
             (`weighing`).
+        selection: what held-out pairs decide, of these ratings and `params`. Default: decided here.
 
     Raises:
         InvalidParams: `params` has a half-life, and `times` is None; or steps of descent that are too short to learn.
@@ -117,16 +122,18 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     check_steps(params, ratings)
+    params, reasons, n_factors = selection or selected(ratings, params, backend)
+    calibration = replace(calibrate(ratings, params), chosen=reasons, n_factors=n_factors)
     if params.half_life_days is None:
-        model = _fit(ratings, params, backend, test, on_epoch, calibrate(ratings, params), run)
+        model = _fit(ratings, params, backend, test, on_epoch, calibration, run)
     else:
         if params.refits == "exact":
-            signals, calibration = decayed(ratings, times, calibrate(ratings, params), params)
+            signals, calibration = decayed(ratings, times, calibration, params)
             model = run(signals, params, backend, test, on_epoch, of_signals(calibration))
             model.calibration = calibration
         else:
             aged, usual = weighted(ratings, times, params)
-            calibration = replace(calibrate(aged, params), usual_weight=usual)
+            calibration = replace(calibrate(aged, params), usual_weight=usual, chosen=reasons)
             model = _fit(aged, params, weighing(params, backend), test, on_epoch, calibration, run)
         assert times is not None  # noqa: S101 - checked by `decayed` and `weighted`; this narrows the type
         model.calibration = replace(model.calibration, as_of_s=times.as_of_s)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
 from gpu import als, descent, ease, nmf  # noqa: F401 - each registers what it trains
-from gpu.base.backend import Backend
+from gpu.als.objective import WHOLE
+from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
@@ -17,6 +18,7 @@ from gpu.data.signals import Calibration
 from gpu.ranks.exchange import ALONE, Exchange
 from gpu.training.algorithm import REGISTERED
 from gpu.training.loop import OnEpoch, Trainer, train
+from gpu.training.selection import MOST_FACTORS
 
 Kind = TypeVar("Kind", bound=Params)
 # Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
@@ -68,6 +70,11 @@ def trainer_of(
 def has_ranks(algorithm: str) -> bool:
     """Whether several ranks can train this algorithm; false for an unknown one."""
     return algorithm in ALGORITHMS and ALGORITHMS[algorithm].has_ranks
+
+
+def most_factors(backend: Backend, n_ranks: int) -> int:
+    """F at most, where held-out pairs decide it: several devices solve whole rows."""
+    return WHOLE if n_ranks > 1 and backend.name != HOST.name else MOST_FACTORS
 
 
 def check_ranks(algorithm: str, n_ranks: int) -> None:

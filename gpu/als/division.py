@@ -26,7 +26,7 @@ def obstacle(params: Params) -> str | None:
     """Why several GPUs cannot train with `params`; None if they can."""
     if not isinstance(params, AlsParams | AlsImplicitParams):
         return f"no plan: expected als or als-implicit, got {params.algorithm}"
-    if params.n_factors > WHOLE or params.solver != "cg" or params.precision != "float16":
+    if params.width > WHOLE or params.solver != "cg" or params.precision != "float16":
         return f"no plan: expected at most {WHOLE} factors, solver=cg and precision=float16 for several GPUs"
     return None
 
@@ -35,7 +35,7 @@ def shape_of(size: tuple[int, int, int], params: Params) -> Shape:
     """The shape of a training with `params` that have no `obstacle`; `size` is (U, I, N)."""
     assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - this narrows the type
     has_biases = isinstance(params, AlsParams) and params.biases
-    return Shape(*size, params.n_factors, params.is_implicit, has_biases, params.n_cg_steps)
+    return Shape(*size, params.width, params.is_implicit, has_biases, params.n_cg_steps)
 
 
 def size_of(ratings: Ratings) -> tuple[int, int, int]:

@@ -71,7 +71,7 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     ridge = calibration.regularization if isinstance(params, AlsImplicitParams) else params.regularization
     biases = not is_implicit and params.biases
     return AlsObjective(
-        n_factors=params.n_factors,
+        n_factors=params.width,
         biases=biases,
         is_implicit=is_implicit,
         alpha=calibration.alpha if is_implicit else 0.0,

@@ -67,6 +67,9 @@ class AlsImplicitParams(FactorParams):
     the value itself, every value above 0 has the preference 1, and the ridge is λ n^ν: λ n, or λ with ν = 0.
 
     Attributes (beyond `FactorParams`):
+        n_factors: F, latent size. More fits finer taste and costs time and memory in proportion, beyond 256 up to its
+            square. None: 128, doubled while the lists of held-out pairs of the training ratings improve
+            (`gpu.training.selection`).
         regularization: λ of both factor matrices. None: computed from the number of rows, so that factors no stronger
             than those of random data stay zero.
         alpha: α, the average weight of a rated pair. A larger α gives rated pairs more weight against unrated ones.
@@ -74,8 +77,10 @@ class AlsImplicitParams(FactorParams):
         regularization_exponent: ν; 0 gives all rows the same ridge, 1 one in proportion to the confidence of the row.
         values: `ratings` on a scale, where those below the middle are dislikes, or `counts`, where a click is a count
             of 1. `auto` decides by the values.
-        confidence: how it grows with a count: `linear`, or `log` for 1 + ln(count / lowest count). `auto` takes `log`
-            if the counts have a long tail. Sums of events beside ratings are counts too.
+        confidence: how it grows with a count: `linear`, `log` for 1 + ln(count / lowest count), or `ones`, where a
+            count says only that there is one. `auto` tries them on held-out pairs of the training ratings
+            (`gpu.training.selection`). With few pairs it takes `log` if the counts have a long tail. Sums of events
+            beside ratings are counts too.
         event_weight: α_e, the confidence of a usual event beside ratings on a scale, in units of that of a usual liked
             rating. None: 1, or in a service chosen on held-out pairs.
         half_life_days: h; the confidence of a pair halves with each h of its age (`gpu.data.decay`). None: age does not
@@ -102,7 +107,7 @@ class AlsImplicitParams(FactorParams):
     }
     dies_beyond: ClassVar[Mapping[str, float]] = {**AlsParams.dies_beyond, "regularization_exponent": 1.0}
 
-    n_factors: int = 128
+    n_factors: int | None = None
     n_epochs: int = 12
     regularization: float | None = None
     alpha: float | None = None

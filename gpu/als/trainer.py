@@ -220,7 +220,7 @@ def model_of(
     scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
     model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
     model.mark_trained(ratings.by_user.lengths, ratings.n_pairs_of_items)
-    model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
+    model.user_factors[:], model.item_factors[:] = users[:, : params.width], items[:, : params.width]
     if problem.biases:
         model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
     return model

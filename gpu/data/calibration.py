@@ -150,6 +150,9 @@ def _of_counts(values: NDArray[np.float32], params: Params) -> Calibration:
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
     positive = values[values > 0]
+    if params.confidence == "ones":  # every count is bounded by the least
+        least = float(positive.min())
+        return Calibration(values="counts", middle=0.0, scale=(least, least))
     is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))
     low, high = ends_of(positive)
     is_damped = is_long if params.confidence == "auto" else params.confidence == "log"

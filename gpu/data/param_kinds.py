@@ -20,7 +20,9 @@ from gpu.data.param_ranges import Together, check_ranges, check_together
 RefitKind = Literal["sampled", "exact", "none"]
 Precision = Literal["float16", "float32"]
 Values = Literal["auto", "ratings", "counts"]
-Confidence = Literal["auto", "linear", "log"]
+Confidence = Literal["auto", "linear", "log", "ones"]
+
+START_FACTORS = 128  # F where the data decides, before it has
 Calibrated = Literal["data", "none"]
 
 
@@ -79,6 +81,11 @@ class Params:
         return 1
 
     @property
+    def has_width(self) -> bool:
+        """Whether F is given, or there is none; else the data decides (`gpu.training.selection`)."""
+        return True
+
+    @property
     def regularization(self) -> float | None:
         """λ; None if it is computed from the data, or there is none."""
         return None
@@ -113,6 +120,10 @@ class Params:
         """Pairs without a rating that are drawn for each like; 0 where none are."""
         return 0
 
+    def sized(self) -> Self:
+        """These with `width` as F, if the data is to decide it."""
+        return self
+
     def with_epochs(self, share: float) -> Self:
         """These with a share of the epochs, at least one; the same where there are none."""
         del share
@@ -133,7 +144,7 @@ class FactorParams(Params):
             from the data must be given.
     """
 
-    n_factors: int = 64
+    n_factors: int | None = 64
     n_epochs: int = 15
     seed: int = 0
     calibration: Calibrated = "data"
@@ -145,8 +156,17 @@ class FactorParams(Params):
 
     @property
     def width(self) -> int:
-        """F."""
-        return self.n_factors
+        """F; `START_FACTORS` until the data has decided."""
+        return self.n_factors or START_FACTORS
+
+    @property
+    def has_width(self) -> bool:
+        """See `Params.has_width`."""
+        return self.n_factors is not None
+
+    def sized(self) -> Self:
+        """See `Params.sized`."""
+        return dataclasses.replace(self, n_factors=self.width)
 
     def with_epochs(self, share: float) -> Self:
         """See `Params.with_epochs`."""
@@ -161,6 +181,7 @@ class RegularizedParams(FactorParams):
         regularization: λ of both factor matrices; more pulls rows with few ratings harder toward zero.
     """
 
+    n_factors: int = 64
     regularization: float = 0.055
 
 

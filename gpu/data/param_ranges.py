@@ -73,7 +73,7 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
     if type(None) in get_args(wanted):
         if value is None or value == "auto":
             return None
-        wanted = float
+        wanted = int if int in get_args(wanted) else float
     if wanted is bool and str(value).lower() in _TRUTH:
         return _TRUTH[str(value).lower()]
     if wanted not in (int, float):
@@ -176,6 +176,6 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "psi": ("residual", "linear", "power", "fourth"),
     "start": ("random", "nndsvd"),
     "values": ("auto", "ratings", "counts"),
-    "confidence": ("auto", "linear", "log"),
+    "confidence": ("auto", "linear", "log", "ones"),
     "calibration": ("data", "none"),
 }

@@ -48,6 +48,8 @@ class Calibration:
         usual_weight: weights by age are divided by it (`gpu.data.decay`). 1 without a half-life, and in implicit ALS,
             where `typical` has it.
         event_weight: α_e, the confidence of a usual event beside ratings on a scale; that of a usual liked rating is 1.
+        n_factors: F, if held-out pairs chose it (`gpu.training.selection`); 0 if it was given.
+        chosen: what held-out pairs of the training ratings decided, and why: a sentence each.
         event_scale, event_damped, event_typical: `scale`, `is_damped` and `typical` of the sums of events, which are
             counts, beside ratings. By default a view counts as much as a usual liked rating, and a purchase 3.3 times
             as much, until a training has seen events.
@@ -70,6 +72,8 @@ class Calibration:
     event_scale: tuple[float, float] = (1.0, math.inf)
     event_damped: bool = True
     event_typical: float = 1.0
+    n_factors: int = 0
+    chosen: tuple[str, ...] = ()
 
     @property
     def lift(self) -> float:

@@ -1,7 +1,7 @@
 """`chosen`: α_e, what events say beside ratings on a scale (`gpu.data.signals.evidence`), from held-out pairs.
 
 `WEIGHTS` are tried with a part of the epochs. The default stays unless another is clearly better by NDCG@10 of the
-held-out likes (`gpu.training.tune.is_clear`). That needs enough held-out pairs of both kinds.
+held-out likes (`gpu.training.trials.is_clear`). That needs enough held-out pairs of both kinds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpu.data.calibration import calibrate
 from gpu.data.evidence import unpacked
 from gpu.data.param_kinds import Params, with_changes
 from gpu.data.ratings import Ratings
-from gpu.training.tune import is_clear, tried
+from gpu.training.trials import is_clear, tried
 
 WEIGHTS = 1.0, 0.3, 3.0  # the default first
 ENOUGH = 400  # held-out pairs with events, and as many with ratings; with fewer the noise decides
@@ -33,7 +33,7 @@ def chosen(ratings: Ratings, held_out: Ratings, params: Params, backend: Backend
         return params
     if calibrate(ratings, params).values == "counts":
         return params
-    short = params.with_epochs(SHARE)
+    short = params.sized().with_epochs(SHARE)
     short = (
         short if params.half_life_days is None else with_changes(short, half_life_days=None)
     )  # held-out pairs have all

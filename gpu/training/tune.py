@@ -6,60 +6,31 @@ calibrated to the data (`gpu.data.calibration`), so one grid covers any density 
 with all epochs; its best setting wins.
 
 The caller's own setting takes part in every round. After few epochs large steps and weak ridges look best: without it,
-three of four algorithms on four sets ended up to 5 % behind the defaults. It also wins unless another setting is better
-by more than `CLEAR` standard errors of the mean difference between both, over users or held-out pairs: the best of many
-settings is partly the luckiest one. This is the rule of one standard error in Breiman et al., *Classification and
-Regression Trees*, 1984.
+three of four algorithms on four sets ended up to 5 % behind the defaults. It also wins unless another setting is
+clearly better (`gpu.training.trials`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
-from gpu.base.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
+from gpu.base.errors import InvalidParams
 from gpu.data.calibration import calibrate
 from gpu.data.param_kinds import Params, descending, with_changes
 from gpu.data.ratings import Ratings
-from gpu.training import evaluate
+from gpu.training.selection import selected
+from gpu.training.trials import NDCG, RMSE, Trial, is_clear, tried
 
 KEPT, LONGER = 1 / 3, 2  # share of the settings that a round keeps, and factor of epochs from round to round
 N_ROUNDS = 3  # rounds; the first trains 1 / LONGER² of all epochs. Algorithms without epochs have one round
-CLEAR = 1.0  # standard errors
 RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6  # factors of the calibrated λ
-RMSE, NDCG = "rmse", "ndcg@10"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One training of the search.
-
-    Attributes:
-        params: complete, with numbers for the parameters that the data decides.
-        round: from 1.
-        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN if the training failed.
-        seconds: time of training and measuring.
-    """
-
-    params: Params
-    round: int
-    score: float
-    seconds: float
-
-    def record(self, requested: Params) -> dict[str, Any]:
-        """Its round, score and seconds, and the parameters that differ from `requested`."""
-        passes = {name: n for name, n in dataclasses.asdict(self.params).items() if name == "n_epochs"}
-        record = {"round": self.round, **passes, "score": self.score, "seconds": self.seconds}
-        return record | changed(self.params, requested)
 
 
 @dataclass(frozen=True)
@@ -101,6 +72,7 @@ def tune(
     """
     if not len(held_out):
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
+    params = selected(ratings, params, backend).params
     settings = grid(ratings, params)
     asked = settings[0]
     sizes = [len(settings)] if params.has_item_weights else round_sizes(len(settings))
@@ -129,27 +101,6 @@ def tune(
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
     best_setting = settings[0] if is_clear(losses[settings[0]], losses.get(asked)) else asked
     return Outcome(best_setting, NDCG if params.is_implicit else RMSE, tuple(trials))
-
-
-def changed(params: Params, requested: Params) -> dict[str, Any]:
-    """Parameters that differ from the requested ones, without `n_epochs`, which each round sets."""
-    values = dataclasses.asdict(params)
-    return {
-        name: values[name]
-        for name, value in dataclasses.asdict(requested).items()
-        if values[name] != value and name != "n_epochs"
-    }
-
-
-def is_clear(losses: NDArray[np.float64], others: NDArray[np.float64] | None) -> bool:
-    """Whether `losses` (B,) are below `others`, of the same users or pairs, by more than `CLEAR` standard errors.
-
-    Always, if there are no `others`: None, or empty after a training that failed.
-    """
-    if others is None or not len(others):
-        return True
-    gains = others - losses
-    return bool(gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains)))
 
 
 def grid(ratings: Ratings, params: Params) -> list[Params]:
@@ -191,23 +142,3 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
 def round_sizes(n_settings: int) -> list[int]:
     """Number of settings in each round: at least the best one so far and the caller's own."""
     return [max(2, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
-
-
-def tried(
-    ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend
-) -> tuple[Trial, NDArray[np.float64]]:
-    """A training, and its losses: −NDCG of each user, or the squared error of each pair; empty if it failed."""
-    from gpu import fit  # noqa: PLC0415 - the package itself, which is complete by now
-
-    began = time.perf_counter()
-    try:
-        model = fit(ratings, params, backend=backend)
-        if params.is_implicit:
-            losses = -evaluate.ndcgs(model, ratings.by_user, held_out, backend=backend)
-        else:
-            losses = evaluate.squared_errors(model, ratings.by_user, *held_out.coo())
-    except (TrainingDiverged, DeadFactors, NotEnoughMemory):
-        losses = np.zeros(0)
-    mean = float(losses.mean()) if len(losses) else math.nan
-    score = -mean if params.is_implicit else math.sqrt(mean)
-    return Trial(params, number, score, time.perf_counter() - began), losses

@@ -41,11 +41,19 @@ def baseline_of(
 
 
 def kind_of(model: gpu.Model) -> dict[str, Any]:
-    """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes."""
-    values, middle = model.calibration.values, model.calibration.middle
+    """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes.
+
+    With what held-out pairs of the training ratings decided: `n_factors`, and a sentence for each decision, `chosen`.
+    """
+    calibration = model.calibration
     if not model.params.has_values:
         return {}
-    return {"values": values, **({"dislikes_below": middle} if values == "ratings" else {})}
+    return {
+        "values": calibration.values,
+        **({"dislikes_below": calibration.middle} if calibration.values == "ratings" else {}),
+        **({"n_factors": calibration.n_factors} if calibration.n_factors else {}),
+        **({"chosen": list(calibration.chosen)} if calibration.chosen else {}),
+    }
 
 
 def peak_memory_bytes(*, has_team: bool) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import gpu
 from gpu.base.errors import InvalidInput, naming
 from gpu.training import tune as search
+from gpu.training.trials import Trial, changed
 from service.cli import closing_line
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
@@ -138,8 +139,11 @@ def train(
 
     with naming(data.ids):
         ratings, n_far = gpu.usable(data.train, params)
-        run = gpu.run_here if team is None else team.run
-        model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch, run=run)
+        run, n_ranks = (gpu.run_here, 1) if team is None else (team.run, team.n_ranks)
+        selection = gpu.selected(ratings, params, backend, most_factors=gpu.most_factors(backend, n_ranks))
+        model = gpu.fit(
+            ratings, params, backend=backend, test=data.test, on_epoch=on_epoch, run=run, selection=selection
+        )
     closing = {
         "done": True,
         "algorithm": params.algorithm,
@@ -187,19 +191,23 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
     """
     assert data.test is not None  # noqa: S101 - the command always holds pairs out; this narrows the type
 
-    def on_trial(trial: search.Trial, n_done: int, n_trials: int) -> None:
+    def on_trial(trial: Trial, n_done: int, n_trials: int) -> None:
         on_line({"trial": n_done, "of": n_trials, **trial.record(params)})
 
     with naming(data.ids):
         result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
     scores = [trial.score for trial in result.trials if trial.params == result.best]
+    best = changed(result.best, params)
     return {
         "done": True,
         "algorithm": params.algorithm,
         "n_trials": len(result.trials),
         f"best_{result.metric}": scores[-1],
-        "params": search.changed(result.best, params),
-        "set": " ".join(f"--set {name}={value:.6g}" for name, value in search.changed(result.best, params).items()),
+        "params": best,
+        "set": " ".join(
+            f"--set {name}={value:.6g}" if isinstance(value, float) else f"--set {name}={value}"
+            for name, value in best.items()
+        ),
     }
 
 

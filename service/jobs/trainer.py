@@ -30,6 +30,7 @@ from gpu.online import room
 from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
+from gpu.training.trials import changed
 from service.base import imports, threads, tuning
 from service.engine import compilation
 from service.jobs import trainer_messages
@@ -158,11 +159,10 @@ def train(
     if options.tune:
         start = params
         params, trials = tuned(corpus, start, backend, progress.searched)
-        requested = requested | search.changed(params, start)
+        requested = requested | changed(params, start)
         progress.begin("fit")
 
-    run_epochs = gpu.run_here if team is None else team.run
-    model = fitted(corpus, params, backend, progress.learned, run_epochs)
+    model = fitted(corpus, params, backend, progress.learned, team)
     backend.release()
 
     progress.begin("measure")
@@ -215,13 +215,25 @@ def tuned(
     return best, [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
 
 
-def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
+def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, team: Team | None) -> Model:
     """The trained model; training leaves the memory that a service needs to load it."""
-    size = corpus.training.n_users, corpus.training.n_items
-    kept_bytes = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
-    backend = replace(backend, kept_bytes=kept_bytes)
+    ratings, size = corpus.training, (corpus.training.n_users, corpus.training.n_items)
+
+    def kept(params: gpu.Params) -> int:
+        return room.needed_bytes(params, size, size, len(ratings), backend)[backend.name]
+
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run, times=corpus.times)
+        most = gpu.most_factors(backend, 1 if team is None else team.n_ranks)
+        selection = gpu.selected(ratings, params, backend, most_factors=most, kept=kept)
+        return gpu.fit(
+            ratings,
+            selection.params,
+            backend=replace(backend, kept_bytes=kept(selection.params)),
+            on_epoch=on_epoch,
+            run=gpu.run_here if team is None else team.run,
+            times=corpus.times,
+            selection=selection,
+        )
 
 
 def cancel(signal_number: int, frame: FrameType | None) -> None:

@@ -39,6 +39,8 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
         scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
+        n_factors: F, if held-out pairs chose it; 0 if it was given.
+        chosen: what held-out pairs of the training ratings decided, and why: a sentence each.
     """
 
     values: Kind
@@ -58,6 +60,8 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     event_scale: tuple[float, float | None] = (1.0, None)
     event_damped: bool = True
     event_typical: float = 1.0
+    n_factors: int = 0
+    chosen: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:

@@ -14,7 +14,7 @@ from gpu.data.param_kinds import FactorParams, Params
 from gpu.descent.params import SgdParams
 from gpu.ease.params import EaseParams
 from gpu.nmf.params import NmfParams
-from gpu.training import tune
+from gpu.training import trials, tune
 from tests.data import planted, split
 
 
@@ -61,7 +61,7 @@ def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch
         is_asked = with_all_epochs(model.params) == params
         return np.full(2, 9.0 if is_asked and epochs(model.params) < 8 else 1.0 - 0.1 * is_asked)
 
-    monkeypatch.setattr("gpu.training.tune.evaluate.squared_errors", losses)
+    monkeypatch.setattr("gpu.training.trials.evaluate.squared_errors", losses)
     found = tune.tune(train, test, params)
     assert found.best == params
     asked = [trial.params for trial in found.trials if with_all_epochs(trial.params) == params]
@@ -71,12 +71,12 @@ def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch
 def test_only_a_clearly_better_setting_replaces_the_given_one() -> None:
     losses = np.random.default_rng(0).normal(0, 1, 400)
     luck = np.where(np.arange(400) % 2, 1.0, -1.0)  # a standard error of .05
-    assert not tune.is_clear(losses, losses)
-    assert not tune.is_clear(losses, losses + 0.04 + luck)
-    assert tune.is_clear(losses, losses + 0.06 + luck)
-    assert not tune.is_clear(losses, losses - 0.06 + luck)
-    assert tune.is_clear(losses, None)
-    assert tune.is_clear(losses, np.zeros(0))
+    assert not trials.is_clear(losses, losses)
+    assert not trials.is_clear(losses, losses + 0.04 + luck)
+    assert trials.is_clear(losses, losses + 0.06 + luck)
+    assert not trials.is_clear(losses, losses - 0.06 + luck)
+    assert trials.is_clear(losses, None)
+    assert trials.is_clear(losses, np.zeros(0))
 
 
 @pytest.mark.parametrize(("lead", "is_kept"), [(0.1, True), (0.5, False)])
@@ -89,7 +89,7 @@ def test_a_search_does_not_follow_luck(lead: float, is_kept: bool, monkeypatch: 
         is_asked = dataclasses.replace(model.params, n_epochs=4) == params  # type: ignore[call-arg]
         return losses if is_asked else losses[::-1] - lead
 
-    monkeypatch.setattr("gpu.training.tune.evaluate.squared_errors", squares)
+    monkeypatch.setattr("gpu.training.trials.evaluate.squared_errors", squares)
     assert (tune.tune(train, test, params).best == params) == is_kept
 
 

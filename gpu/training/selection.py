@@ -1,0 +1,183 @@
+"""`selected`: what held-out pairs of the training ratings decide before a training: the confidence of counts, and F.
+
+Settings are tried with a part of the epochs on the ratings without a part of some users' pairs, and compared by NDCG@20
+of these users' lists. A setting replaces the one before only if it is better by `GAIN` and by more than a standard
+error (`gpu.training.trials.is_clear`). So little data keeps the rules of `gpu.data.calibration`, and `START_FACTORS`.
+
+F doubles while that pays. λ does not have to follow it: it is in units of the noise of a random matrix, which does not
+depend on F, so on dense data more factors than there are tastes stay near zero. What stops F is the data, the memory,
+or `MOST_WORK`. The ratings that judge the finished model are never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.base.backend import HOST, Backend
+from gpu.data.calibration import calibrate
+from gpu.data.evidence import amounts
+from gpu.data.param_kinds import Params, with_changes
+from gpu.data.ratings import Ratings
+from gpu.training.trials import is_clear, tried
+
+MOST_FACTORS = 1024
+GAIN = 0.015  # share; the three doublings to `MOST_FACTORS` that are not tried would gain less each than the one before
+SHARE = 1 / 3  # of the epochs
+USERS, PAIRS = 4000, 0.2  # users at most, at random, and the share of their pairs that is held out
+ENOUGH = 1000  # held-out pairs; with fewer the noise decides
+LEAST_ROWS = 1000  # users and items with ratings; fewer have no more than `START_FACTORS` tastes
+MOST_ITEMS = 1500  # of EASE, the most popular, while confidences are tried; all would take the cube of their number
+# Multiply-adds and additions of a whole training, about: ten minutes on two cores of 2024, half a minute on an H100.
+MOST_WORK = 3e13
+CG_WORK = 4.5  # passes over the ratings of a half-iteration (`gpu.als.host_subspace`)
+CONFIDENCES = "linear", "log", "ones"
+K = 20  # items of a list
+
+
+class Selection(NamedTuple):
+    """Complete parameters.
+
+    Attributes:
+        params: with what held-out pairs have decided.
+        reasons: a sentence for each decision; none if all was given.
+        n_factors: F, if it was decided here; else 0.
+    """
+
+    params: Params
+    reasons: tuple[str, ...] = ()
+    n_factors: int = 0
+
+
+def selected(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend = HOST,
+    *,
+    most_factors: int = MOST_FACTORS,
+    kept: Callable[[Params], int] = lambda _: 0,
+) -> Selection:
+    """`params` with what held-out pairs decide.
+
+    Args:
+        most_factors: F at most.
+        kept: bytes that a training with these parameters leaves free on the backend; F is one with which it can.
+    """
+    if not params.is_calibrated:
+        return Selection(params.sized())
+    has_counts = params.has_values and not params.is_logit and params.confidence == "auto"
+    if has_counts:
+        x = amounts(ratings.by_user.values)
+        has_counts = float(x.max()) > float(x.min()) and calibrate(ratings, params).values == "counts"
+    if params.has_width and not has_counts:
+        return Selection(params)
+    rest, held_out = split(ratings)
+    reasons: tuple[str, ...] = ()
+    if len(held_out) < ENOUGH:
+        needed = f"{ENOUGH:,} held-out pairs (about {ENOUGH / PAIRS:,.0f} ratings of users with several)"
+        reasons = (f"nothing was tested: expected {needed}, got {len(held_out):,}",)
+    elif has_counts:
+        params, reason = with_confidence(rest, held_out, params, backend)
+        reasons = (reason,)
+    if params.has_width:
+        return Selection(params, reasons)
+    if len(held_out) < ENOUGH:
+        params = with_changes(params, n_factors=min(params.width, most_factors))
+    else:
+        params, reason = with_width(rest, held_out, params, backend, most_factors, kept)
+        reasons = (*reasons, reason)
+    return Selection(params, reasons, params.width)
+
+
+def split(ratings: Ratings, seed: int = 0) -> tuple[Ratings, Ratings]:
+    """(the other ratings, a share `PAIRS` of those of at most `USERS` users); a user keeps at least one."""
+    generator, (users, _, _) = np.random.default_rng(seed), ratings.coo()
+    several = np.flatnonzero(ratings.by_user.lengths > 1)
+    some = np.zeros(ratings.n_users, dtype=np.bool_)
+    some[generator.permutation(several)[:USERS]] = True
+    order = generator.permutation(len(ratings))
+    order = order[np.argsort(users[order], kind="stable")]  # by user, each user's pairs in random order
+    place = np.arange(len(ratings)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
+    n_out = np.maximum(np.rint(PAIRS * ratings.by_user.lengths), 1)
+    is_out = np.zeros(len(ratings), dtype=np.bool_)
+    is_out[order] = some[users] & (place < n_out[users])
+    return ratings.where(~is_out), ratings.where(is_out)
+
+
+def with_confidence(rest: Ratings, held_out: Ratings, params: Params, backend: Backend) -> tuple[Params, str]:
+    """`params` with the confidence that is best for counts, and why; the rule of `calibrate` stays if none is clear."""
+    rule = "log" if calibrate(rest, params).is_damped else "linear"
+    if params.has_item_weights:
+        popular = np.zeros(rest.n_items, dtype=np.bool_)
+        popular[np.argsort(-rest.by_item.lengths, kind="stable")[:MOST_ITEMS]] = True
+        rest, held_out = (part.where(popular[part.coo()[1]]) for part in (rest, held_out))
+    best, least, scores = rule, np.zeros(0), {}
+    for name in sorted(CONFIDENCES, key=lambda name: name != rule):
+        losses = losses_of(rest, held_out, with_changes(params, confidence=name), backend)
+        scores[name] = losses
+        if pays(losses, least):
+            best, least = name, losses
+    told = ", ".join(f"{_score(losses)} as {name}" for name, losses in scores.items())
+    return with_changes(params, confidence=best), f"confidence={best}: NDCG@{K} of {len(least):,} users {told}"
+
+
+def with_width(
+    rest: Ratings,
+    held_out: Ratings,
+    params: Params,
+    backend: Backend,
+    most_factors: int,
+    kept: Callable[[Params], int],
+) -> tuple[Params, str]:
+    """`params` with F: it doubles while lists improve and the training stays within `MOST_WORK`."""
+    n_rows = [int(np.count_nonzero(rows.lengths)) for rows in (rest.by_user, rest.by_item)]
+    best = min(params.width, most_factors)
+    if min(n_rows) < LEAST_ROWS:
+        few = f"{min(n_rows):,} {'users' if n_rows[0] < n_rows[1] else 'items'} have no more tastes"
+        return with_changes(params, n_factors=best), f"n_factors={best}: {few}"
+    told: list[str] = []
+    least, end = np.zeros(0), f"of at most {most_factors:,}"
+    factors = best
+    while factors <= most_factors:
+        if told and params.n_epochs * work_of_epoch(factors, sum(n_rows), len(rest)) > MOST_WORK:
+            end = f"{factors:,} would take more than {MOST_WORK:g} operations"
+            break
+        larger = with_changes(params, n_factors=factors)
+        losses = losses_of(rest, held_out, larger, replace(backend, kept_bytes=kept(larger)))
+        told.append(f"{_score(losses)} with {factors:,}")
+        if not pays(losses, least):
+            end = f"each has to gain {GAIN:.1%} and a standard error" if len(losses) else "no memory for more"
+            break
+        best, least, factors = factors, losses, 2 * factors
+    reason = f"n_factors={best}: NDCG@{K} of {len(least):,} users {', '.join(told)}; {end}"
+    return with_changes(params, n_factors=best), reason
+
+
+def losses_of(rest: Ratings, held_out: Ratings, params: Params, backend: Backend) -> NDArray[np.float64]:
+    """−NDCG@`K` of each user after a part of the epochs, (B,); empty if the training failed.
+
+    Held-out pairs have all ages, so age does not count.
+    """
+    short = params.sized().with_epochs(SHARE)
+    short = short if short.half_life_days is None else with_changes(short, half_life_days=None)
+    return tried(rest, held_out, short, 1, backend, K)[1]
+
+
+def pays(losses: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
+    """Whether `losses` are better than `others` by `GAIN` and clearly; any are better than none."""
+    if not len(losses) or not len(others):
+        return len(losses) > 0
+    return bool(losses.mean() < (1 + GAIN) * others.mean()) and is_clear(losses, others)
+
+
+def work_of_epoch(n_factors: int, n_rows: int, n_ratings: int) -> float:
+    """Operations of an epoch of implicit ALS on the host, about (`gpu.als.host_subspace`)."""
+    return 8 * n_factors * CG_WORK * n_ratings + 4.0 * n_factors**2 * n_rows
+
+
+def _score(losses: NDArray[np.float64]) -> str:
+    return f"{-losses.mean():.4f}" if len(losses) else "nothing (it failed)"

@@ -208,7 +208,7 @@ def tune(
             bar.reach(line["trial"] / line["of"], note=f"training {line['trial']} of {line['of']}")
             printer.line(line)
 
-        printer.line(offline.tune(data, params, chosen, on_line))
+        printer.report(*offline.tune(data, params, chosen, on_line))
 
 
 @app.command(short_help="Measure a model on a file.")

@@ -69,10 +69,7 @@ def selected(
     """
     if not params.is_calibrated:
         return Selection(params.sized())
-    has_counts = params.has_values and not params.is_logit and params.confidence == "auto"
-    if has_counts:
-        x = amounts(ratings.by_user.values)
-        has_counts = float(x.max()) > float(x.min()) and calibrate(ratings, params).values == "counts"
+    has_counts = has_open_counts(ratings, params)
     if params.has_width and not has_counts:
         return Selection(params)
     rest, held_out = split(ratings)
@@ -91,6 +88,14 @@ def selected(
         params, reason = with_width(rest, held_out, params, backend, most_factors, kept)
         reasons = (*reasons, reason)
     return Selection(params, reasons, params.width)
+
+
+def has_open_counts(ratings: Ratings, params: Params) -> bool:
+    """Whether `ratings` are unequal counts whose confidence `params` leave to the data."""
+    if not params.has_values or params.is_logit or params.confidence != "auto" or not params.is_calibrated:
+        return False
+    x = amounts(ratings.by_user.values)
+    return float(x.max()) > float(x.min()) and calibrate(ratings, params).values == "counts"
 
 
 def split(ratings: Ratings, seed: int = 0) -> tuple[Ratings, Ratings]:

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
 from gpu.base.errors import DeadFactors, NotEnoughMemory, TrainingDiverged
+from gpu.data.decay import Times, weights_in
 from gpu.data.param_kinds import Params
 from gpu.data.ratings import Ratings
+from gpu.ranking.weighted import heard_by_age
 from gpu.training import evaluate
 
 CLEAR = 1.0  # standard errors
@@ -32,7 +34,7 @@ class Trial:
 
     Attributes:
         params: complete, with numbers for the parameters that the data decides.
-        round: from 1.
+        round: from 1; the trainings after the last round have one number, the next.
         score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN if the training failed.
         seconds: time of training and measuring.
     """
@@ -71,16 +73,26 @@ def is_clear(losses: NDArray[np.float64], others: NDArray[np.float64] | None) ->
 
 
 def tried(
-    ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend, k: int = 10
+    ratings: Ratings,
+    held_out: Ratings,
+    params: Params,
+    number: int,
+    backend: Backend,
+    k: int = 10,
+    *,
+    times: Times | None = None,
 ) -> tuple[Trial, NDArray[np.float64]]:
     """A training, and its losses: −NDCG@`k` of each user, or the squared error of each pair; empty if it failed."""
     from gpu import fit  # noqa: PLC0415 - the package itself, which is complete by now
 
     began = time.perf_counter()
     try:
-        model = fit(ratings, params, backend=backend)
+        model = fit(ratings, params, backend=backend, times=times)
         if params.is_implicit:
-            losses = -evaluate.ndcgs(model, ratings.by_user, held_out, k, backend=backend)
+            rows = ratings.by_user
+            if times is not None:  # weights of age count if the model computes scores from them
+                rows = heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
+            losses = -evaluate.ndcgs(model, rows, held_out, k, backend=backend)
         else:
             losses = evaluate.squared_errors(model, ratings.by_user, *held_out.coo())
     except (TrainingDiverged, DeadFactors, NotEnoughMemory):

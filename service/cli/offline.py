@@ -8,7 +8,7 @@ prediction, and to leave rated items out of lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,12 +44,16 @@ class Data:
         users, items: the id tables of both.
         train: training ratings.
         test: test ratings, or None.
+        times: of `train`; None if the file has none.
+        is_newer: whether `test` has newer ratings than those of the same users in `train`.
     """
 
     users: IdTable
     items: IdTable
     train: gpu.Ratings
     test: gpu.Ratings | None
+    times: gpu.Times | None = None
+    is_newer: bool = False
 
     def ids(self) -> tuple[list[str], list[str]]:
         """The ids of all users and of all items, in the order of their rows."""
@@ -70,9 +74,17 @@ class Data:
         """Hold some of the file's ratings out, see `order_of`."""
         users, items, rows = numbered(file)
         order, n_test = order_of(file, split, test_fraction, seed)
-        data = cls(users, items, rows.at(order[n_test:]).matrix(users, items), None)
+        held_out, others = np.sort(order[:n_test]), np.sort(order[n_test:])  # a pair's last line counts
+        data = cls(users, items, rows.at(others).matrix(users, items), None)
         if n_test:
-            data.test = rows.at(order[:n_test]).matrix(users, items)
+            data.test = rows.at(held_out).matrix(users, items)
+        if file.timestamps is not None and len(others):
+            seconds = np.asarray(file.timestamps, dtype=np.float64)[others]
+            first = float(seconds.min())
+            # as values they end in the order of the ratings; float32 has ten years of them to 16 s
+            stamped = replace(rows.at(others), values=(seconds - first).astype(np.float32)).matrix(users, items)
+            ages = stamped.by_user.values.astype(np.float64)
+            data.times, data.is_newer = gpu.Times(first + ages, float(seconds.max())), split != "random"
         return data
 
     @classmethod
@@ -142,7 +154,14 @@ def train(
         run, n_ranks = (gpu.run_here, 1) if team is None else (team.run, team.n_ranks)
         selection = gpu.selected(ratings, params, backend, most_factors=gpu.most_factors(backend, n_ranks))
         model = gpu.fit(
-            ratings, params, backend=backend, test=data.test, on_epoch=on_epoch, run=run, selection=selection
+            ratings,
+            params,
+            backend=backend,
+            test=data.test,
+            on_epoch=on_epoch,
+            run=run,
+            times=data.times,
+            selection=selection,
         )
     closing = {
         "done": True,
@@ -180,8 +199,10 @@ def train(
     return closing
 
 
-def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> dict[str, Any]:
-    """Search by `gpu.training.tune`, and return the closing line: the best parameters and their score.
+def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> tuple[dict[str, Any], str]:
+    """Search by `gpu.training.tune`; return (the closing line, the same as text).
+
+    The line has the best parameters and their score, and what each step gained.
 
     Args:
         data: see `Data`; must have test ratings.
@@ -194,21 +215,27 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
     def on_trial(trial: Trial, n_done: int, n_trials: int) -> None:
         on_line({"trial": n_done, "of": n_trials, **trial.record(params)})
 
+    times = data.times if data.is_newer else None
     with naming(data.ids):
-        result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
-    scores = [trial.score for trial in result.trials if trial.params == result.best]
-    best = changed(result.best, params)
-    return {
+        result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial, times=times)
+    best, steps = changed(result.best, params), [step.record(params) for step in result.steps]
+    texts = {name: f"{value:.6g}" if isinstance(value, float) else str(value) for name, value in best.items()}
+    options = " ".join(f"--set {name}={text}" for name, text in texts.items())
+    closing = {
         "done": True,
         "algorithm": params.algorithm,
         "n_trials": len(result.trials),
-        f"best_{result.metric}": scores[-1],
+        f"best_{result.metric}": result.score,
         "params": best,
-        "set": " ".join(
-            f"--set {name}={value:.6g}" if isinstance(value, float) else f"--set {name}={value}"
-            for name, value in best.items()
-        ),
+        "set": options,
+        "steps": steps,
     }
+    lines = [f"| step | {result.metric} | gain | standard error | kept |", "| --- | --- | --- | --- | --- |"]
+    for step in result.steps:
+        figures = f"{step.score:.4f} | {step.gain:+.4f} | {step.error:.4f}"
+        lines.append(f"| {step.name} | {figures} | {'yes' if step.is_kept else 'no'} |")
+    lines.append(f"{result.metric} {result.score:.4f} after {len(result.trials)} trainings")
+    return closing, "\n".join([*lines, options])
 
 
 def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tuple[NDArray[np.int64], int]:

@@ -200,7 +200,10 @@ def train(
 def tuned(
     corpus: Corpus, params: gpu.Params, backend: Backend, report: Callable[[float], None]
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
-    """The best hyperparameters, and a record of each training of the search; `report` gets the share that is done."""
+    """The best hyperparameters, and a record of each training and then of each step of the search.
+
+    `report` gets the share that is done.
+    """
     days = params.half_life_days
     ageless = params if days is None else with_changes(params, half_life_days=None)  # held-out pairs have all ages
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
@@ -211,8 +214,10 @@ def tuned(
             backend=backend,
             on_trial=lambda trial, n_done, n_trials: report(n_done / n_trials),
         )
+    report(1.0)
     best = result.best if days is None else with_changes(result.best, half_life_days=days)
-    return best, [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
+    records = [trial.record(ageless) for trial in result.trials if math.isfinite(trial.score)]
+    return best, [*records, *(step.record(ageless) for step in result.steps if math.isfinite(step.gain))]
 
 
 def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, team: Team | None) -> Model:

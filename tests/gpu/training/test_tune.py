@@ -1,6 +1,7 @@
 """Successive halving finds what suits the data, and never ends behind the defaults of its last round."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidParams
 from gpu.data.calibration import calibrate
-from gpu.data.param_kinds import FactorParams, Params
+from gpu.data.decay import DAY_S, Times
+from gpu.data.param_kinds import FactorParams, Params, with_changes
 from gpu.descent.params import SgdParams
 from gpu.ease.params import EaseParams
 from gpu.nmf.params import NmfParams
@@ -32,10 +34,10 @@ def with_all_epochs(params: Params) -> Params:
 @pytest.mark.parametrize("params", [AlsParams(), SgdParams(), AlsImplicitParams()], ids=lambda p: p.algorithm)
 def test_the_grid_lies_around_the_given_parameters(params: Params) -> None:
     settings = tune.grid(planted(), params)
-    assert len(settings) == len(set(settings)) >= 14
+    assert len(settings) == len(set(settings)) >= 7
     known = calibrate(planted(), params)
     center = {"regularization": known.regularization, "alpha": known.alpha} if params.is_implicit else {}
-    assert dataclasses.replace(params, **center) == settings[0]
+    assert with_changes(params, **center) == settings[0]
     assert all(epochs(setting) == epochs(params) for setting in settings)
 
 
@@ -44,12 +46,15 @@ def test_rounds_get_smaller_and_longer(backend: Backend) -> None:
     params, seen = AlsParams(n_factors=6, n_epochs=8, precision="float32"), []
     outcome = tune.tune(train, test, params, backend=backend, on_trial=lambda *told: seen.append(told))
     sizes = tune.round_sizes(len(tune.grid(train, params)))
-    assert [trial.round for trial in outcome.trials] == [n for n, size in enumerate(sizes, 1) for _ in range(size)]
-    assert [(done, total) for _, done, total in seen] == [(n + 1, sum(sizes)) for n in range(sum(sizes))]
-    assert {trial.round: epochs(trial.params) for trial in outcome.trials} == {1: 2, 2: 4, 3: 8}
-    last = [trial for trial in outcome.trials if trial.round == 3]
+    rounds = [n for n, size in enumerate(sizes, 1) for _ in range(size)]
+    assert [trial.round for trial in outcome.trials if trial.round <= 3] == rounds
+    assert [done for _, done, _ in seen] == list(range(1, len(outcome.trials) + 1))
+    assert all(done <= total for _, done, total in seen)
+    assert {trial.round: epochs(trial.params) for trial in outcome.trials} == {1: 2, 2: 4, 3: 8, 4: 8}
+    last = [trial for trial in outcome.trials if trial.round >= 3]
     assert outcome.metric == "rmse"
-    assert outcome.best in {min(last, key=lambda trial: trial.score).params, tune.grid(train, params)[0]}
+    assert outcome.best in {trial.params for trial in last}
+    assert outcome.score == next(trial.score for trial in last if trial.params == outcome.best)
 
 
 def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +71,7 @@ def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch
     assert found.best == params
     asked = [trial.params for trial in found.trials if with_all_epochs(trial.params) == params]
     assert [epochs(one) for one in asked] == [2, 4, 8]
+    assert not any(step.is_kept for step in found.steps)
 
 
 def test_only_a_clearly_better_setting_replaces_the_given_one() -> None:
@@ -94,7 +100,7 @@ def test_a_search_does_not_follow_luck(lead: float, is_kept: bool, monkeypatch: 
 
 
 def test_the_given_parameters_replace_no_better_setting() -> None:
-    """With four factors a grid has one size, and the last round only a few settings."""
+    """The last round has only a few settings."""
     train, test = split(planted())
     found = tune.tune(train, test, AlsParams(n_factors=4, n_epochs=8, regularization=0.4))
     assert (found.best.regularization or 1) < 0.4
@@ -133,6 +139,7 @@ def test_without_epochs_there_is_one_round(backend: Backend) -> None:
         *(ridge * factor for factor in tune.RIDGES_OF_EASE if factor != 1),
     ]
     assert {trial.round for trial in found.trials} == {1}
+    assert [step.name for step in found.steps] == ["weights"]
     assert found.best == max(found.trials, key=lambda trial: trial.score).params
 
 
@@ -145,3 +152,86 @@ def test_what_diverges_is_left_out_and_nothing_left_is_said() -> None:
         tune.tune(train, test, NmfParams())
     with pytest.raises(InvalidParams, match="held-out"):
         tune.tune(train, test.where(np.zeros(len(test), np.bool_)), wild)
+
+
+def losses_by(monkeypatch: pytest.MonkeyPatch, score: Callable[[Params], float]) -> list[Params]:
+    """Trainings cost nothing: `score` says how good their lists are; collects the parameters of all with all epochs."""
+    seen: list[Params] = []
+
+    def tried(
+        _: object, __: object, params: Params, number: int, ___: object, *, times: Times | None
+    ) -> tuple[trials.Trial, np.ndarray]:
+        if number > 3:
+            seen.append(params)
+            assert (params.half_life_days is None) or times is not None
+        value = score(params)
+        return trials.Trial(params, number, value, 0.0), -np.full(20, value) - np.linspace(0, 1e-3, 20)
+
+    monkeypatch.setattr(tune, "tried", tried)
+    return seen
+
+
+def counts() -> gpu.Ratings:
+    generator = np.random.default_rng(3)
+    users, items = np.nonzero(generator.random((60, 40)) < 0.4)
+    plays = np.ceil(generator.pareto(1.0, len(users)) + 0.1)
+    return gpu.Ratings.from_coo(users, items, np.minimum(plays, 40), (60, 40))
+
+
+def test_factors_double_while_they_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = split(planted())
+    seen = losses_by(monkeypatch, lambda params: min(params.width, 512))
+    found = tune.tune(train, test, AlsImplicitParams(regularization_exponent=0.5))
+    assert [params.width for params in seen][:3] == [256, 512, 1024]
+    assert found.best.width == 512
+    kept = [(step.name, step.params.width, step.gain, step.is_kept) for step in found.steps if step.name == "n_factors"]
+    assert kept == [
+        ("n_factors", 256, pytest.approx(128), True),
+        ("n_factors", 512, pytest.approx(256), True),
+        ("n_factors", 1024, pytest.approx(0), False),
+    ]
+
+
+def test_factors_halve_if_fewer_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = split(planted())
+    seen = losses_by(monkeypatch, lambda params: -max(params.width, 32))
+    found = tune.tune(train, test, SgdParams(n_factors=128))
+    assert ([params.width for params in seen], found.best.width) == ([256, 64, 32, 16], 32)
+
+
+def test_counts_exponents_and_half_lives_are_steps_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = split(counts())
+    times = Times(np.linspace(0, 100 * DAY_S, len(train)), 100 * DAY_S)
+    scores = {"confidence": {"ones": 1.0}, "regularization_exponent": {0.75: 1.0}, "half_life_days": {25.0: 1.0}}
+
+    def score(params: Params) -> float:
+        return sum(values.get(getattr(params, name), 0.0) for name, values in scores.items())
+
+    losses_by(monkeypatch, score)
+    found = tune.tune(train, test, AlsImplicitParams(n_factors=8), times=times)
+    assert [step.name for step in found.steps if step.is_kept] == [
+        "confidence",
+        "regularization_exponent",
+        "half_life_days",
+    ]
+    best = dataclasses.asdict(found.best)
+    assert {name: best[name] for name in scores} == {
+        "confidence": "ones",
+        "regularization_exponent": 0.75,
+        "half_life_days": pytest.approx(25),
+    }
+    assert found.score == pytest.approx(3.0, abs=1e-2)
+    without = tune.tune(train, test, AlsImplicitParams(n_factors=8))
+    assert "half_life_days" not in {step.name for step in without.steps}
+    assert tune.tune(train, test, EaseParams()).best.confidence == "ones"
+
+
+def test_another_exponent_keeps_the_mean_ridge() -> None:
+    ratings = counts()
+    search = tune.Search(ratings, ratings, AlsImplicitParams(alpha=2.0, regularization=0.1), gpu.HOST, None, None)
+    changed = search.exponent(0.5)
+    ridges = []
+    for exponent, ridge in ((1.0, 0.1), (0.5, changed["regularization"])):
+        sides = ((ratings.by_user.lengths, 40), (ratings.by_item.lengths, 60))
+        ridges.append(np.concatenate([ridge * (n + others / 2.0) ** exponent for n, others in sides]).mean())
+    assert ridges[0] == pytest.approx(ridges[1])

@@ -414,9 +414,17 @@ def test_tune_finds_parameters(ratings_csv, capsys):
     small = ["--set", "n_factors=4", "--set", "n_epochs=2", "--backend", "host", "--json"]
     assert run([*arguments, *small]) == 0
     *trials, closing = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [line["trial"] for line in trials] == list(range(1, trials[0]["of"] + 1))
+    assert [line["trial"] for line in trials] == list(range(1, closing["n_trials"] + 1))
+    assert all(line["trial"] <= line["of"] for line in trials)
     assert {line["n_epochs"] for line in trials} == {1, 2}
-    assert closing["best_rmse"] == min(line["score"] for line in trials if line["round"] == 3)
+    assert closing["best_rmse"] in {line["score"] for line in trials if line["round"] >= 3}
+    assert [step["step"] for step in closing["steps"]][:2] == ["weights", "n_factors"]
+    assert closing["steps"][1]["n_factors"] == 8
+    assert closing["best_rmse"] == [step["score"] for step in closing["steps"] if step["is_kept"]][-1]
+    assert run([*arguments, *small[:-1]]) == 0
+    shown = capsys.readouterr().out
+    assert "| step | rmse | gain | standard error | kept |" in shown
+    assert shown.splitlines()[-1] == closing["set"]
     assert closing["set"] == " ".join(f"--set {name}={value:.6g}" for name, value in closing["params"].items())
 
 

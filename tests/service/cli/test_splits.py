@@ -7,7 +7,7 @@ import pytest
 
 from gpu.base.errors import InvalidInput
 from service.cli.files.ratings_file import RatingsFile
-from service.cli.offline import Split, order_of
+from service.cli.offline import Data, Split, order_of
 
 
 def file_of(users: str, times: list[float] | None) -> RatingsFile:
@@ -39,3 +39,19 @@ def test_the_last_rating_of_each_user_with_two_is_held_out() -> None:
 def test_a_file_without_times_has_no_newest(split: str) -> None:
     with pytest.raises(InvalidInput, match=f"Invalid split {split}: expected ratings with times, got a file without"):
         order_of(file_of("aab", None), split, 0.5, 0)  # type: ignore[arg-type]
+
+
+def test_training_ratings_keep_their_times() -> None:
+    """In the order of the ratings, also where a pair comes twice: its last line counts."""
+    users, times = list("bacab"), [5e8 + 40.0, 1e9, 7e8, 9e8, 6e8]
+    file = RatingsFile(users, ["x", "y", "x", "y", "x"], np.ones(5, np.float32), np.array(times), [])
+    data = Data.split(file, 0.2, 0, "time")
+    assert data.times is not None
+    assert data.is_newer
+    users_of, items_of = (table.ids(range(len(table))) for table in (data.users, data.items))
+    rows, columns, _ = data.train.coo()
+    pairs = zip(rows.tolist(), columns.tolist(), data.times.seconds.tolist(), strict=True)
+    times_of = {(users_of[row], items_of[column]): seconds for row, column, seconds in pairs}
+    assert times_of == pytest.approx({("b", "x"): 6e8, ("c", "x"): 7e8, ("a", "y"): 9e8}, abs=64)
+    assert data.times.as_of_s == 9e8
+    assert not Data.split(file, 0.2, 0).is_newer

@@ -75,6 +75,7 @@ def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
 def test_a_form_says_what_an_empty_field_means():
     otherwise = {field.name: field.otherwise for field in fields_of("als-implicit") if not field.default}
     assert otherwise == {
+        "n_factors": "from the data",
         "regularization": "from the data",
         "alpha": "from the data",
         "event_weight": "from the data",

@@ -233,7 +233,9 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
     lines = [f"| step | {result.metric} | gain | standard error | kept |", "| --- | --- | --- | --- | --- |"]
     for step in result.steps:
         figures = f"{step.score:.4f} | {step.gain:+.4f} | {step.error:.4f}"
-        lines.append(f"| {step.name} | {figures} | {'yes' if step.is_kept else 'no'} |")
+        value = changed(step.params, params).get(step.name)
+        text = "" if value is None else f" {value:.4g}" if isinstance(value, float) else f" {value}"
+        lines.append(f"| {step.name}{text} | {figures} | {'yes' if step.is_kept else 'no'} |")
     lines.append(f"{result.metric} {result.score:.4f} after {len(result.trials)} trainings")
     return closing, "\n".join([*lines, options])
 

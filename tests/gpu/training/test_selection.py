@@ -13,7 +13,7 @@ import gpu
 from gpu.base.backend import Backend
 from gpu.base.errors import NotEnoughMemory
 from gpu.data.calibration import calibrate
-from gpu.data.param_kinds import Params
+from gpu.data.param_kinds import Params, with_changes
 from gpu.data.signals import signals
 from gpu.training import selection
 from gpu.training.selection import ENOUGH, LEAST_ROWS, USERS, selected, split
@@ -140,7 +140,7 @@ def test_the_confidence_that_lists_like_best_wins(params: Params, told: Callable
     scores = {"linear": 0.1, "log": 0.2, "ones": 0.3}
     told(lambda tried: -np.full(50, scores[tried.confidence]))
     found = selected(clicks(has_counts=True), params)
-    assert found.params == dataclasses.replace(params, confidence="ones")  # type: ignore[type-var]
+    assert found.params == with_changes(params, confidence="ones")
     assert found.reasons[0].startswith("confidence=ones: NDCG@20 of 50 users")
     told(lambda tried: -np.full(50, 0.2 + 0.001 * (tried.confidence == "ones")))
     rule = "log" if calibrate(clicks(has_counts=True), params).is_damped else "linear"
@@ -159,7 +159,7 @@ def test_counts_that_mislead_train_as_ones() -> None:
 def test_ones_take_every_count_for_one() -> None:
     ratings = gpu.Ratings.from_coo(np.arange(4), np.zeros(4, int), np.array([2.0, 9, 1000, -3]), (4, 1))
     calibration = calibrate(ratings, gpu.AlsImplicitParams(values="counts", confidence="ones"))
-    np.testing.assert_array_equal(signals(np.float32([2, 9, 1000, -3]), calibration), [1, 1, 1, -1])
+    np.testing.assert_array_equal(signals(np.array([2.0, 9, 1000, -3]), calibration), [1, 1, 1, -1])
 
 
 def test_users_keep_pairs_and_the_same_ones_are_held_out() -> None:

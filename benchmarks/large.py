@@ -40,6 +40,7 @@ from gpu.als.halves import Modes
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.errors import InvalidInput, NotEnoughMemory
+from gpu.data import draws
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.param_kinds import Params, with_changes
 from gpu.ranks import ring as host
@@ -52,6 +53,7 @@ from service.extras.ranks.rank_process import trusts_links
 GB = 1e9  # bytes
 RATING_BYTES = 8
 ITEM_BYTES = 32  # of a work item: one for each row, or part of a row
+COPIED_ENTRIES, COPIED_ITEMS = 1 << 20, 64  # that one thread copies at a time
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 ERRORS = ("test_rmse", "train_rmse", "train_loss", "relative_error")  # the first that a training has is its error
 TOGETHER_S = 2e-3  # seconds from rank 0's message to the moment at which all ranks begin; it takes less
@@ -118,24 +120,36 @@ def _store(folder: Path | None, copies: int, params: Params, home: Path) -> None
 
 
 def copied(ratings: gpu.Ratings, copies: int) -> gpu.Ratings:
-    """The ratings with `copies` copies of each user."""
+    """The ratings with `copies` copies of each user; a copy is made by several threads, for some take gigabytes."""
     rows, n = ratings.by_user, len(ratings)
     starts = np.concatenate([rows.starts + copy * n for copy in range(copies)])
-    by_user = gpu.Rows(starts, np.tile(rows.lengths, copies), np.tile(rows.items, copies), np.tile(rows.values, copies))
-    rows, offsets = ratings.by_item, ratings.n_users * np.arange(copies, dtype=np.int32)[:, None]
+    by_user = gpu.Rows(
+        starts, np.tile(rows.lengths, copies), np.empty(copies * n, dtype=np.int32), np.empty(copies * n, np.float32)
+    )
+    columns, offsets = ratings.by_item, ratings.n_users * np.arange(copies, dtype=np.int32)[:, None]
     users, values = np.empty(copies * n, dtype=np.int32), np.empty(copies * n, dtype=np.float32)
-    for start, length in zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True):
-        own, to = slice(start, start + length), slice(copies * start, copies * (start + length))
-        users[to].reshape(copies, length)[:] = rows.items[own] + offsets
-        values[to].reshape(copies, length)[:] = rows.values[own]
-    return gpu.Ratings(by_user, gpu.Rows(copies * rows.starts, copies * rows.lengths, users, values))
+
+    def copy_users(part: slice) -> None:
+        for copy in range(copies):
+            to = slice(copy * n + part.start, copy * n + part.stop)
+            by_user.items[to], by_user.values[to] = rows.items[part], rows.values[part]
+
+    def copy_items(part: slice) -> None:
+        for start, length in zip(columns.starts[part].tolist(), columns.lengths[part].tolist(), strict=True):
+            own, to = slice(start, start + length), slice(copies * start, copies * (start + length))
+            np.add(columns.items[own], offsets, out=users[to].reshape(copies, length))
+            values[to].reshape(copies, length)[:] = columns.values[own]
+
+    draws.by_threads(copy_users, n, COPIED_ENTRIES)
+    draws.by_threads(copy_items, len(columns.starts), COPIED_ITEMS)
+    return gpu.Ratings(by_user, gpu.Rows(copies * columns.starts, copies * columns.lengths, users, values))
 
 
 def digest_of(state: Mapping[str, NDArray[Any]]) -> str:
     """A checksum of all arrays."""
     digest = 0
     for _, table in sorted(state.items()):
-        digest = zlib.crc32(table.tobytes(), digest)
+        digest = zlib.crc32(np.ascontiguousarray(table).data, digest)
     return f"{digest:08x}"
 
 
@@ -238,6 +252,8 @@ def _trained(
     loop.begin(trainer)
     exchange.barrier()
     ready_s, ms, n_to_target = time.perf_counter() - began, list[float](), NAN
+    if not exchange.rank:
+        say(f"started after {start_s:.1f} s, ratings mapped after {map_s:.1f} more, ready after {ready_s:.1f} more")
 
     def error() -> float:
         metrics = trainer.metrics()

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gpu.als.objective import AlsObjective
 from gpu.cuda.work import ITEM, SPLIT, WHOLE
 from gpu.data.ratings import Rows
+from gpu.data.views import by_group, extremes_of, longest_first, taken
 
 LONG = 8192  # ratings of a part, at most
 SLOTS_SHARE = 16  # sums of a batch of rows in parts may take 1 / SLOTS_SHARE of the device's memory, on each side
@@ -105,21 +106,12 @@ def parts_of(lengths: NDArray[np.int64], ranges: int) -> NDArray[np.int64]:
 
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     """Largest α·|r| of each row, or |r − μ| in explicit problems, since FP16 holds shares of it; 1 instead of 0."""
-    largest_of_rows = np.ones(len(rows.starts), dtype=np.float32)
-    rated = np.flatnonzero(rows.lengths)
-    if not len(rated):
-        return largest_of_rows
-    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # in memory order: only the last ends with the array
-    starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
-    bounds = np.column_stack([starts, ends]).ravel()
-    bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
-    highest, lowest = (reduce.reduceat(rows.values, bounds)[::2] for reduce in (np.maximum, np.minimum))
-    mean = np.float32(problem.mean)
+    (lowest, highest), mean = extremes_of(rows), np.float32(problem.mean)
     largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
     if problem.is_implicit:
         largest *= np.float32(problem.alpha)
-    largest_of_rows[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
-    return largest_of_rows
+    largest[(largest == 0) | (rows.lengths == 0)] = 1
+    return np.minimum(largest, np.float32(MOST_WEIGHT))
 
 
 def fused(
@@ -136,9 +128,10 @@ def fused(
         short: see `short_of`.
     """
     is_ranged = rows.lengths > least_ratings(ranges)
-    long = np.flatnonzero(is_ranged | (rows.lengths > LONG))
-    whole = np.flatnonzero((rows.lengths > 0) & ~is_ranged & (rows.lengths <= LONG))
-    whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
+    is_long = is_ranged | (rows.lengths > LONG)
+    long, whole = np.flatnonzero(is_long), np.flatnonzero((rows.lengths > 0) & ~is_long)
+    whole = whole[longest_first(rows.lengths[whole])]
+    whole_lengths = rows.lengths[whole]
     bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
     bounds[~is_ranged[long], 1:-1] = bounds[~is_ranged[long], -1:]
     parts = _parts(bounds, long, -(-np.diff(bounds) // LONG))
@@ -150,12 +143,13 @@ def fused(
     order = np.lexsort((-parts.lengths, in_range, first_slots))
     items = np.zeros(len(order) + len(whole), dtype=ITEM)
     items["begin"] = np.concatenate([parts.begins[order], rows.starts[whole]])
-    items["row"] = np.concatenate([parts.rows[order], whole])
-    items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
-    items["slot"] = np.concatenate([order - first_slots, np.full(len(whole), WHOLE)])
-    _describe(items, rows, row_weights)
+    numbers = np.concatenate([parts.rows[order], whole])
+    items["row"], items["weight"] = numbers, row_weights[numbers]
+    items["length"] = np.concatenate([parts.lengths[order], whole_lengths])
+    items["total"] = np.concatenate([rows.lengths[parts.rows[order]], whole_lengths])
+    items["slot"][: len(order)], items["slot"][len(order) :] = order - first_slots, WHOLE
     splits["first_slot"] -= np.repeat(np.cumsum(sizes) - sizes, [batch.n_splits for batch in found])
-    n_short = int(np.count_nonzero(rows.lengths[whole] <= short))
+    n_short = int(np.count_nonzero(whole_lengths <= short))
     found[-1] = found[-1]._replace(n_items=found[-1].n_items + len(whole) - n_short)
     return Plan(items, splits, len(order), n_short), found
 
@@ -207,29 +201,27 @@ def balanced(items: NDArray[np.void], n_blocks: int, *, is_mixed: bool) -> NDArr
     owners, loads = dealt(n_turns // 4, n_turns) if is_mixed else dealt(0, 0)
     if not is_mixed and loads.max() > UNEVEN * loads.mean():
         owners, _ = dealt(n_turns // BAND[0], min(max(n_turns // BAND[1], LEAST_BAND), n_turns))
-    # Every block takes its whole rows longest first.
-    by_block = np.concatenate([np.arange(n - len(whole)), whole[np.lexsort((-work[whole], owners[whole]))]])
+    # Every block takes its whole rows longest first, as they are.
+    by_block = np.concatenate([np.arange(n - len(whole)), whole[by_group(owners[whole], n_blocks)]])
     counts = np.bincount(owners[whole], minlength=n_blocks)
     turn_of = np.arange(n) // n_blocks
     turn_of[n - len(whole) :] = n_ordered + np.arange(len(whole)) - np.repeat(np.cumsum(counts) - counts, counts)
     own = owners[by_block]
     order = np.empty(n, dtype=np.int64)
     order[turn_of * n_blocks + np.where(turn_of % 2, n_blocks - 1 - own, own)] = by_block
-    return items[order]
+    return taken(items, order)
 
 
 def two_phase(rows: Rows) -> Plan:
     """The plan of the kernels that write every A to memory: all rows are split into parts, longest row first."""
-    rated = np.flatnonzero(rows.lengths)
-    rated = rated[np.argsort(-rows.lengths[rated], kind="stable")]
+    rated = longest_first(rows.lengths)[: np.count_nonzero(rows.lengths)]
     n_parts = n_parts_of(rows.lengths[rated])
     bounds = np.column_stack([rows.starts[rated], rows.starts[rated] + rows.lengths[rated]])
     parts = _parts(bounds, rated, n_parts[:, None])
     items = np.zeros(len(parts.rows), dtype=ITEM)
     items["begin"], items["row"], items["length"] = parts.begins, parts.rows, parts.lengths
-    items["slot"] = np.arange(len(items))
+    items["slot"], items["total"], items["weight"] = np.arange(len(items)), rows.lengths[parts.rows], 1
     row_weights = np.ones(len(rows.starts), dtype=np.float32)
-    _describe(items, rows, row_weights)
     return Plan(items, _splits(rated, n_parts, rows, row_weights), len(items), 0)
 
 
@@ -282,10 +274,6 @@ def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64])
         low = np.where(is_open & is_below, middle + 1, low)
         high = np.where(is_open & ~is_below, middle, high)
     return np.column_stack([starts, low, ends])
-
-
-def _describe(items: NDArray[np.void], rows: Rows, row_weights: NDArray[np.float32]) -> None:
-    items["total"], items["weight"] = rows.lengths[items["row"]], row_weights[items["row"]]
 
 
 def _splits(

@@ -28,7 +28,7 @@ from gpu.cuda import work
 from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, Feed, Parcel
 from gpu.data.ratings import Rows
-from gpu.data.views import within_columns
+from gpu.data.views import longest_first, within_columns
 
 N_ARRAYS = 5  # of a batch
 
@@ -146,7 +146,7 @@ def prepare(
     n_blocks, found = path.n_resident(problem), list[Batch]()
     for batch in batches:
         part = within_columns(rows.at(batch.numbers), columns)
-        rated = np.argsort(-part.lengths, kind="stable")[: np.count_nonzero(part.lengths)]
+        rated = longest_first(part.lengths)[: np.count_nonzero(part.lengths)]
         items = np.zeros(len(rated), dtype=work.ITEM)  # a row is one item, longest first; its slot is its place here
         items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
         items["row"], items["slot"] = batch.numbers[rated], rated

@@ -168,7 +168,7 @@ def halves_of(
 
 def bounds_of(rows: Rows, shares: Sequence[float]) -> NDArray[np.int64]:
     """Bounds (P + 1,) of blocks of rows whose times to solve are about in proportion to `shares` (P,)."""
-    return weighted_bounds(np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0), shares)
+    return weighted_bounds(rows.lengths, shares, ROW_COST)
 
 
 def own_of(bounds: NDArray[np.int64], exchange: Exchange) -> slice:

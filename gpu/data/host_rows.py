@@ -1,4 +1,4 @@
-"""Passes over all rows of ratings, on the CPU: sums of residuals (`gpu.data.baselines`), entries in some columns.
+"""Passes over all rows of ratings, on the CPU: sums of residuals (`gpu.data.baselines`), entries in columns, orders.
 
 A block owns each `STRIDE`-th row, because rows with most ratings may be neighbors. A row is added up by one thread in
 the order of its ratings, in float64: equal inputs give equal bits on any number of threads. The residuals are
@@ -6,6 +6,8 @@ r − μ − b of rated rows of the other side.
 """
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,3 +115,60 @@ def copy_entries(
             for n in range(counts[row]):
                 found_items[starts[row] + n] = items[begins[row] + n] - first
                 found_values[starts[row] + n] = values[begins[row] + n]
+
+
+@called_for(Use.TRAINING)
+@njit(cache=True, nogil=True, parallel=True)
+def find_extremes(
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    values: NDArray[np.float32],
+    lowest: NDArray[np.float32],
+    highest: NDArray[np.float32],
+) -> None:
+    """Set `lowest` and `highest` (rows,) to the smallest and largest value of each row that has some."""
+    for block in prange(STRIDE):
+        for row in range(block, len(starts), STRIDE):
+            if lengths[row]:
+                low = high = values[starts[row]]
+                for n in range(starts[row] + 1, starts[row] + lengths[row]):
+                    low, high = min(low, values[n]), max(high, values[n])
+                lowest[row], highest[row] = low, high
+
+
+@called_for(Use.TRAINING)
+@njit(cache=True, nogil=True, parallel=True)
+def order_by_group(
+    groups: NDArray[np.int32], counts: Annotated[NDArray[np.int64], 2], order: NDArray[np.int64]
+) -> None:
+    """Set `order` (n,) to the places of `groups` (n,), ascending by group and then by place: a counting sort.
+
+    A block has a stretch of the places, and its row of `counts` (blocks, groups), which are zeros.
+    """
+    n, n_blocks = len(groups), len(counts)
+    for block in prange(n_blocks):
+        for at in range(n * block // n_blocks, n * (block + 1) // n_blocks):
+            counts[block, groups[at]] += 1
+    place = 0
+    for group in range(counts.shape[1]):
+        for block in range(n_blocks):
+            count = counts[block, group]
+            counts[block, group] = place
+            place += count
+    for block in prange(n_blocks):
+        for at in range(n * block // n_blocks, n * (block + 1) // n_blocks):
+            order[counts[block, groups[at]]] = at
+            counts[block, groups[at]] += 1
+
+
+@called_for(Use.TRAINING)
+@njit(cache=True, nogil=True, parallel=True)
+def take_words(
+    words: Annotated[NDArray[np.int64], 2], order: NDArray[np.int64], taken: Annotated[NDArray[np.int64], 2]
+) -> None:
+    """Set `taken` (n, w) to rows `order` (n,) of `words`."""
+    n = len(order)
+    for block in prange(STRIDE):
+        for at in range(n * block // STRIDE, n * (block + 1) // STRIDE):
+            for word in range(words.shape[1]):
+                taken[at, word] = words[order[at], word]

@@ -12,6 +12,11 @@ from gpu.data.model import Model
 from gpu.data.ratings import Rows
 
 NO_WEIGHTS = np.zeros(0, dtype=np.float32)
+BOUND_ROWS = 1 << 16  # rows whose costs are added up at a time, which the cache holds
+N_COUNTS, MOST_GROUPS = (
+    64,
+    1 << 15,
+)  # stretches of places that are counted at a time; lengths that are sorted by counting
 
 
 class Arrays(NamedTuple):
@@ -112,11 +117,27 @@ def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int
     return weighted_bounds(lengths, (1.0,) * n_groups)
 
 
-def weighted_bounds(lengths: NDArray[np.int64], weights: Sequence[float]) -> NDArray[np.int64]:
-    """Bounds, int64 (D + 1,), of D runs of rows whose numbers of ratings are about in proportion to `weights` (D,)."""
-    ends, parts = np.cumsum(lengths), np.cumsum(weights)
-    targets = parts[:-1] * (ends[-1] / parts[-1])
-    return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)
+def weighted_bounds(lengths: NDArray[np.int64], weights: Sequence[float], row_cost: int = 0) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of D runs of rows whose numbers of ratings are about in proportion to `weights` (D,).
+
+    Args:
+        row_cost: what a row with ratings costs beside them, in ratings.
+    """
+
+    def ends_in(first: int) -> NDArray[np.int64]:
+        """Running costs within the block of rows from `first` on."""
+        block = lengths[first : first + BOUND_ROWS]
+        return np.cumsum(block + row_cost * (block > 0))
+
+    # Block by block: sums over tens of millions of rows would fill gigabytes with numbers that are read once.
+    totals = [int(ends_in(first)[-1]) for first in range(0, len(lengths), BOUND_ROWS)]
+    ends, parts = np.cumsum([0, *totals]), np.cumsum(weights)
+    cuts = []
+    for target in parts[:-1] * (ends[-1] / parts[-1]):
+        block = max(int(np.searchsorted(ends, target)) - 1, 0)
+        first = block * BOUND_ROWS
+        cuts.append(min(first + np.searchsorted(ends_in(first), target - ends[block]), len(lengths)))
+    return np.array([0, *cuts, len(lengths)], dtype=np.int64)
 
 
 def part_of(rows: Rows, own: slice) -> tuple[Rows, int]:
@@ -140,6 +161,41 @@ def within_columns(rows: Rows, columns: slice) -> Rows:
 def lengths_within(rows: Rows, columns: slice) -> NDArray[np.int64]:
     """Number of entries of each row that lie in `columns`: int64 (rows,)."""
     return _find_columns(rows, columns)[1]
+
+
+def extremes_of(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(smallest, largest) value of each row, float32 (rows,); 0 for rows without ratings."""
+    from gpu.data import host_rows  # noqa: PLC0415 - as above
+
+    lowest, highest = np.zeros((2, len(rows.starts)), dtype=np.float32)
+    host_rows.find_extremes(rows.starts, rows.lengths, rows.values, lowest, highest)
+    return lowest, highest
+
+
+def by_group(groups: NDArray[np.integer], n_groups: int) -> NDArray[np.int64]:
+    """A stable argsort of `groups` (n,), numbers from 0 to before `n_groups`, on all cores."""
+    from gpu.data import host_rows  # noqa: PLC0415 - as above
+
+    order = np.empty(len(groups), dtype=np.int64)
+    host_rows.order_by_group(groups.astype(np.int32), np.zeros((N_COUNTS, n_groups), dtype=np.int64), order)
+    return order
+
+
+def longest_first(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of `lengths` (n,), descending, equal ones in their order."""
+    longest = int(lengths.max(initial=0))
+    if longest >= MOST_GROUPS:
+        return np.argsort(-lengths, kind="stable")
+    return by_group(longest - lengths, longest + 1)
+
+
+def taken(records: NDArray[np.void], order: NDArray[np.int64]) -> NDArray[np.void]:
+    """`records[order]`, on all cores; a record has a multiple of eight bytes."""
+    from gpu.data import host_rows  # noqa: PLC0415 - as above
+
+    found, shape = np.empty(len(order), dtype=records.dtype), (-1, records.dtype.itemsize // 8)
+    host_rows.take_words(records.view(np.int64).reshape(shape), order, found.view(np.int64).reshape(shape))
+    return found
 
 
 def _find_columns(rows: Rows, columns: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

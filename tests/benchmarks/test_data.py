@@ -11,6 +11,7 @@ import gpu
 from benchmarks import datasets, make_ratings
 from benchmarks.datasets import Dataset, Fold
 from benchmarks.defaults import Method, fits_of
+from benchmarks.large import copied
 from benchmarks.make_ratings import Matrix, Shape, write_matrix
 from benchmarks.results import Fit, Store
 from benchmarks.sgd import _collisions
@@ -125,3 +126,14 @@ def test_collisions_of_esgd_are_those_of_a_count_by_hand() -> None:
             n_seen += len(pairs)
     assert 0 < n_shared < n_seen
     assert _collisions(ratings, 3) == n_shared / n_seen
+
+
+def test_copies_of_users_rate_what_they_do() -> None:
+    ratings = planted(80, 150, 15)
+    several, (users, items, values) = copied(ratings, 3), ratings.coo()
+    expected = gpu.Ratings.from_coo(
+        np.concatenate([users + 80 * copy for copy in range(3)]), np.tile(items, 3), np.tile(values, 3), (240, 150)
+    )
+    for rows, wanted in ((several.by_user, expected.by_user), (several.by_item, expected.by_item)):
+        for found, one in zip(rows, wanted, strict=True):
+            np.testing.assert_array_equal(found, one)

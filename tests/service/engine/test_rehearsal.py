@@ -24,9 +24,10 @@ ROOT = Path(__file__).parents[3]
 REHEARSED = """
 import json, os, sys
 import gpu
+import numpy as np
 from gpu.base.backend import HOST
 from gpu.base.host import compilation
-from gpu.data.views import within_columns
+from gpu.data.views import extremes_of, longest_first, taken, within_columns
 from service.base import tuning
 from service.cli import synthetic
 from tests.service import rehearsal
@@ -42,7 +43,9 @@ def rehearse(what, backend):
         for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
             short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
             gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
-        within_columns(ratings.by_user, slice(0, 20))  # as ranks do
+        part = within_columns(ratings.by_user, slice(0, 20))  # as ranks do
+        extremes_of(part)  # as plans for devices do
+        taken(np.zeros(len(part.lengths), "V32"), longest_first(part.lengths))
     else:
         rehearsal.rehearse_model(what, HOST if backend == "host" else STAND_IN)
 

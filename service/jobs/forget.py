@@ -47,6 +47,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         StreamUnavailable, LogUnavailable: Redis is gone, or no process archives the stream.
         StoreUnavailable: the store is away.
     """
+    places.log.files.settle()  # nothing may leave the stream before
     if user:
         for user_id in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
             forget_in_snapshots(places.data, user_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ from service.settings.settings import Settings
 from service.storage import audit_log, data_format, files, key_uses, sealed_file, session_folder
 from service.storage.archive_lock import ArchivableFormat
 from service.storage.archiver import Archiver
-from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.signing_key import KEY_FILE, ROTATE_FILE
 from service.storage.snapshots import live_versions
@@ -115,7 +113,7 @@ class Components:
 
     def _open_stream(self) -> None:
         url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log
-        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_ids_between, log), keys)
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, log.known, keys)
         self.to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
         self.to_stop.callback(self._table.close)
@@ -214,9 +212,3 @@ async def in_thread(stop: Callable[[], None], timeout_s: float) -> None:
         waiting.result()
     else:
         _log.error("a part does not stop", part=getattr(stop, "__qualname__", ""), after_s=timeout_s)
-
-
-def _ids_between(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
-    """The ids of the log from `first` to `last`, both included, and possibly some of the millisecond before."""
-    before = StreamId(first.ms - 1, 0)
-    return {entry.id for entries in log.entries(before, last) for entry in entries}

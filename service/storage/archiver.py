@@ -229,7 +229,11 @@ class Archiver:
     def _commit(self) -> None:
         if self._has_pending:
             self._to_columns()
-            self._rating_log.files.write(self._first, self._last, [pa.concat_tables(self._pending)])
+            if self._rating_log.last_id() < self._last:
+                self._rating_log.files.write(self._first, self._last, [pa.concat_tables(self._pending)])
+            else:  # an attempt has failed after its rename, and a user may have been forgotten in the segment since
+                self._rating_log.files.seal()
+                self._rating_log.files.settle()
             self._pending, self.n_pending = [], 0
 
     def _is_intact(self, *, merge: bool) -> bool:

@@ -256,6 +256,14 @@ class Entry(msgspec.Struct, frozen=True):
         return len(self.ratings) + len(self.events) + len(self.items)
 
     @property
+    def users(self) -> set[str]:
+        """The users whom it names."""
+        users = {element.user for element in (*self.ratings, *self.events)}
+        if self.merge is not None:
+            users |= {self.merge.user, self.merge.into}
+        return users | {self.subject} if self.kind == "forget" and self.subject is not None else users
+
+    @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
         merging = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: no other one waits for two

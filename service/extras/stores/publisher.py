@@ -191,8 +191,10 @@ class Publisher:
             StoreRefused, StoreUnavailable: see `ObjectStore`.
         """
         begun_s = time.monotonic()
+        there = {segment.path.name for segment in self._rating_log.files.segments()}
         sums_of = self._rating_log.files.listed()
-        if any(len(sums) != 1 for sums in sums_of.values()):  # a segment is being rewritten
+        # A segment is being written, and will be listed, or rewritten.
+        if not there <= sums_of.keys() or any(len(sums) != 1 for sums in sums_of.values()):
             return
         versions = sorted(snapshot.versions(self._data / "snapshots"))
         segments = {name: segment for name, (segment,) in sums_of.items()}

@@ -101,6 +101,20 @@ class RatingLog:
             if entries and entries[-1].id > upto:
                 return
 
+    def known(self, entries: Sequence[Entry]) -> set[StreamId]:
+        """The ids of those of `entries`, in order, that the log has, or had until their users were forgotten.
+
+        Further ids of the log may be among them. Raises what `read` raises.
+        """
+        before = StreamId(entries[0].id.ms - 1, 0)
+        ids = {entry.id for some in self.entries(before, entries[-1].id) for entry in some}
+        if gone := [entry for entry in entries if entry.id not in ids and entry.users]:
+            owners = self.owners()
+            ids |= {
+                entry.id for entry in gone if all(owners.owner(user, entry.id, ZERO) is None for user in entry.users)
+            }
+        return ids
+
     def owners(self, after: StreamId = ZERO) -> Owners:
         """Who was forgotten, or became part of another user, after `after`. Raises what `read` raises."""
         return Owners(self.read(after, END_COLUMNS))

@@ -226,6 +226,11 @@ class SegmentFolder:
             others = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
             self._manifest.store({**others, name: [written]})
 
+    def settle(self) -> None:
+        """Return when all segments that are there are on the disk, and those that somebody writes are listed."""
+        with self._manifest.changing():
+            files.sync(self.path)
+
     def remove(self, segments: Iterable[Segment]) -> None:
         """Remove segments that another segment covers."""
         gone = [segment.path for segment in segments]

@@ -14,7 +14,7 @@ from redis.retry import Retry
 
 from service.storage import files
 from service.storage.errors import InvalidKey, StreamUnavailable
-from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
+from service.storage.events import ZERO, StreamId
 
 SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
 REWRITE_TIMEOUT_S = 600.0  # seconds; how long rewrites of the append-only file may take
@@ -132,11 +132,6 @@ def id_of(raw: bytes, stream: str) -> StreamId:
             f" another program has added an entry with an explicit id, and no later entry can follow it: copy the"
             f" entries that you need out of {stream} and delete the key"
         ) from None
-
-
-def value_ids(entries: list[tuple[bytes, Fields]], stream: str) -> set[StreamId]:
-    """The ids of those entries of the key `stream` that are no noops. Raises what `id_of` raises."""
-    return {id_of(raw, stream) for raw, fields in entries if fields.get(b"v") != NOOP_VERSION}
 
 
 def last_and_length(client: Any, stream: str) -> tuple[StreamId, int]:

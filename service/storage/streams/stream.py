@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import structlog
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.settings.settings import AppendFsync
 from service.storage.errors import InvalidKey, StreamUnavailable
-from service.storage.events import ZERO, Fields, StreamId
+from service.storage.events import ZERO, Entry, Fields, StreamId
 from service.storage.streams.redis_client import (
     COUNT,
     REPACK,
@@ -73,7 +73,7 @@ class Stream:
         url: str,
         floor: Callable[[], StreamId] = lambda: ZERO,
         appendfsync: AppendFsync = "always",
-        known: Callable[[StreamId, StreamId], set[StreamId]] = lambda first, last: set(),
+        known: Callable[[Sequence[Entry]], set[StreamId]] = lambda entries: set(),
         keys: Keyspace = DEFAULT,
     ) -> None:
         """Prepare a stream; nothing connects yet.
@@ -82,7 +82,7 @@ class Stream:
             url: redis://, rediss:// or unix://.
             floor: returns the last id of the rating log; new entries must come after it and after all that was read.
             appendfsync: the weakest policy with which the server counts as durable.
-            known: returns the ids of the rating log in a range, both ends included. Further ids are harmless.
+            known: returns the ids of those of some entries that the service has read, see `RatingLog.known`.
             keys: of the data set.
         """
         self.url, self._keys = url, keys
@@ -191,12 +191,16 @@ class Stream:
     # --- for the archiver
 
     def trim(self, upto: StreamId) -> None:
-        """Remove all entries up to `upto`; the rating log must have them."""
-        if upto <= self.trimmed_id():
-            return
+        """Remove all entries up to `upto`; the rating log must have them.
+
+        A server that came back as an older copy may have entries again that were trimmed.
+        """
         with translated():
-            keys = self._keys.ratings, self._keys.trimmed, self._keys.never
-            self._client.eval(TRIM, len(keys), *keys, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
+            oldest, trimmed = self._client.xrange(self._keys.ratings, count=1), self.trimmed_id()
+            if upto > trimmed or (oldest and self._id(oldest[0][0]) <= upto):
+                keys = self._keys.ratings, self._keys.trimmed, self._keys.never
+                after = StreamId(upto.ms, upto.seq + 1)
+                self._client.eval(TRIM, len(keys), *keys, str(max(upto, trimmed)), str(after))
 
     def memory_share(self) -> float:
         """Share of its `maxmemory` that the server uses, 0 to 1 or slightly more; 0 without such a limit."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -18,9 +18,9 @@ import structlog
 
 from service.settings.keyspace import Keyspace
 from service.settings.settings import AppendFsync
-from service.storage.errors import StreamReplaced, VolatileServer
-from service.storage.events import NOOP_VERSION, ZERO, StreamId
-from service.storage.streams.redis_client import last_and_length, position_of, text_of, translated, value_ids
+from service.storage.errors import BadEntry, NewerEntry, StreamReplaced, StreamUnavailable, VolatileServer
+from service.storage.events import NOOP_VERSION, ZERO, Entry, StreamId, parse_entry
+from service.storage.streams.redis_client import id_of, last_and_length, position_of, text_of, translated
 from service.storage.streams.tail import Tail
 
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
@@ -40,7 +40,7 @@ class Verification:
         appendfsync: AppendFsync,
         tail: Tail,
         archived: Callable[[], StreamId],
-        known: Callable[[StreamId, StreamId], set[StreamId]],
+        known: Callable[[Sequence[Entry]], set[StreamId]],
     ) -> None:
         """See `Stream` for the arguments; `archived` is its `floor`."""
         self._client, self._keys, self._appendfsync = client, keys, appendfsync
@@ -71,20 +71,22 @@ class Verification:
             with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
                 seconds, us = self._client.time()
                 clock_ms = int(seconds) * 1000 + int(us) // 1000
-            key = self._keys.ratings  # no other producer can append an entry within a transaction on it
+            key = self._keys.ratings
             is_new = not run or run != self._run
             floor = max(self._archived(), self._tail.highest)  # before the last id: meanwhile both may grow
             if floor > last_and_length(self._client, key)[0]:
-                self._client.transaction(lambda pipeline: self._restore(pipeline, floor), key)
+                if is_new and self._run is None:  # this process has just started: the others know more than it does
+                    time.sleep(OTHERS_S)
+                self._change(run, lambda pipeline: self._restore(pipeline, floor))
                 if is_new and self._run is not None:
                     time.sleep(OTHERS_S)
                 floor = max(self._archived(), self._tail.highest)
-                self._client.transaction(lambda pipeline: self._raise_to(pipeline, floor), key)
+                self._change(run, lambda pipeline: self._raise_to(pipeline, floor))
             if is_new and clock_ms is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
                 bound = StreamId(now_ms + max(self._ahead_ms, 0), 0)
                 if clock_ms < bound.ms:
-                    self._client.transaction(lambda pipeline: self._raise_past(pipeline, bound, clock_ms), key)
+                    self._change(run, lambda pipeline: self._raise_past(pipeline, bound, clock_ms))
                 self._ahead_ms = clock_ms - now_ms
             self._run = run
 
@@ -119,11 +121,29 @@ class Verification:
 
     # --- raising the last id, each in one transaction
 
+    def _change(self, run: str, change: Callable[[Any], None]) -> None:
+        """Run `change` in a transaction on the server that is verified: no other producer appends within it.
+
+        Raises:
+            StreamUnavailable: another server has taken its place since, which may have lost more.
+        """
+
+        def on_this_server(pipeline: Any) -> None:
+            with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
+                if text_of(pipeline.info("server").get("run_id", "")) != run:
+                    raise StreamUnavailable("Redis was replaced while it was verified; try again")
+            change(pipeline)
+
+        self._client.transaction(on_this_server, self._keys.ratings)
+
     def _restore(self, pipeline: Any, floor: StreamId) -> None:
-        """Write the entries that the server has lost and this process still has, under their ids."""
+        """Write the entries that the server has lost and this process still has, under their ids.
+
+        Those that a log has stay away: it may have removed a forgotten user since, and `trim` would not see them.
+        """
         last = self._last_if_ours(pipeline, floor)
         archived, trimmed = self._archived(), position_of(pipeline.get(self._keys.trimmed), self._keys.trimmed)
-        lost = self._tail.after(last)
+        lost = self._tail.after(max(last, archived, trimmed))
         pipeline.multi()
         if last < archived and trimmed < archived:  # so that who has not read them from the stream reads the log
             pipeline.set(self._keys.trimmed, str(archived))
@@ -155,8 +175,16 @@ class Verification:
             return last
         key = self._keys.ratings
         # If its newest entries are known, the server lost its tail or was restored from a backup.
-        ids = value_ids(pipeline.xrevrange(key, count=COMPARED), key) - self._tail.ids()
-        if ids and not ids <= self._known(min(ids), max(ids)):
+        ours, unread = self._tail.ids(), list[Entry]()
+        for raw, fields in reversed(pipeline.xrevrange(key, count=COMPARED)):
+            stream_id = id_of(raw, key)
+            with contextlib.suppress(BadEntry):  # nobody was told that it is kept
+                try:
+                    unread += [] if stream_id in ours else [parse_entry(stream_id, fields)]
+                except NewerEntry:
+                    unread.append(Entry(stream_id, "document"))
+        unread = [entry for entry in unread if entry.kind != "noop"]
+        if unread and not {entry.id for entry in unread} <= self._known(unread):
             raise StreamReplaced(
                 f"Invalid stream: expected ids above {floor}, the last one that was read, got {length:,} entries up to"
                 f" {last}, some of which this service has never read. Was Redis replaced? Keep them under another name,"

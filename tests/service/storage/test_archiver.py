@@ -97,6 +97,31 @@ def test_requests_that_come_one_by_one_are_read_together(
     eventually(lambda: archiver.n_pending == 150)
 
 
+def test_a_commit_that_is_tried_again_brings_back_no_forgotten_user(
+    stream: Stream, log: RatingLog, client: redis.Redis, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt fails after its rename; the user is forgotten before the second one."""
+    put("a")
+    forgotten = append(client, encode_subject("forget", "u"))
+    archiver = Archiver(stream, log)
+    archiver.step(0)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(segment_folder.files, "sync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            archiver.flush()
+    assert log.last_id() == forgotten
+    log.files.seal()
+    log.rewrite_without("u", forgotten)
+    archiver.flush()
+    assert archiver.n_pending == 0
+    assert [(entry.kind, entry.users) for entry in contents(log) if entry.users - {""}] == [("forget", {"u"})]
+    assert log.files.listed().keys() == {segment.path.name for segment in log.files.segments()}
+
+
 def test_stopping_commits_everything(archiver: Archiver, log: RatingLog, put: Callable, client: redis.Redis) -> None:
     put("a")
     append(client, encode_subject("hide", "x"))

@@ -124,6 +124,26 @@ def test_a_replica_gets_log_and_models_and_loses_what_the_worker_loses(pair: Pai
     )
 
 
+def test_a_store_that_lacks_a_segment_is_not_settled(pair: Pair, rating_entry: Make, monkeypatch: pytest.MonkeyPatch):
+    """A segment stands in the folder just before it is listed: what is in it may not leave the stream yet."""
+    monkeypatch.setattr(publisher, "SETTLE_S", 0.0)
+    pair.publisher.prepare()
+    pair.worker.write(rating_entry(1, ("u", "i", 4.0)))
+    pair.publisher.step()
+    listed = pair.worker.log.files.path / "manifest.json"
+    before = listed.read_bytes()
+    pair.worker.write(rating_entry(2, ("v", "i", 3.0)))
+    after = listed.read_bytes()
+    listed.write_bytes(before)
+    settled_s = pair.publisher._settled_s
+    pair.publisher.step()
+    assert pair.publisher._settled_s == settled_s
+    listed.write_bytes(after)
+    pair.publisher.step()
+    assert pair.publisher._settled_s > settled_s
+    assert pair.publisher.upto() == StreamId(2, 0)
+
+
 def test_each_side_refuses_what_it_cannot_use_and_goes_on_when_it_can(pair: Pair, rating_entry: Make):
     """Damage on the way is noticed, and what is here stays; without a store a replica keeps its copy."""
     with pytest.raises(StoreUnavailable, match=r"no head\.json yet"):

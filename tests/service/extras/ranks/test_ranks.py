@@ -17,8 +17,13 @@ import psutil
 import pytest
 
 import gpu
+from gpu.als.halves import Modes
+from gpu.als.trainer import AlsTrainer
+from gpu.base.backend import HOST
 from gpu.base.errors import BackendUnavailable, NotEnoughMemory
 from gpu.data.ratings import Ratings
+from gpu.ranks.exchange import Exchange
+from gpu.ranks.threads import run_threads
 from service.extras.ranks import attempt, checkpoints, rank_process
 from service.extras.ranks.errors import RankRefused, RanksFailed, WorkFolderUnavailable
 from service.extras.ranks.launcher import Launcher, Rank
@@ -167,6 +172,52 @@ def test_a_killed_rank_that_adds_up_costs_an_attempt_and_no_bit(ranks: Watched, 
     _, on_epoch = at_epoch(5, lambda: send(ranks, signal.SIGKILL))
     assert_equal(gpu.fit(ratings, LONG, on_epoch=on_epoch, run=ranks.run), expected)
     assert undisturbed.remark == f", {REDUCED}"
+    assert ranks.remark == f", {REDUCED}, 1 lost attempt, 2 ranks in the last one"
+
+
+class WithoutReserve(Here):
+    """Ranks whose plan reserves no memory for CUDA, so that some kilobytes are planned like gigabytes of a GPU."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        folder.mkdir()
+        names = "CUDA_BYTES = layout.COMMUNICATOR_BYTES = layout.WORKSPACE"
+        (folder / "sitecustomize.py").write_text(
+            f"import gpu.als.planner_layout as layout\nlayout.{names} = 0\n", "utf-8"
+        )
+        self._path = os.pathsep.join([str(folder), str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+
+    def start(
+        self, rank: int, n_ranks: int, coordinator: tuple[str, int], key: bytes, backend: gpu.Backend
+    ) -> RankProcess:
+        own = environment(dict(os.environ), rank, n_ranks, backend) | {"PYTHONPATH": self._path}
+        return RankProcess(rank, coordinator, key, own)
+
+
+def for_batches(ratings: Ratings, params: Any) -> gpu.Backend:
+    """With little more memory than a rank of two needs at least, in mode reduce with ratings in batches of a row."""
+
+    def trainer(ring: Exchange, most: int) -> AlsTrainer:
+        return AlsTrainer(ratings, params, HOST.within(most), None, None, ring, Modes("reduce", "gather"))
+
+    def needed(ring: Exchange) -> int:
+        with pytest.raises(NotEnoughMemory) as refused:
+            trainer(ring, 1)
+        return refused.value.needed_bytes
+
+    most = max(run_threads(2, needed)) + 4000
+    assert all(run_threads(2, lambda ring: trainer(ring, most).batches is not None))
+    return HOST.within(most)
+
+
+def test_a_killed_rank_that_adds_up_ratings_in_batches_costs_an_attempt_and_no_bit(tmp_path: Path) -> None:
+    ratings, launcher = many_users(2000), WithoutReserve(tmp_path / "site")
+    backend = for_batches(ratings, LONG)
+    undisturbed, ranks = (Watched(tmp_path / name, launcher=launcher) for name in ("undisturbed", "work"))
+    expected = gpu.fit(ratings, LONG, backend=backend, run=undisturbed.run)
+    assert undisturbed.remark == f", {REDUCED}"
+    _, on_epoch = at_epoch(5, lambda: send(ranks, signal.SIGKILL))
+    assert_equal(gpu.fit(ratings, LONG, backend=backend, on_epoch=on_epoch, run=ranks.run), expected)
     assert ranks.remark == f", {REDUCED}, 1 lost attempt, 2 ranks in the last one"
 
 

@@ -11,7 +11,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.exceptions import TyperException
@@ -39,6 +39,7 @@ from service.cli.options import (
 from service.processes.parts import parts
 
 if TYPE_CHECKING:
+    from service.cli.files.ratings_file import RatingsFile
     from service.jobs.trainer_messages import Team
 
 app = typer.Typer(
@@ -108,6 +109,9 @@ def worker(
 def train(
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
     ratings: Annotated[Path | None, typer.Option(help="File of ratings to learn from.", metavar="FILE")] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="File of events to learn from, weighed by NEARFIELD_EVENTS.", metavar="FILE")
+    ] = None,
     test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
@@ -137,14 +141,16 @@ def train(
 ) -> None:
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
     arguments.check_split(split, test_fraction, test)
-    files = {"--ratings": ratings, "--test": test, "--test-fraction": test_fraction}
+    files = {"--ratings": ratings, "--events": events, "--test": test, "--test-fraction": test_fraction}
     arguments.check_plan(plan, {"--gpus": gpus, "--shape": shape}, files)
     pairs = [*(set_ or []), *(more or [])]
     if shape is not None:
         return Printer(json).report(*arguments.plan_of_shape(algorithm, pairs, shape, gpus, memory))
-    if ratings is None:
-        raise typer.BadParameter("expected --ratings, or --plan with --shape, got neither")
+    if ratings is None and events is None:
+        raise typer.BadParameter("expected --ratings or --events, or --plan with --shape, got none")
     params = arguments.params(algorithm, pairs)
+    if events is not None and not params.is_implicit:
+        raise typer.BadParameter(f"expected --events with an algorithm that learns them, got {algorithm}")
     from gpu.algorithms import check_ranks
     from gpu.als.division import size_of
     from service.cli import closing_line, offline
@@ -160,8 +166,12 @@ def train(
         tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
         forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
-    read = arguments.reader(reading)
-    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction or 0.0, seed, split)
+    read = arguments.reader(reading, has_events=events is not None)
+    learned = None if ratings is None else read(ratings)
+    if events is not None:
+        learned = offline.with_events(learned, *arguments.events(events, reading))
+    measured = None if test is None else read(test)
+    data = offline.Data.of(cast("RatingsFile", learned), measured, test_fraction or 0.0, seed, split)
     printer = Printer(json)
     if plan:
         return printer.report(*shown(size_of(data.train), params, gpus, memory))

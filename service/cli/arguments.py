@@ -13,8 +13,10 @@ from service.cli.console import complain, describe, stderr
 
 if TYPE_CHECKING:
     import gpu
+    from service.cli.files.events_file import EventsFile
     from service.cli.files.ratings_file import RatingsFile
     from service.cli.options import FileOptions
+    from service.settings.event_types import EventTypes
     from service.settings.settings import Settings
 
 SHAPE = "users,items,ratings,factors"
@@ -36,16 +38,30 @@ def settings(options: dict[str, Any], data_set: str | None = None) -> Settings:
     return settings if data_set is None else settings.of(check_name(data_set))
 
 
-def reader(reading: FileOptions) -> Callable[[Path], RatingsFile]:
-    """Reads the ratings of a file; shows what was understood, and the bad lines that were left out."""
+def reader(reading: FileOptions, *, has_events: bool = False) -> Callable[[Path], RatingsFile]:
+    """Reads the ratings of a file; shows what was understood, and the bad lines that were left out.
+
+    `has_events` is whether there is a file of events too, which alone has types.
+    """
     from service.cli.files import ratings_file
 
+    how = (reading._replace(type=None) if has_events else reading).how()
+
     def read(path: Path) -> RatingsFile:
-        file = ratings_file.read(path, reading.how())
+        file = ratings_file.read(path, how)
         describe(str(path), file.columns, file.bad)
         return file
 
     return read
+
+
+def events(path: Path, reading: FileOptions) -> tuple[EventsFile, EventTypes]:
+    """The events of a file, and the weights of types in the environment; shows what was understood."""
+    from service.cli.files import events_file
+
+    file = events_file.read(path, reading.how(of_events=True))
+    describe(str(path), file.columns, file.bad)
+    return file, settings({}).event_types
 
 
 def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:

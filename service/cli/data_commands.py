@@ -17,6 +17,7 @@ from service.cli.options import (
     Data,
     DataSet,
     DryRun,
+    Events,
     FileOptions,
     FileToImport,
     Format,
@@ -40,6 +41,7 @@ def import_(
     file: FileToImport,
     url: Url = "http://127.0.0.1:8000",
     data_set: DataSet = None,
+    events: Events = False,
     items: Items = False,
     patch: Patch = False,
     format_: Format = None,
@@ -47,21 +49,28 @@ def import_(
     *,
     reading: FileOptions,
 ) -> int:
-    """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
+    """Post ratings, events or items of a file to a service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
     from service.base.limits import MAX_RATING
     from service.cli import importer
     from service.cli.client import Client
-    from service.cli.files import items_file, ratings_file, standard_input
+    from service.cli.files import events_file, items_file, ratings_file, standard_input
 
     items = items or patch
-    how = reading.how(largest=MAX_RATING)
+    if items and events:
+        raise typer.BadParameter("expected --items or --events, got both")
+    how = reading.how(largest=MAX_RATING, of_events=events)
     if items and how.choice:
         raise typer.BadParameter("expected names of columns with a file of ratings, got --items")
+    content: Any
     with standard_input.opened(file, format_) as path:
-        content: Any = items_file.read(path, how) if items else ratings_file.read(path, how)
+        if events:
+            content = events_file.read(path, how)
+        else:
+            content = items_file.read(path, how) if items else ratings_file.read(path, how)
     name = standard_input.name_of(file)
     describe(name, content.columns, content.bad)
-    noun, n = ("item", len(content.elements)) if items else ("rating", len(content.values))
+    noun = "event" if events else "item" if items else "rating"
+    n = len(content.events if events else content.elements if items else content.values)
     if dry_run:
         typer.echo(f"{n:,} {noun}s read, none sent")
         return 0
@@ -70,13 +79,20 @@ def import_(
         if items and not patch:
             complain(importer.replaces(content.elements), 0)
         with progress("Importing", n) as bar:
-            if items:
+            if events:
+                receipt = importer.send_events(client, content, bar.advance)
+            elif items:
                 receipt = importer.send_items(client, content.elements, bar.advance, patch=patch)
             else:
                 receipt = importer.send(client, importer.records(content), bar.advance)
+    sent: list[Any] = []
+    if receipt.reasons and not items:  # these were sent in the order of their times
+        sent = [event.element for event in content.events] if events else [*importer.records(content)]
     for position, reason in receipt.reasons:
-        complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
-    typer.echo(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")
+        whose = " (user {user}, item {item})".format(**sent[position]) if sent else ""
+        complain(f"{noun} {position + 1} of {name}{whose}: {reason}", FAILED)
+    skipped = f", {receipt.skipped:,} of an earlier import of the file skipped" if receipt.skipped else ""
+    typer.echo(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected{skipped}")
     return FAILED if receipt.rejected else 0
 
 

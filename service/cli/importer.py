@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 import numpy as np
 
 from service.base.errors import ServiceError
 from service.cli.client import Client, RatingBody, RequestFailed
+from service.cli.files.events_file import EventsFile
 from service.cli.files.items_file import Element
 from service.cli.files.ratings_file import RatingsFile
 
@@ -43,17 +45,20 @@ class Receipt:
         accepted, rejected: numbers of ratings or items.
         reasons: position from 0 among those that were sent, and why it was rejected; the first hundred.
         stream_id: id of the last accepted batch, for `wait_for`.
+        skipped: accepted ones that do not count, because an earlier import has sent them.
     """
 
     accepted: int = 0
     rejected: int = 0
     reasons: list[tuple[int, str]] = field(default_factory=list)
     stream_id: str | None = None
+    skipped: int = 0
 
     def add(self, answer: dict[str, Any], offset: int) -> None:
         """Add the answer to the batch that began at position `offset`."""
         self.accepted += answer["accepted"]
         self.rejected += len(answer["rejected"])
+        self.skipped += answer.get("skipped") or 0
         room = N_REJECTED_KEPT - len(self.reasons)
         self.reasons += [(offset + bad["index"], bad["error"]) for bad in answer["rejected"][:room]]
         self.stream_id = answer["stream_id"] or self.stream_id
@@ -105,6 +110,30 @@ def send_items(
     """Put `items`, elements of the body of POST /items, as `send` posts ratings; or `patch` those they name."""
     parts = batches(items, lambda item: len(json.dumps(item)) + 2)  # embeddings are long
     return send_batches(client.patch_items if patch else client.put_items, client.address, parts, on_batch, sleep)
+
+
+def send_events(
+    client: Client,
+    file: EventsFile,
+    on_batch: Callable[[int], None] = lambda _n: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Receipt:
+    """Post the events of a file, the oldest first, as `send` posts ratings.
+
+    The file is a source of batches (X-Source), so each counts once: also if it is sent again because the answer was
+    lost, or by another import of the same file.
+    """
+    source, place = f"import:{file.digest}", 0
+
+    def post(lines: list[bytes]) -> dict[str, Any]:
+        return client.post_lines("/events", b"\n".join(lines), source, place + len(lines))
+
+    receipt, encode = Receipt(), msgspec.json.Encoder().encode
+    for batch in batches((encode(event.element) for event in file.events), len):
+        receipt.add(posted(partial(post, batch), client.address, sleep), place)
+        place += len(batch)
+        on_batch(len(batch))
+    return receipt
 
 
 def replaces(items: Iterable[Element]) -> str:

@@ -17,11 +17,16 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.base.errors import InvalidInput, naming
+from gpu.data.evidence import packed
+from gpu.online.host.events import add_up
 from gpu.training import tune as search
 from gpu.training.trials import Trial, changed
 from service.cli import closing_line
+from service.cli.files.events_file import Event, EventsFile
 from service.cli.files.ratings_file import RatingsFile
 from service.engine.state.id_table import IdTable
+from service.engine.state.strengths import MAX_SUM
+from service.settings.event_types import EventTypes
 from service.storage.events import ZERO
 from service.storage.snapshots import snapshot
 from service.storage.snapshots.snapshot import Snapshot
@@ -103,6 +108,52 @@ class Data:
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
         return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items))
+
+
+def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTypes) -> RatingsFile:
+    """The strengths of all pairs, as the service has them of these ratings and events (`gpu.data.evidence`).
+
+    A pair has the newest time of its rating and its events. Pairs that were only seen are left out.
+
+    Raises:
+        InvalidInput: `types` has no weight for an event.
+    """
+    if unknown := {event.type for event in events.events} - types.keys():
+        raise InvalidInput(
+            f"Invalid type: expected types of NEARFIELD_EVENTS ({', '.join(types)}), got {', '.join(sorted(unknown))}"
+        )
+    keys, counted = set[tuple[str, str]](), list[Event]()
+    for event in events.events:  # of a user's events with the same id only the first counts
+        if event.event_id is None or (event.user, event.event_id) not in keys:
+            counted.append(event)
+            keys.add((event.user, event.event_id or ""))
+    rated = RatingsFile([], [], np.zeros(0, np.float32), None, []) if ratings is None else ratings
+    n = len(rated.values)
+    users, items = IdTable(), IdTable()
+    user_rows = users.rows_or_new([*rated.users, *(event.user for event in counted)])
+    item_rows = items.rows_or_new([*rated.items, *(event.item for event in counted)])
+    pairs, firsts, pair_of = np.unique(
+        user_rows.astype(np.int64) << 32 | item_rows, return_index=True, return_inverse=True
+    )
+    values, sums = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
+    values[pair_of[:n]], latest = rated.values, np.full(len(pairs), -np.inf)
+    if rated.timestamps is not None:
+        np.fmax.at(latest, pair_of[:n], rated.timestamps)
+    weights = np.array([types[event.type] for event in counted], dtype=np.float64)
+    amounts = weights * np.array([1.0 if event.value is None else event.value for event in counted], dtype=np.float64)
+    times = np.array([-np.inf if event.timestamp is None else event.timestamp for event in counted], dtype=np.float64)
+    times[weights == 0] = -np.inf  # what was only seen does not make a strength younger
+    add_up(pair_of[n:], amounts, times, MAX_SUM, sums, latest)
+    strengths = packed(values, sums)
+    places = firsts[~np.isnan(strengths)]
+    stays = pair_of[np.sort(places)]
+    return RatingsFile(
+        [str(users.id(int(pairs[pair] >> 32))) for pair in stays],
+        [str(items.id(int(pairs[pair] & 0xFFFFFFFF))) for pair in stays],
+        strengths[stays],
+        np.where(np.isfinite(latest[stays]), latest[stays], np.nan),
+        [],
+    )
 
 
 @dataclass

@@ -46,6 +46,7 @@ Format = Annotated[
     typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz, mat or mtx.", metavar="NAME"),
 ]
 Items = Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL or Parquet.")]
+Events = Annotated[bool, typer.Option("--events", help="The file has events: text, JSON or Parquet.")]
 Patch = Annotated[
     bool, typer.Option("--patch", help="As --items, but keep the attributes that the file does not name.")
 ]
@@ -75,8 +76,11 @@ class FileOptions(NamedTuple):
     ] = None
     user: Annotated[str | None, typer.Option(help="The column of users, by its name.", metavar="COL")] = None
     item: Annotated[str | None, typer.Option(help="The column of items.", metavar="COL")] = None
-    rating: Annotated[str | None, typer.Option(help="The column of ratings.", metavar="COL")] = None
+    rating: Annotated[str | None, typer.Option(help="The column of ratings, or values of events.", metavar="COL")] = (
+        None
+    )
     time: Annotated[str | None, typer.Option(help="The column of times.", metavar="COL")] = None
+    type: Annotated[str | None, typer.Option(help="The column of types of events.", metavar="COL")] = None
     time_unit: Annotated[str, typer.Option(help="Of times that are numbers: s, ms, us or ns.", metavar="UNIT")] = "s"
 
     def how(self, **more: Any) -> How:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.base.limits import LATEST_S
-from service.cli.files.ratings_columns import Choice
+from service.cli.files.ratings_columns import EVENT_NAMES, N_NEEDED_OF_EVENTS, Choice
 from service.cli.files.text_format import delimiter_of
 from service.settings.errors import InvalidSetting
 
@@ -47,22 +47,30 @@ class How(NamedTuple):
         encoding: str | None = None,
         time_unit: str = "s",
         largest: float = LARGEST_RATING,
+        *,
+        of_events: bool = False,
         **named: str | None,
     ) -> How:
-        """The same as options name it; `named` has columns by their meaning.
+        """The same as options name it.
+
+        Args:
+            of_events: whether the file has events. Their values are what ratings are in a file of ratings.
+            named: columns by their meaning: user, item, rating, time, type.
 
         Raises:
             InvalidSetting: an option cannot be understood; or columns are chosen in two ways.
         """
-        choice = None if columns is None else Choice.of(columns)
-        names = {name: column.strip() for name, column in named.items() if column is not None}
+        meanings = {"rating": "value" if of_events else "rating", "time": "timestamp"}
+        choice = None
+        if columns is not None:
+            choice = Choice.of(columns, EVENT_NAMES, N_NEEDED_OF_EVENTS) if of_events else Choice.of(columns)
+        names = {meanings.get(name, name): column.strip() for name, column in named.items() if column is not None}
+        if "type" in names and not of_events:
+            raise InvalidSetting(f"Invalid type: expected a column of types with --events, got {names['type']!r}")
         if names:
             if choice is not None:
-                raise InvalidSetting(f"Invalid columns: expected --columns or --{next(iter(names))}, got both")
-            places: dict[str, str | int] = {
-                "timestamp" if name == "time" else name: column for name, column in names.items()
-            }
-            choice = Choice(places, is_partial=True)
+                raise InvalidSetting("Invalid columns: expected --columns or the names of single columns, got both")
+            choice = Choice(dict(names), is_partial=True)
         if encoding is not None:
             try:
                 "".encode(encoding)

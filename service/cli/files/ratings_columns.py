@@ -10,6 +10,8 @@ from typing import NamedTuple
 from service.settings.errors import InvalidSetting
 
 NAMES = ("user", "item", "rating", "timestamp")
+EVENT_NAMES = ("user", "item", "type", "value", "timestamp", "event_id")
+N_NEEDED_OF_EVENTS = 3
 N_NEEDED = 2  # without ratings every pair counts 1; the timestamp may be missing too
 MATRIX = "items"  # as choice of columns: every column of a matrix is an item
 _NOT_USED = "-"
@@ -66,8 +68,12 @@ class Choice(NamedTuple):
         return self.n_columns is None and bool(self.places)
 
     @classmethod
-    def of(cls, text: str) -> Choice:
+    def of(cls, text: str, meanings: Sequence[str] = NAMES, n_needed: int = N_NEEDED) -> Choice:
         """The choice in `user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]`, `user,item,-,rating` or `items`.
+
+        Args:
+            text: the choice.
+            meanings: that columns may have; the first `n_needed` of them are needed.
 
         Raises:
             InvalidSetting: it is none of these.
@@ -79,12 +85,14 @@ class Choice(NamedTuple):
         names = [("timestamp" if name.strip() == "time" else name.strip()) for name, _, _ in pairs]
         used = [name for name in names if name != _NOT_USED]
         has_names = all(column.strip() for _, _, column in pairs) and _NOT_USED not in names
-        is_usable = set(NAMES[:N_NEEDED]) <= set(used) <= set(NAMES) and len(set(used)) == len(used)
+        is_usable = set(meanings[:n_needed]) <= set(used) <= set(meanings) and len(set(used)) == len(used)
+        wanted = ",".join(
+            f"{name}=NAME" if name in meanings[:n_needed] else f"[{name}=NAME]" for name in meanings
+        ).replace(",[", "[,")
         if not is_usable or not (has_names or not any(equals for _, equals, _ in pairs)):
             raise InvalidSetting(
-                "Invalid columns: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME] for names in a header;"
-                " or all columns in their order, such as user,item,-,rating, with - for one that is not used;"
-                f" or {MATRIX} for a matrix, got {text!r}"
+                f"Invalid columns: expected {wanted} for names in a header; or all columns in their order, such as"
+                f" user,item,-,{meanings[2]}, with - for one that is not used; or {MATRIX} for a matrix, got {text!r}"
             )
         if has_names:
             return cls({name: column.strip() for name, (_, _, column) in zip(names, pairs, strict=True)})

@@ -24,11 +24,12 @@ class Service(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script = list(script)
         self.received: list[dict[str, Any]] = []
+        self.offsets: list[tuple[str, str]] = []  # X-Source and X-Offset of each request that has them
 
     def answer(self, body: bytes) -> tuple[int, dict[str, str], object]:
         if self.script:
             return *self.script.pop(0), {"title": "No", "detail": "not now"}
-        batch = json.loads(body)
+        batch = json.loads(body) if body[:1] == b"[" else [json.loads(line) for line in body.splitlines()]
         self.received += batch
         bad = [{"index": n, "error": "bad"} for n, one in enumerate(batch) if one.get("rating", 0) < 0]
         return 202, {}, {"accepted": len(batch) - len(bad), "rejected": bad, "stream_id": f"{len(self.received)}-0"}
@@ -40,6 +41,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         assert isinstance(self.server, Service)
+        if "X-Source" in self.headers:
+            self.server.offsets.append((self.headers["X-Source"], self.headers["X-Offset"]))
         status, headers, document = self.server.answer(body)
         self.send_response(status)
         for header in headers.items():
@@ -146,6 +149,26 @@ def test_a_dry_run_reads_and_sends_nothing(tmp_path: Path, capsys: pytest.Captur
         assert said in shown.out
         assert options or "ratings from 2 to 4; times from 2023-11-14 to 2023-11-14, 1 without a time" in shown.err
     assert imported(tmp_path / "r.csv", "user,item,rating\nu,i,x\n", "--dry-run") == (2, [])
+
+
+def test_events_are_posted_once_though_an_answer_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("user,item,type,time\n" + "".join(f"u,i{n},view,{5000 - n}\n" for n in range(2500)))
+    with answering((503, {"Retry-After": "1"})) as (client, service):
+        assert run(["import", str(path), "--events", "--url", client.address]) == 0
+    assert "2,500 events accepted, 0 rejected" in capsys.readouterr().out
+    assert [event["item"] for event in service.received] == [f"i{n}" for n in reversed(range(2500))]
+    assert service.received[0] == {"user": "u", "item": "i2499", "type": "view", "timestamp": 2501}
+    sources, offsets = zip(*service.offsets, strict=True)
+    assert offsets == ("1000", "1000", "2000", "2500")  # the batch that was not acknowledged has the same name again
+    assert len(set(sources)) == 1
+    assert run(["import", str(path), "--events", "--items"]) == 2
+
+
+def test_rejected_elements_are_named_by_their_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = "user,item,rating,timestamp\nu,i,4,1700000000\nv,j,-1,1600000000\n"
+    assert imported(tmp_path / "r.csv", content)[0] == 1
+    assert f"rating 1 of {tmp_path / 'r.csv'} (user v, item j): bad" in capsys.readouterr().err
 
 
 def test_the_oldest_rating_is_posted_first(tmp_path: Path) -> None:

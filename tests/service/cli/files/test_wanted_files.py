@@ -65,7 +65,7 @@ def test_options_that_cannot_be_understood_are_refused(tmp_path: Path) -> None:
         ({"encoding": "klingon"}, "encoding: expected one such as latin-1"),
         ({"encoding": "base64"}, "encoding"),
         ({"time_unit": "minutes"}, "time unit: expected s, ms, us, ns"),
-        ({"columns": "user,item", "item": "x"}, "expected --columns or --item, got both"),
+        ({"columns": "user,item", "item": "x"}, "expected --columns or the names of single columns, got both"),
     ):
         with pytest.raises(InvalidSetting, match=message):
             How.of(**options)  # type: ignore[arg-type]

@@ -1,0 +1,82 @@
+"""Trainings on files of events learn the same strengths as a service with the same entries."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.base.errors import InvalidInput
+from service.__main__ import run
+from service.cli.files.events_file import Event, EventsFile
+from service.cli.files.ratings_file import RatingsFile
+from service.cli.offline import with_events
+from service.engine.state.history import History
+from service.settings.event_types import DEFAULT_TYPES
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+
+
+def events_file(events: list[Event]) -> EventsFile:
+    return EventsFile(events, [], "", "")
+
+
+@pytest.mark.parametrize("has_ratings", [False, True])
+def test_strengths_are_those_of_a_service(has_ratings: bool) -> None:
+    draws = random.Random(0)
+    types = list(DEFAULT_TYPES)
+    events = [
+        Event(
+            f"u{draws.randrange(9)}",
+            f"i{draws.randrange(7)}",
+            draws.choice(types),
+            draws.choice([None, 2.0, -1.0, 900.0]),
+            1e9 + n,
+            draws.choice([None, f"e{draws.randrange(20)}"]),
+        )
+        for n in range(400)
+    ]
+    pairs = list(itertools.islice(itertools.product(range(12), range(8)), 0, 96, 3)) if has_ratings else []
+    users, items = [f"u{user}" for user, _ in pairs], [f"i{item}" for _, item in pairs]
+    values, times = [float(draws.randint(1, 5)) for _ in pairs], [1.1e9 + n for n in range(len(pairs))]
+    ratings = RatingsFile(users, items, np.array(values, dtype=np.float32), np.array(times, dtype=np.float64), [])
+    sent = [TypedEvent(**({"timestamp": 0.0} | event.element)) for event in events]
+    rated = list(map(RatingEvent, users, items, values, times))
+    history = History()
+    history.apply(
+        [Entry(StreamId(2 * 10**12, 0), "event", events=sent), Entry(StreamId(2 * 10**12, 1), "rating", rated)]
+    )
+    table = history.table_of(has_strengths=True)
+    expected: dict[tuple[Any, Any], tuple[float, float]] = {}
+    for user in range(len(history.users)):
+        rows, strengths, seconds, _ = table.row(user)
+        for item, strength, time in zip(rows.tolist(), strengths.tolist(), seconds.tolist(), strict=True):
+            expected[history.users.id(user), history.items.id(item)] = strength, time
+    file = with_events(ratings if has_ratings else None, events_file(events), DEFAULT_TYPES)
+    assert file.timestamps is not None
+    pairs_of_file = zip(file.users, file.items, strict=True)
+    assert (
+        dict(zip(pairs_of_file, zip(file.values.tolist(), file.timestamps.tolist(), strict=True), strict=True))
+        == expected
+    )
+
+
+def test_an_event_without_a_weight_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"expected types of NEARFIELD_EVENTS \(view, .*\), got click, tap"):
+        with_events(
+            None, events_file([Event("u", "i", t, None, None, None) for t in ("tap", "view", "click")]), DEFAULT_TYPES
+        )
+
+
+def test_a_model_is_trained_on_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "events.csv"
+    draws = np.random.default_rng(0)
+    lines = (f"u{draws.integers(30)},i{draws.integers(20)},{('view', 'purchase')[n % 2]}" for n in range(400))
+    path.write_text("user,item,type\n" + "\n".join(lines))
+    command = ["train", "--events", str(path), "--test-fraction", "0.1", "--json", "--set", "n_epochs=2"]
+    assert run([*command, "--algorithm", "als-implicit", "--out", str(tmp_path / "models")]) == 0
+    assert '"done": true' in capsys.readouterr().out
+    assert run([*command, "--algorithm", "als"]) == 2
+    assert "expected --events with an algorithm that learns them, got als" in capsys.readouterr().err
+    assert run(["evaluate", "--model", str(tmp_path / "models"), "--json"]) == 0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from service.api.requests import Asked, Fields, Filtered, ScenarioName, takes
 from service.base.limits import MAX_RATING
 from service.engine.queries import LatestItems, Popular, Recommend
 from service.engine.queries.few_faults import Strict, few_faults
 from service.engine.queries.forms import MAX_USERS, Id, RotateQuery, Time, Users
+from service.settings.event_types import MAX_TYPE_LENGTH
 
 # The fields of a list that requests and scenarios may have, in both of their forms.
 PLAIN = (
@@ -68,14 +69,30 @@ class ExtraRating(ItemRating):
     rating: float | None = Field(ge=-MAX_RATING, le=MAX_RATING)  # type: ignore[assignment]
 
 
+class ItemEvent(Strict):
+    """An event that is not stored."""
+
+    item: Id
+    type: str = Field(min_length=1, max_length=MAX_TYPE_LENGTH, description="One of the setting `events`.")
+    value: float = Field(1.0, ge=-MAX_RATING, le=MAX_RATING, description="Multiplies the weight of the type.")
+    timestamp: Time | None = Field(None, description="Unix seconds, a date or a datetime; default: now.")
+
+
+Events = Annotated[
+    list[ItemEvent] | None,
+    Field(max_length=MAX_USERS, description="Events beside the stored ones; they add up, and nothing is stored."),
+    few_faults(ItemEvent, MAX_USERS),
+]
+
+
 class OfRatings(Asked[Recommend]):
-    """A body with ratings that are used once and not stored."""
+    """A body with ratings and events that are used once and not stored."""
 
     scenario: ScenarioName = None
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """As in `Fields`; the ratings with the oldest first, and those of one time in the order of the body."""
+        """As in `Fields`; ratings and events with the oldest first, and those of one time in the order of the body."""
         values = super().values
         if values.get("ratings") is not None:
             ordered = sorted(
@@ -84,6 +101,8 @@ class OfRatings(Asked[Recommend]):
             times = [rating.timestamp for rating in ordered]
             values["ratings"] = [(rating.item, rating.rating) for rating in ordered]
             values["timestamps"] = times if any(time is not None for time in times) else None
+        if values.get("events") is not None:
+            values["events"] = [(event.item, event.type, event.value, event.timestamp) for event in values["events"]]
         return values
 
 
@@ -100,6 +119,7 @@ class OfRatings(Asked[Recommend]):
         ],
         None,
     ),
+    events=(Events, None),
 )
 class RecommendBody(OfRatings):
     """Body of `POST /recommend/{user}`."""
@@ -118,7 +138,21 @@ class UsersBody(Asked[Recommend]):
     *RULES,
     "order_half_life",
     "cursor",
-    ratings=Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)],
+    ratings=(
+        Annotated[
+            list[ItemRating] | None,
+            Field(max_length=MAX_USERS, description="Ratings of an anonymous user; nothing is stored."),
+            few_faults(ItemRating, MAX_USERS),
+        ],
+        None,
+    ),
+    events=(Events, None),
 )
 class AnonymousBody(OfRatings):
-    """Body of `POST /recommend` for ratings that are used once and not stored."""
+    """Body of `POST /recommend` for ratings and events that are used once and not stored."""
+
+    @model_validator(mode="after")
+    def _check_any(self) -> Self:
+        if not (self.ratings or self.events):  # type: ignore[attr-defined]  # `takes` adds both
+            raise ValueError("expected at least one rating or event, got none")
+        return self

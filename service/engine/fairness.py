@@ -234,8 +234,8 @@ def n_requests_of(query: Query) -> int:
 def cost_of_list(query: Recommend) -> int:
     """The cost of one list of `query`."""
     cost = _width(query)
-    if query.exclude or query.candidates or query.ratings:
-        ids = len(query.exclude) + len(query.candidates or ()) + len(query.ratings or ())
+    if query.exclude or query.candidates or query.ratings or query.events:
+        ids = sum(len(part or ()) for part in (query.exclude, query.candidates, query.ratings, query.events))
         cost += ids // IDS_PER_ITEM
     if has_rules(query):
         cost = max(cost, length_of(query)) << len(query.boosts)

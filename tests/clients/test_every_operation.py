@@ -81,6 +81,7 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
         "list_user_neighbors": ("u0", {"n": 2}),
         "estimate_rating": ("u0", "i0"),
         "list_user_ratings": ("u1",),
+        "list_user_events": ("u0",),
         "list_item_ratings": ("i1",),
         "recommend_user": ("u0", {"n": 2, "explain": True, "include_seen": True, "exclude": ["i1", "i2"]}),
         "recommend_user_filtered": ("u0", {"body": several}),

@@ -111,6 +111,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "recommend_several": {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
         "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
+        "an anonymous user, by events": {"events": [{"item": ITEM, "type": "purchase"}], "n": 5},
     },
     "retrain": {
         "usual": {"algorithm": MODEL},
@@ -124,6 +125,7 @@ _reason = {"item": ITEM, "contribution": 0.4231}
 _explained = {**_scored, "reasons": [_reason]}
 _by_model = {"model": MODEL, "model_version": VERSION, "as_of": POSITION}
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
+_summed = {"item": ITEM, "strength": 11.0, "timestamp": 1700000000.0}
 _rated_by = {"user": USER, "rating": 4.5, "timestamp": 1700000000.0}
 _item_rating = {"item": ITEM, "rating": 4.5}
 _listed = {
@@ -364,6 +366,9 @@ COMPONENTS: dict[str, Any] = {
     "RatingOfItem": _rated_by,
     "RatingPage": {"ratings": [{"user": USER, **_stored}], "next": None, "as_of": POSITION},
     "RatingsOfItem": {"item": ITEM, "n_ratings": 1, "ratings": [_rated_by], "as_of": POSITION},
+    "EventsOfItem": _summed,
+    "EventsOfUser": {"user": USER, "n_items": 1, "events": [_summed], "as_of": POSITION},
+    "ItemEvent": {"item": ITEM, "type": "purchase", "value": 1},
     "RatingsOfUser": {"user": USER, "n_ratings": 1, "ratings": [_stored], "as_of": POSITION},
     "Ready": {"status": "ready", "as_of": POSITION, "left_out": []},
     "Reason": _reason,

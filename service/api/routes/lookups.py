@@ -11,12 +11,14 @@ from service.api.door.route import Route
 from service.api.requests import Asked, Filtered, NoParameters, takes
 from service.engine.queries import (
     Estimate,
+    EventsOfUser,
     ItemNeighbors,
     Neighbors,
     NeighborsOfSet,
     RatingEstimate,
     RatingsOfUser,
     SetNeighbors,
+    UserEvents,
     UserNeighbors,
     UserRatings,
 )
@@ -54,6 +56,11 @@ class UsersQuery(Asked[ListUsers]):
 @takes(UserRatings, "n", "offset")
 class RatingsQuery(Asked[UserRatings]):
     """Parameters of the ratings of one user."""
+
+
+@takes(UserEvents, "n", "offset")
+class EventsQuery(Asked[UserEvents]):
+    """Parameters of the events of one user."""
 
 
 @router.get(
@@ -109,5 +116,12 @@ async def estimate_rating(
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
 async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> bytes:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all."""
+    asked = query.query(user=user, n=n_listed(serving, query))
+    return await serving.answer(asked, query.position)
+
+
+@router.get("/users/{user}/events", responses=answers(EventsOfUser, http_404="Unknown user"))
+async def list_user_events(user: UserId, query: Annotated[EventsQuery, Query()], serving: TheService) -> bytes:
+    """What the events of one user add up to, item by item, newest first; `n_items` is the number of all items."""
     asked = query.query(user=user, n=n_listed(serving, query))
     return await serving.answer(asked, query.position)

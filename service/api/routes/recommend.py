@@ -40,9 +40,9 @@ UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 
 def kind_of(body: Any) -> str | None:
     """Which body was sent, by its fields; None if it could be neither or both. So only the faults of one are told."""
-    kinds = {"users": UsersBody.__name__, "ratings": AnonymousBody.__name__}
-    named = [kinds[name] for name in kinds if isinstance(body, dict) and name in body]
-    return named[0] if len(named) == 1 else None
+    kinds = {"users": UsersBody.__name__, "ratings": AnonymousBody.__name__, "events": AnonymousBody.__name__}
+    named = {kinds[name] for name in kinds if isinstance(body, dict) and name in body}
+    return named.pop() if len(named) == 1 else None
 
 
 SeveralBody = Annotated[
@@ -50,7 +50,7 @@ SeveralBody = Annotated[
     Discriminator(
         kind_of,
         custom_error_type="users_or_ratings",
-        custom_error_message="expected an object with either users or ratings",
+        custom_error_message="expected an object with either users, or ratings and events",
     ),
 ]
 
@@ -117,7 +117,7 @@ async def recommend_several(
     scenarios: TheScenarios,
     request: Call,
 ) -> bytes:
-    """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
+    """The best items for each of several users, or for an anonymous user whose ratings and events are in the body."""
 
     async def ask(base: Mapping[str, Any]) -> bytes:
         query = check_list(serving, body.query(base))
@@ -154,8 +154,13 @@ async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheServic
 
 
 def check_list(serving: Serving, query: Recommend) -> Recommend:
-    """The query, if its rules and its `n` may be asked for; raises `InvalidRequest`."""
+    """The query, if its rules, its `n` and the types of its events may be asked for; raises `InvalidRequest`."""
     check_n(serving, query.n)
+    types = serving.settings.event_types
+    if unknown := [type_ for _, type_, _, _ in query.events or () if type_ not in types]:
+        raise InvalidRequest(
+            f"Invalid type: expected one of the setting events ({', '.join(types)}), got {unknown[0]!r}"
+        )
     return check_rules(query)
 
 

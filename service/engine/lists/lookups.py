@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,8 @@ from service.engine.models.live_model import LiveModel
 from service.engine.models.similar import similar_items, similar_to_set, similar_users
 from service.engine.queries import (
     Estimate,
+    EventsOfItem,
+    EventsOfUser,
     ItemNeighbors,
     Neighbors,
     NeighborsOfSet,
@@ -23,6 +26,7 @@ from service.engine.queries import (
     ScoredItem,
     ScoredUser,
     SetNeighbors,
+    UserEvents,
     UserNeighbors,
     UserRatings,
 )
@@ -59,6 +63,7 @@ class Lookups:
             SetNeighbors: self.neighbors_of_set,
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
+            UserEvents: self.user_events,
             ItemRatings: ratings.of_item,
             FindUser: ratings.found,
             AllRatings: ratings.all,
@@ -138,6 +143,21 @@ class Lookups:
         id_of = self._history.items.id
         rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
         return RatingsOfUser(query.user, n_ratings, rows, as_of)
+
+    def user_events(self, query: UserEvents, as_of: str) -> EventsOfUser:
+        """A page of what a user's events add up to, newest first; items that were only seen come last."""
+        user, strengths = self._user(query.user), self._history.strengths
+        items = np.unique(strengths.unrated(user))
+        sums, latest = strengths.sums(user, items)
+        have_events = ~np.isnan(sums)
+        items, sums, latest = items[have_events], sums[have_events], latest[have_events]
+        newest = np.argsort(-latest, kind="stable")[query.offset : query.offset + query.n]
+        columns = self._history.items.ids(items[newest].tolist()), shortest(sums[newest]), latest[newest].tolist()
+        events = [
+            EventsOfItem(item, strength, time if math.isfinite(time) else None)
+            for item, strength, time in zip(*columns, strict=True)
+        ]
+        return EventsOfUser(query.user, len(items), events, as_of)
 
     def _user(self, user: str) -> int:
         row = self._history.users.row(user)

@@ -25,7 +25,7 @@ from service.engine.lists.plan import Group
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import NONE_LIVE, LiveModels
-from service.engine.models.what_if import WhatIf
+from service.engine.models.what_if import Extra, WhatIf
 from service.engine.queries import Fallback
 from service.engine.queries.batches import of_each
 from service.engine.state.history import History
@@ -290,7 +290,7 @@ class Sources:
             return self._imagined(group)
         if live_model is None or rated is None:
             seen = NO_ROWS if group.row is None else self._history.strengths.table.row(group.row)[0]
-            return self._common_source(group, seen, [])
+            return self._common_source(group, seen, NO_ROWS, [], None)
         kept_out = None
         if self._history.strengths.has_events:
             kept_out = [
@@ -312,11 +312,11 @@ class Sources:
     def _imagined(self, group: Group) -> Source:
         """What ranks for a user as if the ratings of the query were stored."""
         query, row, live_model = group.query, group.row, group.live_model
-        extra = self._what_if.ratings_of(query)
-        warnings = self._selection.unknown("ratings", extra.unknown)
+        extra = self._what_if.extra_of(query)
+        warnings = self._selection.unknown("events" if query.ratings is None else "ratings", extra.unknown)
         imagined = None if live_model is None else self._what_if.imagined(live_model, row, query, extra)
         if live_model is None or imagined is None:
-            return self._common_source(group, self._what_if.seen(row, extra), warnings)
+            return self._common_source(group, *self._what_if.left_out(row, extra), warnings, extra)
         users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
         selection, exploration = self._selection, self._exploration
@@ -324,10 +324,20 @@ class Sources:
             group, live_model, users, rated, kept_out, lambda at: of_list, selection, exploration, warnings
         )
 
-    def _common_source(self, group: Group, rated: NDArray[np.int32], warnings: list[str]) -> CommonSource:
-        """The fallback without the items in `rated`, which the user rated or did more with than see them."""
+    def _common_source(
+        self,
+        group: Group,
+        rated: NDArray[np.int32],
+        only_seen: NDArray[np.int32],
+        warnings: list[str],
+        extra: Extra | None,
+    ) -> CommonSource:
+        """The fallback without the items in `rated`, which the user rated or did more with than see them.
+
+        `only_seen` are further items that the query says were seen. `extra` is what it says the user has beside.
+        """
         query, row, strengths = group.query, group.row, self._history.strengths
-        seen = [rated] if row is None else [rated, strengths.only_seen(row)]
+        seen = [rated, only_seen] if row is None else [rated, only_seen, strengths.only_seen(row)]
         if group.users[0] is not None and query.fallback == "none" and not sum(map(len, seen)):
             raise UnknownUser(f"user {group.users[0]!r} has no ratings")
         if query.rotate is not None:  # which shows again what was only shown
@@ -342,7 +352,10 @@ class Sources:
         if reason:
             reason = reason.format(expected=self._live.described(query.model), shown=SHOWN[fallback])
         if query.include_seen:
-            seen = [] if row is None else [strengths.disliked(row)]
+            if extra is not None:
+                seen = [self._what_if.disliked(row, extra)]
+            else:
+                seen = [] if row is None else [strengths.disliked(row)]
         left_out = self._selection.excluded(query), *seen
         around = self._common.warnings(reason), warnings
         return CommonSource(group, self._common, self._selection, left_out, fallback, around)

@@ -1,12 +1,13 @@
-"""What-if: the parameters of a user with ratings that are not stored, in addition to the stored ones or without any.
+"""What-if: the parameters of a user with ratings and events that are not stored, beside the stored ones or without any.
 
-The result is that of a refit of a user who really has these ratings: a fold-in of the same row, by the key of the user.
+The result is that of a refit of a user who really has these: a fold-in of the same row, by the key of the user.
 Learning would also change items (refits of new items, and of trained items that have gained many ratings). This is left
 out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.data.decay import weights_in
+from gpu.data.evidence import packed
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS
@@ -24,6 +26,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend
 from service.engine.state.history import History
 from service.engine.state.id_table import key_of
+from service.engine.state.strengths import MAX_SUM
 
 SMALLEST_WEIGHT = 2.0**-60  # of a rating far back in order: with 0 it would not count as a rating
 
@@ -49,23 +52,29 @@ class UserRow(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """Ratings over the stored ones, of E distinct items.
+    """Ratings over the stored ones and events beside them, of E distinct items.
 
     Attributes:
-        items: int32 (E,), in order of their ratings.
+        items: int32 (E,), in order of their last rating or event.
+        are_rated: bool (E,), whether `ratings` replaces the stored rating.
         ratings: float32 (E,); NaN removes the stored one.
-        seconds: float64 (E,), their times.
+        seconds: float64 (E,), the times of the ratings.
+        sums: float32 (E,), of the events; NaN for none.
+        latest: float64 (E,), the newest time of those that say more than that the item was seen; -inf without any.
         unknown: further items.
     """
 
     items: NDArray[np.int32]
+    are_rated: NDArray[np.bool_]
     ratings: NDArray[np.float32]
     seconds: NDArray[np.float64]
+    sums: NDArray[np.float32]
+    latest: NDArray[np.float64]
     unknown: list[str]
 
 
 class Imagined(NamedTuple):
-    """A user with extra ratings.
+    """A user with extra ratings and events.
 
     Attributes:
         users, rows: as `LiveModel.recommend` takes them.
@@ -82,29 +91,67 @@ class Imagined(NamedTuple):
 
 
 class WhatIf:
-    """Answers for users as if they had rated what a query says."""
+    """Answers for users as if they had rated and done what a query says."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def ratings_of(self, query: Recommend) -> Extra:
-        """The ratings of `query`; of several of one item the last counts. No time is later than the last entry's."""
-        ratings, now_s = query.ratings or (), self._history.position.ms / 1000
-        timestamps: Sequence[float | None] = query.timestamps or [None] * len(ratings)
-        last: dict[str, tuple[float, float]] = {}
-        for (item, value), timestamp in zip(ratings, timestamps, strict=True):
-            last.pop(item, None)  # so that the item takes the place of its last rating
-            seconds = now_s if timestamp is None else min(timestamp, now_s)
-            last[item] = (np.nan if value is None else value), seconds
-        rows = {item: row for item in last if (row := self._history.items.row(item)) is not None}
-        items = np.array(list(rows.values()), dtype=np.int32)
-        values = np.array([last[item][0] for item in rows], dtype=np.float32)
-        seconds_of_items = np.array([last[item][1] for item in rows])
-        return Extra(items, values, seconds_of_items, [item for item in last if item not in rows])
+    def extra_of(self, query: Recommend) -> Extra:
+        """The ratings and events of `query`; of several ratings of an item the last counts, and events add up.
 
-    def seen(self, user: int | None, extra: Extra) -> NDArray[np.int32]:
-        """Items of which the user would have ratings, or events that say more than that they were shown."""
-        return self._merged(user, extra, has_strengths=True).items
+        No time is later than the last entry's. Events of a type without a weight count for nothing.
+        """
+        history, now_s = self._history, self._history.position.ms / 1000
+        ratings, events = query.ratings or (), query.events or ()
+        timestamps: Sequence[float | None] = query.timestamps or [None] * len(ratings)
+        weights = history.weights_of([type_ for _, type_, _, _ in events])
+        # What was said of each item: its time, and a rating or an amount of an event with its weight.
+        said: list[tuple[float, str, float | None, float, float]] = [
+            (now_s if time is None else min(time, now_s), item, value, math.nan, 0.0)
+            for (item, value), time in zip(ratings, timestamps, strict=True)
+        ] + [
+            (now_s if time is None else min(time, now_s), item, None, value * weight, weight)
+            for (item, _, value, time), weight in zip(events, weights.tolist(), strict=True)
+            if not math.isnan(weight)
+        ]
+        last: dict[str, tuple[bool, float, float, float, float]] = {}
+        for seconds, item, rating, amount, weight in sorted(said, key=lambda each: each[0]):
+            is_rated, value, rated_s, total, latest = last.get(item, (False, math.nan, 0.0, math.nan, -math.inf))
+            if weight or math.isnan(amount):  # to be seen again changes nothing
+                last.pop(item, None)  # so that the item takes the place of its last rating or event
+            if math.isnan(amount):
+                is_rated, value, rated_s = True, math.nan if rating is None else rating, seconds
+            else:
+                total = limited((0.0 if math.isnan(total) else total) + amount)
+                latest = max(latest, seconds) if weight else latest
+            last[item] = is_rated, value, rated_s, total, latest
+        rows = {item: row for item in last if (row := history.items.row(item)) is not None}
+        said_last = [last[item] for item in rows]
+        are_rated, values, seconds_of_items, sums, newest = zip(*said_last, strict=True) if rows else [()] * 5
+        return Extra(
+            np.array(list(rows.values()), dtype=np.int32),
+            np.array(are_rated, dtype=np.bool_),
+            np.array(values, dtype=np.float32),
+            np.array(seconds_of_items, dtype=np.float64),
+            np.array(sums, dtype=np.float32),
+            np.array(newest, dtype=np.float64),
+            [item for item in last if item not in rows],
+        )
+
+    def left_out(self, user: int | None, extra: Extra) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Items that a list of common items leaves out for a user with `extra`.
+
+        Returns:
+            (those that the user would have rated, or done more with than see them; those that were only seen).
+        """
+        sums = self._sums(user, extra)
+        return self._merged(user, extra, has_strengths=True).items, extra.items[sums == 0]
+
+    def disliked(self, user: int | None, extra: Extra) -> NDArray[np.int32]:
+        """Items whose events would sum up to less than 0."""
+        sums = self._sums(user, extra)
+        stored = self._history.strengths.disliked(user) if user is not None else extra.items[:0]
+        return np.append(stored[~np.isin(stored, extra.items[~np.isnan(sums)])], extra.items[sums < 0])
 
     def imagined(self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra) -> Imagined | None:
         """The user of `query`, who has the row `user`, with `extra`; None if the model knows none of the items.
@@ -135,31 +182,57 @@ class WhatIf:
         self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra
     ) -> list[NDArray[np.int32]] | None:
         """Items that events keep out of the list, see `LiveModel.kept_out`."""
-        if user is None or not self._history.strengths.has_events:
+        have_more, rotates = ~np.isnan(extra.sums), query.rotate is not None
+        if not (have_more.any() or (user is not None and self._history.strengths.has_events)):
             return None
-        rotates = query.rotate is not None
-        kept_out = live_model.kept_out(user, include_seen=query.include_seen, rotates=rotates)
-        removed = extra.items[np.isnan(extra.ratings)]
-        no_ratings = np.full(len(removed), np.nan, dtype=np.float32)
-        left, _, have_events = self._history.strengths.with_ratings(user, removed, no_ratings, no_ratings.astype(float))
-        stay = ~np.isnan(left) if rotates else have_events
-        return [kept_out[~np.isin(kept_out, removed[~stay])]]
+        if query.include_seen:
+            return [self.disliked(user, extra)]
+        stored = extra.items[:0]
+        if user is not None:
+            stored = live_model.kept_out(user, include_seen=False, rotates=rotates)
+        sums = self._sums(user, extra)
+        # Of items that the query names, what it makes of them counts: one whose rating goes may still have events.
+        stays = (sums != 0) & ~np.isnan(sums) if rotates else ~np.isnan(sums)
+        named = extra.are_rated & np.isnan(extra.ratings) | have_more
+        return [np.append(stored[~np.isin(stored, extra.items[named & ~stays])], extra.items[have_more & stays])]
+
+    def _sums(self, user: int | None, extra: Extra) -> NDArray[np.float32]:
+        """The events that a user would have of the items of `extra`, float32 (E,); NaN for none."""
+        if user is None:
+            return extra.sums
+        stored, _ = self._history.strengths.sums(user, extra.items)
+        both = np.nan_to_num(stored) + np.nan_to_num(extra.sums)
+        are_none = np.isnan(stored) & np.isnan(extra.sums)
+        return np.where(are_none, np.float32(np.nan), np.clip(both, -MAX_SUM, MAX_SUM)).astype(np.float32)
 
     def _merged(self, user: int | None, extra: Extra, *, has_strengths: bool) -> UserRow:
         """What the user would have in the table of strengths, or in that of ratings."""
-        items, values, seconds, _ = extra
+        named = extra.are_rated | (extra.latest > -np.inf) if has_strengths else extra.are_rated
+        items, are_rated = extra.items[named], extra.are_rated[named]
+        values, seconds, latest = extra.ratings[named], extra.seconds[named], extra.latest[named]
         stored = UserRow(items[:0], values[:0], seconds[:0], np.zeros(0, dtype=np.int64))
         if user is not None:
             row = self._history.table_of(has_strengths=has_strengths).row(user)
             stored_items, stored_values, timestamps, positions = row
             stored = UserRow(stored_items, stored_values, times_of(timestamps, positions), positions)
-            if has_strengths and self._history.strengths.has_events:
-                values, seconds, _ = self._history.strengths.with_ratings(user, items, values, seconds)
+        if has_strengths:
+            if user is not None:
+                ratings, rated_s = self._history.table.looked_up(np.full(len(items), user, dtype=np.int32), items)
+                values, seconds = np.where(are_rated, (values, seconds), (ratings, rated_s))
+                latest = np.maximum(latest, self._history.strengths.sums(user, items)[1])
+            seconds = np.fmax(np.where(np.isnan(values), np.nan, seconds), latest)
+            seconds = np.minimum(seconds, self._history.position.ms / 1000)
+            values = packed(values.astype(np.float32), self._sums(user, extra)[named])
         stays, counts = ~np.isin(stored.items, items), ~np.isnan(values)
         new = UserRow(items, values, seconds, stored.order.max(initial=0) + 1 + np.arange(len(items))).where(counts)
         pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(stored.where(stays), new, strict=True)
         both = UserRow._make(np.append(before, after) for before, after in pairs)
         return both.where(np.argsort(both.items))
+
+
+def limited(total: float) -> float:
+    """A sum of events within its bounds."""
+    return min(max(total, -MAX_SUM), MAX_SUM)
 
 
 def _weights(live_model: LiveModel, row: UserRow, order_half_life: float | None) -> NDArray[np.float32] | None:

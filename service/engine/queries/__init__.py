@@ -134,8 +134,9 @@ class Ruled(Ranked, frozen=True, kw_only=True):
 
 
 class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
-    """Asks for the best items for one user, several, or an anonymous one: set `user`, `users`, `ratings`, or `user` and
-    `ratings`.
+    """Asks for the best items for one user, several, or an anonymous one.
+
+    Set `user`, `users`, or `ratings` and `events`, perhaps with `user`.
 
     Attributes:
         user: id of one user; the answer is a `Recommendation`.
@@ -144,6 +145,7 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         ratings: (item, rating) pairs of an anonymous user, the newest last; or ratings that `user` has over the stored
             ones, where None removes one. Nothing is stored.
         timestamps: Unix seconds of `ratings`; None, of all or of one: now.
+        events: (item, type, value, Unix seconds or None for now) of further events of the same user; nothing is stored.
         order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
         model: name of a live model; None takes the first live one of the setting `default_models`.
         experiment: id of an experiment; the arm of each user names the model.
@@ -158,6 +160,7 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     users: Annotated[Sequence[str] | Ids | None, Form(Users)] = None
     ratings: Sequence[tuple[str, float | None]] | None = None
     timestamps: Sequence[float | None] | None = None
+    events: Sequence[tuple[str, str, float, float | None]] | None = None
     order_half_life: Annotated[
         float | None,
         Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),
@@ -174,8 +177,8 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
 
     @property
     def is_imagined(self) -> bool:
-        """Whether the list is of a user as if the ratings were others."""
-        return self.ratings is not None or self.order_half_life is not None
+        """Whether the list is of a user as if the ratings or the events were others."""
+        return not (self.ratings is None and self.events is None and self.order_half_life is None)
 
 
 class Neighbors(Items, frozen=True, kw_only=True, tag=True):
@@ -212,7 +215,15 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     offset: Newest = 0
 
 
-OfRatings = UserRatings | RatingQuery
+class UserEvents(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` items of events of `user` after the `offset` newest, newest first."""
+
+    user: str
+    n: Count = 100
+    offset: Newest = 0
+
+
+OfRatings = UserRatings | UserEvents | RatingQuery
 OfModels = Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
 Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery | SourceQuery
 
@@ -372,6 +383,28 @@ class RatingsOfUser(Struct):
     as_of: str
 
 
+class EventsOfItem(Struct, gc=False):
+    """What the events of a user with one item add up to.
+
+    Attributes:
+        strength: the sum of their weights, each times its value; 0: the item was only seen. Below 0: a dislike.
+        timestamp: Unix seconds of the newest of them that say more than that the item was seen; null without any.
+    """
+
+    item: str
+    strength: float
+    timestamp: float | None
+
+
+class EventsOfUser(Struct):
+    """A page of the items that a user has events of, newest first; `n_items` is the number of all of these items."""
+
+    user: str
+    n_items: int
+    events: list[EventsOfItem]
+    as_of: str
+
+
 Answer = (
     Recommendation
     | list[Recommendation]
@@ -382,6 +415,7 @@ Answer = (
     | RatingEstimate
     | PopularItems
     | RatingsOfUser
+    | EventsOfUser
     | RatingAnswer
     | CatalogAnswer
     | DocumentAnswer

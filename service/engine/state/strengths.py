@@ -212,21 +212,12 @@ class Strengths:
         apart, sums = self._apart(user)
         return np.append(items[(strengths < 0) & ~is_rated], apart[sums < 0])
 
-    def with_ratings(
-        self, user: int, items: NDArray[np.int32], ratings: NDArray[np.float32], rated_s: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_]]:
-        """What the strengths of a user would be with these ratings of distinct `items` (B,), once there are events.
-
-        Args:
-            ratings: NaN for none.
-            rated_s: Unix seconds of the ratings.
-
-        Returns:
-            (float32 strengths, NaN for none; float64 their times; whether the user has events of the item), (B,) each.
-        """
+    def sums(self, user: int, items: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """(sums of events, NaN for none; Unix seconds of the newest of those that count) of distinct `items`, (B,)."""
+        if not self.has_events:
+            return np.full(len(items), np.nan, dtype=np.float32), np.full(len(items), -np.inf)
         before = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
-        strengths = packed(ratings, before.sums)
-        return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), before.latest), ~np.isnan(before.sums)
+        return before.sums, before.latest
 
     def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         return self._sums.row(user)[:2] if self.has_events else (NO_ITEMS, NO_ITEMS.astype(np.float32))

@@ -1,4 +1,4 @@
-"""`/console/user`: the ratings of a user, the list with its reasons, and the list without one of the ratings."""
+"""`/console/user`: ratings and events of a user, the list with its reasons, and the list without one of the ratings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService
-from service.engine.queries import RatingsOfUser, Recommend, Recommendation, ScoredItem, UserRatings
+from service.engine.queries import (
+    EventsOfUser,
+    RatingsOfUser,
+    Recommend,
+    Recommendation,
+    ScoredItem,
+    UserEvents,
+    UserRatings,
+)
 from service.engine.queries.forms import Id, Offset
 from service.extras.console.pages import Part, page, part
 from service.extras.console.visit import console_router
@@ -60,12 +68,17 @@ async def get_user(
     id: Annotated[Id, Query()],
     without: ItemOrNone = None,
     offset: Offset = 0,
+    events_offset: Offset = 0,
 ) -> Response:
-    """The page. `without` is a rated item: the list is as if the user had not rated it."""
+    """The page. `without` is a rated item: the list is as if the user had not rated it.
+
+    `offset` and `events_offset` are the newest ratings and items of events that are left out.
+    """
     n, n_ratings = (min(most, serving.settings.max_n) for most in (N_LISTED, N_RATINGS))
     asked = Recommend(user=id, n=n, explain=True)
-    ratings, list_ = await asyncio.gather(
+    ratings, events, list_ = await asyncio.gather(
         part(serving.answer(UserRatings(user=id, n=n_ratings, offset=offset)), RatingsOfUser),
+        part(serving.answer(UserEvents(user=id, n=n_ratings, offset=events_offset)), EventsOfUser),
         part(serving.answer(asked), Recommendation),
     )
     if without is not None and list_.error is None:
@@ -75,4 +88,5 @@ async def get_user(
         before = list_
     shown = list_ if list_.error else Part(Shown.of(list_.value, before.value))
     values: dict[str, Any] = {"user": id, "without": without, "offset": offset, "n_ratings": n_ratings}
-    return page(request, "user.html", ratings=ratings, shown=shown, **values)
+    values["events_offset"] = events_offset
+    return page(request, "user.html", ratings=ratings, events=events, shown=shown, **values)

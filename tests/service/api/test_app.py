@@ -139,11 +139,11 @@ def test_messages_have_the_invalid_value(app, path, message):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({}, "Invalid body: expected an object with either users or ratings"),
-        ({"user": ["u"]}, "Invalid body: expected an object with either users or ratings"),
-        ([], "Invalid body: expected an object with either users or ratings"),
-        ("u", "Invalid body: expected an object with either users or ratings, got 'u'"),
-        ({"users": ["u"], "ratings": []}, "Invalid body: expected an object with either users or ratings"),
+        ({}, "Invalid body: expected an object with either users, or ratings and events"),
+        ({"user": ["u"]}, "Invalid body: expected an object with either users, or ratings and events"),
+        ([], "Invalid body: expected an object with either users, or ratings and events"),
+        ("u", "Invalid body: expected an object with either users, or ratings and events, got 'u'"),
+        ({"users": ["u"], "ratings": []}, "Invalid body: expected an object with either users, or ratings and events"),
         ({"users": ["u"], "n": 0}, "Invalid body.n: expected 1 or more, got 0"),
         ({"users": ["u"], "order_half_life": 5}, "Invalid body.order_half_life: expected no such name"),
         ({"users": []}, "Invalid body.users: expected a list of 1 or more, got 0"),

@@ -42,6 +42,47 @@ def test_an_event_changes_the_next_list(app: Local) -> None:
     assert app.get("/users/u/ratings").json()["ratings"] == []
 
 
+def test_a_list_may_count_events_that_are_not_stored(app: Local) -> None:
+    position = post(app, ("x", "sofa", "view"), ("y", "sofa", "view"), ("y", "rug", "purchase"))
+    told = {"wait_for": position, "n": 50}
+    for path, before in (("/recommend", []), ("/recommend/x", ["sofa"])):
+        events = [{"item": "rug", "type": "purchase", "timestamp": "2023-11-14"}, {"item": "sofa", "type": "dislike"}]
+        answer = app.post(path, {"events": events, **told}).json()
+        assert {"rug", "sofa"}.isdisjoint(line["item"] for line in answer["items"])
+        seen = app.post(path, {"events": events[1:], "include_seen": True, **told}).json()["items"]
+        assert "sofa" not in [line["item"] for line in seen]
+        assert "rug" in [line["item"] for line in seen]
+        assert "sofa" not in before or "sofa" not in names(app, "/recommend/x", wait_for=position)
+    for body, said in (
+        ({"events": [{"item": "rug", "type": "lease"}]}, "Invalid type: expected one of the setting events (view, pur"),
+        ({"events": []}, "expected at least one rating or event, got none"),
+        ({"ratings": None}, "expected at least one rating or event, got none"),
+        ({"events": [{"item": "rug"}]}, "type"),
+        ({"events": [{"item": "rug", "type": "view"}], "users": ["x"]}, "users, or ratings and events"),
+    ):
+        answer = app.post("/recommend", body)
+        assert answer.status_code == 422
+        assert said in answer.text
+
+
+def test_the_events_of_a_user_are_listed_by_item(app: Local) -> None:
+    app.post("/ratings", [{"user": "z", "item": "rug", "rating": 5}, {"user": "z", "item": "hat", "rating": 1}])
+    post(app, ("z", "rug", "view"), ("z", "rug", "purchase"), timestamp=1700000000)
+    post(app, ("z", "bed", "dislike"), timestamp=1600000000)
+    position = post(app, ("z", "cup", "impression"), ("z", "sofa", "view"), timestamp=1650000000)
+    answer = app.get("/users/z/events", wait_for=position).json()
+    assert answer["events"] == [
+        {"item": "rug", "strength": 11.0, "timestamp": 1700000000.0},
+        {"item": "sofa", "strength": 1.0, "timestamp": 1650000000.0},
+        {"item": "bed", "strength": -2.0, "timestamp": 1600000000.0},
+        {"item": "cup", "strength": 0.0, "timestamp": None},
+    ]
+    assert (answer["user"], answer["n_items"]) == ("z", 4)
+    assert app.get("/users/z/events", n=1, offset=1).json()["events"] == answer["events"][1:2]
+    assert app.get("/users/nobody/events").status_code == 404
+    assert app.get("/users/z/ratings").json()["n_ratings"] == 2
+
+
 def test_a_repeated_event_is_accepted_and_counts_once(app: Local) -> None:
     position = post(app, ("w", "a", "dislike", "e1"), ("w", "a", "view", "e2"))
     position = post(app, ("w", "a", "view", "e2"), ("w", "b", "purchase", "e2"))

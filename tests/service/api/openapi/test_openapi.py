@@ -42,6 +42,7 @@ OPERATIONS = {
     "post /neighbors": "list_set_neighbors",
     "post /admin/users/{user}/merge": "merge_user",
     "get /users/{user}/ratings": "list_user_ratings",
+    "get /users/{user}/events": "list_user_events",
     "get /items/{item}/ratings": "list_item_ratings",
     "get /admin/stats": "get_stats",
     "get /admin/ratings": "list_ratings",

@@ -11,7 +11,7 @@ from service.engine.errors import UnknownUser
 from service.engine.lists.ranking import Ranking
 from service.engine.queries import Recommend
 from service.engine.state.history import History
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from tests.service.engine.test_learned_events import (
     COUNTED,
     DECAYED,
@@ -33,8 +33,15 @@ ALGORITHMS = (
 EXTRA: list[tuple[str, float | None]] = [
     ("i1", 5.0), ("i2", 1.0), ("i6", None), ("i3", 4.0), ("i8", None), ("i13", 2.0), ("i30", None), ("i2", 4.5),
 ]  # fmt: skip
+# Events beside these: of rated items, of a disliked one, of one that was only seen, and of others.
+MORE: list[tuple[str, str, float]] = [
+    ("i1", "rate", 1.0), ("i8", "purchase", 1.0), ("i13", "impression", 1.0), ("i4", "purchase", 2.0),
+    ("i5", "dislike", 1.0), ("i9", "impression", 1.0), ("i4", "dislike", 1.0), ("i6", "rate", 1.0),
+    ("i10", "purchase", 900.0),
+]  # fmt: skip
 OPTIONS: tuple[dict[str, Any], ...] = (
-    {}, {"include_seen": True}, {"explain": True, "n": 5}, {"exclude": ["i7"], "candidates": ["i6", "i7", "i9", "i14"]},
+    {}, {"include_seen": True}, {"rotate": (60.0, 0.0)}, {"explain": True, "n": 5},
+    {"exclude": ["i7"], "candidates": ["i6", "i7", "i9", "i14"]},
 )  # fmt: skip
 LAST = StreamId(3000, 0)
 
@@ -53,23 +60,31 @@ def rated(number: int, user: str, *ratings: tuple[str, float | None]) -> Entry:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("has_events", [False, True])
-def test_a_list_is_that_of_a_service_that_has_learned_the_ratings(algorithm: str, has_events: bool) -> None:
+@pytest.mark.parametrize(("has_events", "has_more"), [(False, False), (True, False), (False, True), (True, True)])
+def test_a_list_is_that_of_a_service_that_has_learned_the_ratings(
+    algorithm: str, has_events: bool, has_more: bool
+) -> None:
     given = [*(as_events(entries()) if algorithm in COUNTED else entries())]
     given += [events(LAST.ms, *LATER)] if has_events else [Entry(LAST, "noop")]
-    known, learned = history_of(given), history_of(given)
+    known = history_of(given)
     model = trained(known, algorithm)
-    ranking, other = (ranking_of(one, live(one, model)) for one in (known, learned))
-    before = state_of(known, ranking)
-    queries = [{"user": user, **options} for user in ("u0", "u1", "stranger") for options in OPTIONS]
-    plain = [asked(ranking, **query) for query in queries]
-    found = [asked(ranking, ratings=EXTRA, **query) for query in queries]
+    ranking = ranking_of(known, live(known, model))
+    before, are_changed = state_of(known, ranking), list[bool]()
+    more: dict[str, Any] = {"events": [(*event, None) for event in MORE]} if has_more else {}
+    for user in ("u0", "u1", "stranger"):
+        learned = history_of(given)
+        other = ranking_of(learned, live(learned, model))
+        learn(learned, other, rated(1, user, *EXTRA))
+        if has_more:
+            done = [TypedEvent(user, item, type_, value, 9e9) for item, type_, value in MORE]
+            learn(learned, other, Entry(StreamId(LAST.ms, 2), "event", events=done))
+        for options in OPTIONS:
+            answer = asked(ranking, user=user, ratings=EXTRA, **more, **options)
+            assert answer == asked(other, user=user, **options)
+            assert answer.personalized
+            are_changed.append(answer != asked(ranking, user=user, **options))
+    assert any(are_changed)
     assert state_of(known, ranking) == before
-    for number, user in enumerate(("u0", "u1", "stranger")):
-        learn(learned, other, rated(number + 1, user, *EXTRA))
-    assert found == [asked(other, **query) for query in queries]
-    assert all(one.personalized for one in found)
-    assert found != plain
 
 
 def state_of(history: History, ranking: Ranking) -> tuple[Any, ...]:
@@ -87,6 +102,22 @@ def state_of(history: History, ranking: Ranking) -> tuple[Any, ...]:
 def ranking() -> Ranking:
     history = history_of(entries())
     return ranking_of(history, *(live(history, trained(history, name)) for name in ("als-implicit", "sgd")))
+
+
+def test_events_alone_make_a_list(ranking: Ranking) -> None:
+    even = [(f"i{n}", "purchase", 1.0, None) for n in range(0, 12, 2)]
+    answer = asked(ranking, events=even, n=10)
+    assert (answer.user, answer.personalized) == (None, True)
+    assert np.mean([int(line.item[1:]) % 2 == 0 for line in answer.items]) > 0.8
+    assert {item for item, *_ in even}.isdisjoint(line.item for line in answer.items)
+    # Explicit models do not learn events, but their lists leave out the items.
+    fallback = asked(ranking, events=even, n=40, model="sgd")
+    assert (fallback.personalized, fallback.fallback) == (False, "popular")
+    assert {item for item, *_ in even}.isdisjoint(line.item for line in fallback.items)
+    seen = [("i1", "dislike", 1.0, None), ("i5", "impression", 1.0, None), ("i3", "no type", 1.0, None)]
+    for options, missing in (({}, {"i1", "i5"}), ({"include_seen": True}, {"i1"}), ({"rotate": (60.0, 1.0)}, {"i1"})):
+        shown = {line.item for line in asked(ranking, events=[*even, *seen], n=40, **options).items}
+        assert {"i1", "i3", "i5"} - shown == missing
 
 
 def test_unknown_items_are_named_and_users_without_taste_get_popular_items(ranking: Ranking) -> None:

@@ -286,6 +286,26 @@ def test_a_user_has_a_list_with_reasons_and_a_list_without_a_rating(admin, job, 
     assert "As if i3 were not rated" in text_of(without)
 
 
+def test_a_user_has_events_with_their_strengths(admin, api):
+    assert "Strength" not in text_of(admin.open("user", id="u1"))
+    events = [
+        ("seer", "i1", "purchase"),
+        ("seer", "i1", "view"),
+        ("seer", "i2", "dislike"),
+        ("seer", "i3", "impression"),
+    ]
+    names = "user", "item", "type"
+    api.wait_for(api.send_events([dict(zip(names, event, strict=True)) for event in events])["stream_id"])
+    shown = admin.open("user", id="seer").text
+    assert "Of 3 items, the newest first." in shown
+    strengths = dict(re.findall(r'href="item\?id=(\w+)"[^>]*>\w+</a></td><td>([^<]*)</td>', shown))
+    assert {item: strengths[item].replace("\u2212", "-") for item in ("i1", "i2", "i3")} == {
+        "i1": "11",
+        "i2": "-2",
+        "i3": "only seen",
+    }
+
+
 def test_errors_of_the_service_are_text(admin):
     for page, status, text in (
         ("user?id=", 422, "expected 1 to 256 bytes, got 0"),

@@ -19,9 +19,9 @@ devices without tensor cores. With few items, all are scored exactly in one step
 
 Where several devices share the items, each does all of this for its part, at the same time as the others. The host
 merges their lists. The score of an item has the same bits on each device, so lists are those of one device. Lists
-travel straight to the host, because not all devices can reach each other's memory. Python starts one device after the
-other. So what is equal for all is made once (`gpu.ranking.device_topn_requests`), and kernels are launched by a call of
-the driver, without CuPy's look at each argument.
+travel straight to the host, because not all devices can reach each other's memory. What is equal for all is made once
+(`gpu.ranking.device_topn_requests`), and the driver is called for all copies and launches of all devices together
+(`gpu.cuda.calls`).
 
 A batch must move a byte a factor and 8 bytes an item for up to 64 users: 25 µs at 3 TB/s for a million items of 64
 factors.
@@ -35,14 +35,15 @@ from collections.abc import Sequence
 
 import cupy
 import numpy as np
-from cupy_backends.cuda.api import driver
 from numpy.typing import NDArray
 
 from gpu.base.device import TENSOR_CORES, compute_capability
+from gpu.cuda.calls import Calls
 from gpu.cuda.kernels import kernel, module
+from gpu.ranking.batch_layout import Sizes
 from gpu.ranking.device_filters import Choice, choice_of
 from gpu.ranking.device_item_index import NAME, SCAN, USER_TILES, RankedItems, RankedPart
-from gpu.ranking.device_topn_requests import FLAGGED, Batch, Sizes, Work, fetch, laid_out, upload
+from gpu.ranking.device_topn_requests import FLAGGED, Batch, Work, batch_of, fetch, upload
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.partition import TILE, merged
 from gpu.ranking.requests import RankingRequests
@@ -87,11 +88,10 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequenc
         if n <= WIDE:
             choices = _choices(parts, requests, eligible, most_listed(longest.n_rows))
             longest_mask = int((requests.lengths + np.diff(requests.exclude_starts)).max())
-            batch = laid_out(parts, requests, choices, n, sizes_of(longest, n, choices[0], longest_mask))
-        works = [_begin(part, batch, number) for number, part in enumerate(parts)]  # all, before any is waited for
-        for part in parts:
-            with cupy.cuda.Device(part.device):
-                cupy.cuda.get_current_stream().synchronize()
+            batch = batch_of(parts, requests, choices, n, sizes_of(longest, n, choices[0], longest_mask))
+        calls = Calls()
+        works = [_work(calls, part, batch, number) for number, part in enumerate(parts)]
+        calls.run()
         return merged([_lists(part, work, requests, eligible, n) for part, work in zip(parts, works, strict=True)])
     except BaseException:
         for part in parts:  # devices may still read the buffers of the failed batch, which the next one overwrites
@@ -135,7 +135,7 @@ def _choices(
     parts: Sequence[RankedPart], requests: RankingRequests, eligible: Sequence[Eligible | None], most: int
 ) -> list[Choice]:
     """The choice on the device of each part; a single one if it has no address there."""
-    is_free = not requests.has_candidates.any() and all(one is None for one in eligible)
+    is_free = not requests.has_candidates.any() and eligible.count(None) == len(eligible)
     choices = dict[int, Choice]()
     for part in parts[:1] if is_free else parts:
         with cupy.cuda.Device(part.device):
@@ -144,36 +144,37 @@ def _choices(
     return [*choices.values()] if is_free else [choices[part.device] for part in parts]
 
 
-def _begin(part: RankedPart, batch: Batch | None, number: int) -> Work | None:
-    """Launch everything that makes lists of the part's items, on its device.
+def _work(calls: Calls, part: RankedPart, batch: Batch | None, number: int) -> Work | None:
+    """Add the calls that make lists of the part's items, on its device.
 
     None if the lists are to be sorted from the scores of all items.
     """
     with cupy.cuda.Device(part.device):
         if batch is None or (batch.sizes.stride > 1 and compute_capability() < TENSOR_CORES):
             return None
-        work, sizes = upload(part, batch, number), batch.sizes
+        calls.begin()
+        work, sizes = upload(calls, batch, number), batch.sizes
         if sizes.stride == 1:
-            _score_all(part, work)
+            _score_all(calls, part, work)
         else:
-            _touch(part, work)
-            _scan(part, "sample_scores", work, sizes.n_sampled // TILE)
-            _score_touched(part, work, sizes.n_sampled // TILE, is_sampled=True)
-            _launch(part, "set_floors", (batch.n_users, 1), WIDE, work)
-            _scan(part, "scan", work, batch.n_tiles)
+            _touch(calls, part, work)
+            _scan(calls, part, "sample_scores", work, sizes.n_sampled // TILE)
+            _score_touched(calls, part, work, sizes.n_sampled // TILE, is_sampled=True)
+            _launch(calls, part, "set_floors", (batch.n_users, 1), WIDE, work)
+            _scan(calls, part, "scan", work, batch.n_tiles)
             n_rows = max(sizes.stride * batch.n, int(batch.choices[0].n_candidates.max()))
             grid = _blocks(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
-            _launch(part, "score_rows", grid, THREADS, work)
-            _score_touched(part, work, batch.n_tiles, is_sampled=False)
-        _launch(part, "list_best", (batch.n_users, 1), WIDE, work)
-        fetch(work)
+            _launch(calls, part, "score_rows", grid, THREADS, work)
+            _score_touched(calls, part, work, batch.n_tiles, is_sampled=False)
+        _launch(calls, part, "list_best", (batch.n_users, 1), WIDE, work)
+        fetch(calls, work)
         return work
 
 
 def _lists(
     part: RankedPart, work: Work | None, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
 ) -> Answer:
-    """The lists (B, n) of the part's items, when all devices have made theirs."""
+    """The lists (B, n) of the part's items, after all calls."""
     n_users = len(requests.biases)
     if work is None:
         items, scores = np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
@@ -192,12 +193,14 @@ def _lists(
 def _sorted(part: RankedPart, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Answer:
     """The list (n,) of one user, by the exact scores of all items of the part."""
     choices, sizes = _choices([part], requests, eligible, 0), Sizes(1, 0, part.n_items)
-    work = upload(part, laid_out([part], requests, choices, n, sizes), 0)
-    _score_all(part, work)
-    fetch(work)
-    cupy.cuda.get_current_stream().synchronize()
+    calls = Calls()
+    calls.begin()
+    work = upload(calls, batch_of([part], requests, choices, n, sizes), 0)
+    _score_all(calls, part, work)
+    fetch(calls, work)
+    calls.run()
     n_keys = int(work.answer[1])
-    all_keys = cupy.ndarray(n_keys, cupy.uint64, work.memory + work.batch.positions["keys"])
+    all_keys = cupy.ndarray(n_keys, cupy.uint64, work.memory + work.batch.layout.positions["keys"])
     keys = cupy.sort(all_keys)[::-1][:n].get()
     items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
     items[: len(keys)] = part.place.rows((~(keys & 0xFFFFFFFF).astype(np.uint32)).view(np.int32))
@@ -206,25 +209,26 @@ def _sorted(part: RankedPart, requests: RankingRequests, eligible: Sequence[Elig
     return items, scores
 
 
-def _score_all(part: RankedPart, work: Work) -> None:
+def _score_all(calls: Calls, part: RankedPart, work: Work) -> None:
     """Score every item exactly, or only the candidates of requests that have some."""
     batch = work.batch
-    _launch(part, "reset", (-(-batch.n_users // WIDE), 1), WIDE, work)
-    _touch(part, work)
-    _launch(part, "score_rows", (_blocks(8 * batch.sizes.room), batch.n_users), THREADS, work, flag=1)
+    _launch(calls, part, "reset", (-(-batch.n_users // WIDE), 1), WIDE, work)
+    _touch(calls, part, work)
+    _launch(calls, part, "score_rows", (_blocks(8 * batch.sizes.room), batch.n_users), THREADS, work, flag=1)
 
 
-def _touch(part: RankedPart, work: Work) -> None:
+def _touch(calls: Calls, part: RankedPart, work: Work) -> None:
     """Mark the items that have a neighbor which the user has rated."""
     batch = work.batch
     if batch.words:
-        (work.memory + batch.positions["touched"]).memset_async(0, 4 * batch.n_users * batch.words)
-        _launch(part, "touch", (TOUCHING, batch.n_users), THREADS, work)
+        calls.clear(work.memory.ptr + batch.layout.positions["touched"], batch.n_users * batch.words)
+        _launch(calls, part, "touch", (TOUCHING, batch.n_users), THREADS, work)
 
 
-def _score_touched(part: RankedPart, work: Work, n_tiles: int, *, is_sampled: bool) -> None:
+def _score_touched(calls: Calls, part: RankedPart, work: Work, n_tiles: int, *, is_sampled: bool) -> None:
     if work.batch.words:
-        _launch(part, "score_touched", (_blocks(n_tiles), work.batch.n_users), THREADS, work, flag=is_sampled)
+        grid = _blocks(n_tiles), work.batch.n_users
+        _launch(calls, part, "score_touched", grid, THREADS, work, flag=is_sampled)
 
 
 def _blocks(n_threads: int) -> int:
@@ -232,15 +236,17 @@ def _blocks(n_threads: int) -> int:
     return min(-(-n_threads // THREADS), MOST_PARTS)
 
 
-def _launch(part: RankedPart, function: str, grid: tuple[int, int], threads: int, work: Work, *, flag: int = 0) -> None:
+def _launch(
+    calls: Calls, part: RankedPart, function: str, grid: tuple[int, int], threads: int, work: Work, *, flag: int = 0
+) -> None:
     """Run a kernel that takes items, task and perhaps a flag."""
     address = part.kernels.get((function, 0))
     if address is None:
         address = part.kernels[function, 0] = kernel(NAME, function, {"G": part.width}).kernel.ptr
-    driver.launchKernel(address, *grid, 1, threads, 1, 1, 0, work.stream, work.arguments + FLAGGED * flag, 0)
+    calls.launch(address, grid, threads, work.arguments + FLAGGED * flag)
 
 
-def _scan(part: RankedPart, function: str, work: Work, n_tiles: int) -> None:
+def _scan(calls: Calls, part: RankedPart, function: str, work: Work, n_tiles: int) -> None:
     n_users = work.batch.n_users
     tiles = USER_TILES[n_users > 16 * USER_TILES[0]]
     threads, users, shared, blocks = _geometry(part.width, tiles, part.device)
@@ -250,7 +256,7 @@ def _scan(part: RankedPart, function: str, work: Work, n_tiles: int) -> None:
         address = part.kernels[function, tiles] = run.kernel.ptr
     chunks = -(-n_users // users)
     grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
-    driver.launchKernel(address, *grid, 1, threads, 1, 1, shared, work.stream, work.arguments, 0)
+    calls.launch(address, grid, threads, work.arguments, shared)
 
 
 @functools.cache

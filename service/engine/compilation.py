@@ -80,7 +80,7 @@ def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     if params.has_item_weights:  # on the host, whatever the backend
         return uses | {Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS}
     uses |= {Use.FACTORS}
-    uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else set()
+    uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else {Use.RANKING_ON_DEVICE}
     uses |= {Use.DRIFT} if learns else set()
     if params.refits == "none":
         return uses | {Use.NEW_ITEMS}

@@ -34,6 +34,7 @@ class Use(enum.Enum):
     READING = "ratings and events are read, whatever the models"
     ANSWERS = "any model answers"
     RANKING = "a model makes lists on the host"
+    RANKING_ON_DEVICE = "a model makes lists on a device"
     FACTORS = "a model with factors answers"
     ITEM_WEIGHTS = "a model with weights between items answers"
     EXACT = "linear systems are solved to learn"

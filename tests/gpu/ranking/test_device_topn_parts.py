@@ -143,10 +143,10 @@ def test_the_user_side_is_laid_out_once_for_all_parts(monkeypatch):
 
         return call
 
-    for module, name in zip(modules, ("_columns_of", "choice_of"), strict=True):
+    for module, name in zip(modules, ("laid_out", "choice_of"), strict=True):
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     ask(indices[1], rows, 10)
-    assert calls == ["choice_of", "_columns_of"]
+    assert calls == ["choice_of", "laid_out"]
     assert_equal(indices, rows, 10, eligible=[Eligible.of(np.arange(50_000) % 3 == 0), None] * 8)
 
 
@@ -156,10 +156,10 @@ def test_a_failed_batch_leaves_the_next_one_right(monkeypatch):
     model, rows = model_of(PLAIN, 16, 50_000, 32), rated(16, 50_000, 50)
     index, whole = ItemIndex(model, parts(2)), device.upload
 
-    def fails_for_the_second(part: Any, *rest: Any) -> Any:
-        if part.part == 1:
+    def fails_for_the_second(calls: Any, batch: Any, number: int) -> Any:
+        if number == 1:
             raise MemoryError
-        return whole(part, *rest)
+        return whole(calls, batch, number)
 
     with monkeypatch.context() as patched:
         patched.setattr(device, "upload", fails_for_the_second)

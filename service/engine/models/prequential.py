@@ -1,8 +1,9 @@
 """`Prequential`: tests live models on ratings and events before they learn them ("test, then train").
 
 A sample of each batch is tested, see `Pairs`: of a busy stream `TESTED_PER_S` pairs a second, so that tests take little
-of the time of those who wait for lists. Models of ratings estimate a rating; the others rank the item among 99 that
-were drawn. Only pairs that the model has not learned are tests. What is counted is lost with the process.
+of the time of those who wait for lists. The next test comes when a whole sample may be tested, because one pair takes
+nearly as long. Models of ratings estimate a rating; the others rank the item among 99 that were drawn. Only pairs that
+the model has not learned are tests. What is counted is lost with the process.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ class Prequential:
         as_of = max(run.entries[-1].id for run in runs)
         saved = self._may_test + max(as_of.ms - self._last_ms, 0) * TESTED_PER_S / 1000
         self._may_test, self._last_ms = min(saved, MOST_SAVED), as_of.ms
-        n = min(N_TESTED, int(self._may_test))
-        if not live_models or not n or (pairs := Pairs.of(runs, self._history, n)) is None:
+        if not live_models or self._may_test < N_TESTED or (pairs := Pairs.of(runs, self._history)) is None:
             return
         self._may_test -= len(pairs.users)
         tables = {id(model.table): model.table for model in live_models}

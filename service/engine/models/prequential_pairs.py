@@ -42,15 +42,17 @@ class Pairs(NamedTuple):
     keys: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, runs: Sequence[RatingRun], history: History, n: int) -> Pairs | None:
-        """At most `n` pairs of `runs`, which `history` is about to apply; None if they have no ratings."""
+    def of(cls, runs: Sequence[RatingRun], history: History) -> Pairs | None:
+        """At most `N_TESTED` pairs of `runs`, which `history` is about to apply; None if they have no ratings."""
         new = [run if run.entries[0].id > history.position else run.after(history.position) for run in runs]
         changed = _changed_users(new, history)
         new = [run for run in new if len(run.values)]
         if not new:
             return None
         keys = mixed(history.positions_of(np.concatenate([run.times_ms for run in new])).astype(np.uint64))
-        picked = np.arange(len(keys)) if len(keys) <= n else np.sort(np.argpartition(keys, n)[:n])
+        picked = np.arange(len(keys))
+        if len(keys) > N_TESTED:
+            picked = np.sort(np.argpartition(keys, N_TESTED)[:N_TESTED])
         ends = np.cumsum([len(run.values) for run in new])
         bounds = np.searchsorted(picked, ends)
         parts = [

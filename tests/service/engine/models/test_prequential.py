@@ -180,6 +180,7 @@ def test_a_busy_stream_is_tested_in_part() -> None:
         tested.append(report.all.n + sum(report.untested.values()))
     assert tested[99] == pytest.approx(MOST_SAVED, abs=N_TESTED)
     assert tested[-1] - tested[999] == pytest.approx(2 * TESTED_PER_S, abs=N_TESTED)
+    assert set(np.diff(tested[999:]).tolist()) == {0, N_TESTED}  # one pair takes nearly as long as a whole sample
 
 
 def test_a_model_without_its_taste_is_found_out() -> None:
@@ -232,9 +233,9 @@ def test_the_sums_are_those_of_all_results() -> None:
 def test_the_sample_is_bounded_and_depends_on_positions_alone() -> None:
     history = history_of(entries())
     given = [Entry(StreamId(10_000, 0), "rating", [RatingEvent("u1", f"i{n}", 1.0, 9.0) for n in range(40)] * 25)]
-    first, again = (prequential_pairs.Pairs.of(runs_of(given), history, N_TESTED) for _ in range(2))
+    first, again = (prequential_pairs.Pairs.of(runs_of(given), history) for _ in range(2))
     later = runs_of([Entry(StreamId(10_001, 0), "rating", given[0].ratings)])
-    other = prequential_pairs.Pairs.of(later, history, N_TESTED)
+    other = prequential_pairs.Pairs.of(later, history)
     assert first is not None
     assert again is not None
     assert other is not None

@@ -33,21 +33,23 @@ PEOPLE = Population([f"u/{n}" for n in range(20)], [f"i{n}" for n in range(30)])
 class Server:
     """Ratings hide an item from its user's list after `delay_s`; requests take `busy_s`, one at a time.
 
-    A training has ended when it is asked for the second time.
+    A training has ended when it is asked for the second time. `n_at_first` connections were open at the first request.
     """
 
     def __init__(self, delay_s: float = 0.0, busy_s: float = 0.0) -> None:
         self.delay_s, self.busy_s, self.n_requests = delay_s, busy_s, 0
         self.rated: dict[tuple[str, str], float] = {}
-        self.n_jobs = self.n_polls = 0
+        self.n_jobs = self.n_polls = self.n_connections = self.n_at_first = 0
         self.turn = asyncio.Lock()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.n_connections += 1
         with contextlib.suppress(ConnectionError), contextlib.closing(writer):
             await self.serve(reader, writer)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readline():
+            self.n_at_first = self.n_at_first or self.n_connections
             method, target, _ = head.decode().split(" ")
             length = 0
             while (line := await reader.readline()) != b"\r\n":
@@ -141,7 +143,10 @@ def test_a_crowd_sends_what_one_would():
         finally:
             crowd.close()
 
-    for driven in with_server(Server(), use, run=asyncio.run):  # the crowd are other processes
+    server, plan = Server(), Plan("feed", 100, 0.5, 1, 5000)
+    found_all = with_server(server, use, run=asyncio.run)  # the crowd are other processes
+    assert server.n_at_first == sum(plan.share(n, 2).n_connections for n in range(2))  # nobody begins before the others
+    for driven in found_all:
         found = driven.summary()["kinds"]
         assert found["read"]["statuses"].keys() == {"200"}
         assert found["write"]["statuses"].keys() == {"202"}

@@ -1,4 +1,6 @@
-"""What learning online is worth: `python -m benchmarks stream`, `newcomers`, `prequential`, `half-life` and `ab`."""
+"""What learning online is worth: `python -m benchmarks stream`, `newcomers`, `prequential`, `half-life`,
+`trend` and `ab`.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,14 @@ from benchmarks.running import post, retrain, serving
 from benchmarks.timing import median_of, timed
 from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
-from gpu.data.decay import weights_in
+from gpu.data.decay import DAY_S, weights_in
 from gpu.data.param_kinds import Params, with_changes
 from gpu.online import prepare_online
+from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.weighted import heard_by_age
+from gpu.training.list_quality import Lists
+from gpu.trend.host_counts import lifts_of_training
+from gpu.trend.learn import learned
 from service.cli import offline
 from service.cli.client import Client
 from service.cli.files import ratings_file
@@ -203,10 +209,7 @@ class Timeline(NamedTuple):
 
     def times(self, end: int) -> gpu.Times:
         """Times of `before(end)`, in their order. Of a pair that occurs twice, the last rating counts."""
-        pairs = self.user_rows[:end].astype(np.int64) * self.rows.n_items + self.item_rows[:end]
-        order = np.argsort(pairs, kind="stable")
-        is_last = np.append(pairs[order][1:] != pairs[order][:-1], True)
-        return gpu.Times(self.seconds[order[is_last]], float(self.seconds[end - 1]))
+        return gpu.Times.of(self.user_rows[:end], self.item_rows[:end], self.seconds[:end])
 
 
 def prequential(ratings: File, algorithm: Algorithm = "culsh") -> Iterator[Row]:
@@ -293,6 +296,57 @@ def _step(timeline: Timeline, step: int, params: gpu.Params, backend: gpu.Backen
         return took | {"rmse": gpu.evaluate.rmse(model, earlier.by_user, *test.coo())}
     rows = heard_by_age(model, earlier.by_user, lambda entries: weights_in(model, times.seconds[entries]))
     return took | gpu.evaluate.ranking(model, rows, test, backend=backend)
+
+
+def trend(ratings: File, algorithms: Names = "als-implicit", backend: Where = "auto") -> Iterator[Row]:
+    """NDCG@10 and Recall@20 on the next ratings in the order of time: without what is popular now in scores, and with.
+
+    The cuts are those of `half-life`, with the shipped defaults. The first row is a list of the items that were rated
+    most in the seven days before a cut. `hit_rate_10` is that of the next users whom the model does not know, who get
+    popular items or, with a trend, trending ones. `n_lifted`: the share of trainings that took a trend.
+    """
+    timeline, where = Timeline.of(ratings), options.chosen(backend)
+    for algorithm in ("popular in 7 days", *options.algorithms(algorithms)):
+        say(algorithm)
+        steps = [_trend_step(timeline, step, algorithm, where) for step in range(N_TRAINED, N_PARTS)]
+        means = {name: [step[name] for step in steps if not math.isnan(step[name])] for name in steps[0]}
+        yield {"algorithm": algorithm, **{name: statistics.mean(one) if one else None for name, one in means.items()}}
+
+
+def _trend_step(timeline: Timeline, step: int, algorithm: str, backend: gpu.Backend) -> dict[str, float]:
+    """The figures of one cut."""
+    begin, end = (len(timeline.values) * n // N_PARTS for n in (step, step + 1))
+    earlier, times, began = timeline.before(begin), timeline.times(begin), time.perf_counter()
+    part = slice(begin, end)
+    users, items, values = timeline.user_rows[part], timeline.item_rows[part], timeline.values[part]
+    shape, is_known = (earlier.n_users, earlier.n_items), earlier.by_user.lengths[users] > 0
+    known, unknown = (
+        gpu.Ratings.from_coo(users[some], items[some], values[some], shape) for some in (is_known, ~is_known)
+    )
+    middle, found = float(timeline.values.mean()), dict[str, float]()
+    if algorithm not in gpu.ALGORITHMS:
+        is_recent = times.seconds >= times.as_of_s - 7 * DAY_S
+        model = gpu.evaluate.baseline(earlier.where(is_recent), is_implicit=True)
+        model.mark_trained(earlier.by_user.lengths, earlier.by_item.lengths)
+        seconds, learned_trend = 0.0, None
+    else:
+        params = params_for(algorithm, {})
+        model = gpu.fit(earlier, params, backend=backend)
+        learned_trend = learned(earlier, times, model.params, backend)
+        seconds, middle = time.perf_counter() - began, model.middle if model.is_implicit else middle
+    index, lifts = ItemIndex(model, backend), lifts_of_training(learned_trend, earlier, times)
+    for name in ("without", "with"):
+        if name == "with" and lifts is not None:
+            index.lift(np.arange(len(lifts)), lifts)
+        lists = Lists.of(model, earlier.by_user, known, middle, 20, backend, index)
+        for measure, k in (("ndcg", 10), ("recall", 20)):
+            found[f"{measure}_{k}_{name}"] = float(lists.of_users(measure, k).mean())
+    popular = gpu.evaluate.baseline(earlier, is_implicit=True)
+    if lifts is not None:
+        popular.item_bias[:] = lifts
+    strangers = Lists.of(popular, earlier.by_user, unknown, middle, 10).of_users("hit_rate", 10)
+    found["hit_rate_10"] = float(strangers.mean()) if len(strangers) else math.nan
+    return found | {"n_lifted": float(lifts is not None), "seconds": seconds}
 
 
 def ab(

@@ -46,6 +46,14 @@ class Times(NamedTuple):
     seconds: NDArray[np.float64]
     as_of_s: float
 
+    @classmethod
+    def of(cls, users: NDArray[np.integer], items: NDArray[np.integer], seconds: NDArray[np.float64]) -> Times:
+        """Times of the pairs (N,), at least one, that `Ratings.from_coo` keeps, in their order; as of the newest."""
+        order = np.lexsort((items, users))
+        is_last = np.ones(len(order), dtype=np.bool_)
+        is_last[:-1] = (np.diff(users[order]) != 0) | (np.diff(items[order]) != 0)
+        return cls(seconds[order[is_last]], float(seconds.max()))
+
 
 def weights_of(seconds: NDArray[np.float64], as_of_s: float, half_life_days: float) -> NDArray[np.float32]:
     """The w of pairs with these times, float32 (B,)."""

@@ -30,6 +30,28 @@ EVENT_WEIGHT = 1.0  # α_e, where the data has too few events to choose one: an 
 
 
 @dataclass(frozen=True)
+class Trend:
+    """How much of what is popular now belongs into the scores of a model, as `gpu.trend.learn` has measured.
+
+    Attributes:
+        weight: added to the score of the item with the most pairs, an older pair counting less; others get their
+            share of it. 0: nothing is added.
+        half_life_days: age at which a pair counts half; the best one, also if the weight is 0.
+        n_pairs: newest pairs that were held out for this, of users with older ones.
+        gain, interval: what it added to NDCG@20 of the lists of their users, and the bounds of 80 %. A list counts with
+            the weight that is best for others.
+        remark: why nothing is added; empty if something is.
+    """
+
+    weight: float = 0.0
+    half_life_days: float = 0.0
+    n_pairs: int = 0
+    gain: float = 0.0
+    interval: tuple[float, float] = (0.0, 0.0)
+    remark: str = ""
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Figures of the data that a model was trained on. The defaults leave values unchanged.
 
@@ -53,6 +75,7 @@ class Calibration:
         event_scale, event_damped, event_typical: `scale`, `is_damped` and `typical` of the sums of events, which are
             counts, beside ratings. By default a view counts as much as a usual liked rating, and a purchase 3.3 times
             as much, until a training has seen events.
+        trend: None if the training had no times.
     """
 
     unit: float = 1.0
@@ -74,6 +97,7 @@ class Calibration:
     event_typical: float = 1.0
     n_factors: int = 0
     chosen: tuple[str, ...] = ()
+    trend: Trend | None = None
 
     @property
     def lift(self) -> float:

@@ -23,7 +23,7 @@ from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.cuda.arrays import to_device
 from gpu.cuda.kernels import kernel, module
 from gpu.data.model import NO_NEIGHBOR, Model
-from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_terms import ItemTerms
 from gpu.ranking.partition import TILE, Part
 
 NAME, SCAN = "topn", "topn_scan"
@@ -67,7 +67,7 @@ class RankedPart:
         n_items, n_rows: I, and items of the whole model; arrays are longer.
         kernels: addresses of kernels by name and tiles of users, since a lookup takes as long as a launch.
         structure: the argument that kernels take by value.
-        deduction: differences between estimates and list scores.
+        terms: differences between estimates and list scores.
         start: the score of an item without parameters.
     """
 
@@ -81,8 +81,8 @@ class RankedPart:
         self.n_items, self.n_rows, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0, 0
         self.mean, self.middle, self.lift = float(np.float32(model.mean)), model.middle, model.lift
         self.learned_scale = model.learned_scale
-        self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
-        self.start = float(self.deduction.unrated + np.float32(model.mean))
+        self.is_implicit, self.terms = model.is_implicit, ItemTerms(model)
+        self.start = float(self.terms.unrated + np.float32(model.mean))
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
             "factors": ((self.width,), np.float32, 0),
             "rounded": ((-(-self.width // PIECE) * PIECE,), np.int8, 0), "bounds": ((2,), np.float32, ZEROS),
@@ -225,6 +225,18 @@ def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidd
                 _launch(part, "reopen", len(own), places, np.int32(len(own)))
 
 
+def lift(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], lifts: NDArray[np.float32]) -> None:
+    """Set what is added to the scores of distinct `items` (B,), see `gpu.ranking.item_terms`."""
+    for part in ranked_items:
+        part.terms.lift(items, lifts)
+        own = items[part.place.holds(items)]
+        if len(own):
+            with cupy.cuda.Device(part.device):
+                places = to_device(part.place.positions(own).astype(np.int32))
+                starts = to_device(part.terms.biases(model, own) + np.float32(part.mean))
+                _launch(part, "restart", len(own), places, starts, np.int32(len(own)))
+
+
 def _copy_baselines(part: RankedPart, model: Model, items: NDArray[np.int64]) -> None:
     """Copy the baselines of those of `items` that other parts have; items of this part may be neighbors of them."""
     if not part.n_slots or part.n_parts == 1:
@@ -240,7 +252,7 @@ def _renew(part: RankedPart, model: Model, rows: NDArray[np.int64], *, is_linked
     if not len(rows):
         return
     names = "item_baseline", "neighbors", "explicit_weights", "implicit_weights"
-    biases = part.deduction.biases(model, rows)
+    biases = part.terms.biases(model, rows)
     columns = [
         part.place.positions(rows).astype(np.int32),
         model.item_factors[rows],

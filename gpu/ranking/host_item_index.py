@@ -13,7 +13,7 @@ from gpu.base.host.declared import Use, called_for
 from gpu.data.host_arena import FULL, Arena, Directory, Int, give_back, new_place
 from gpu.data.host_rating_table import find
 from gpu.data.model import Model
-from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_terms import ItemTerms
 
 PANEL = 256  # items of a panel; with 128 factors 128 KiB, a part of the second-level cache
 LANE = 4  # users that share a read, and factors of one pass
@@ -30,7 +30,7 @@ class Tables(NamedTuple):
         panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
         plain: float32 (P · PANEL,), `fixed` + |N|^-½ Σ c: the start of the score for users who have rated no neighbor
             of the item. −inf for hidden items and padding.
-        fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.ranking.deduction`; −inf as above.
+        fixed: float32 (P · PANEL,), μ + b̂_j + the item's `gpu.ranking.item_terms`; −inf as above.
         baselines: float32 (I,), μ + b̄_j, subtracted from a rating to get its residual.
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
         n_slots: int32 (P · PANEL,), neighbors of each item.
@@ -70,7 +70,7 @@ class RankedItems:
         tables: at their present length.
         panels, plain, fixed, baselines, implicit_sums, n_slots: as in `tables`, with room to grow.
         hidden: bool (P · PANEL,).
-        deduction: differences between estimates and list scores.
+        terms: differences between estimates and list scores.
         item_slots, item_weights: those of the model.
     """
 
@@ -98,7 +98,7 @@ class RankedItems:
         self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed new items, as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
-        self.deduction = Deduction.of(model)
+        self.terms = ItemTerms(model)
         self.middle, self.lift = np.float32(model.middle), np.float32(model.lift)
         self.scale = np.float32(model.learned_scale[0]), np.float32(model.learned_scale[1])
         self.item_slots, self.item_weights = model.item_slots, model.item_weights
@@ -138,7 +138,7 @@ class RankedItems:
             vector.grow(n_panels * PANEL)
             setattr(self, name, vector.values)
         if n_items > self.n_items:
-            start = self.deduction.unrated + self.mean
+            start = self.terms.unrated + self.mean
             self.plain[self.n_items : n_items] = self.fixed[self.n_items : n_items] = start
             self.n_items = n_items
 
@@ -177,6 +177,12 @@ def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidd
     _open(ranked_items, model, items)
 
 
+def lift(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], lifts: NDArray[np.float32]) -> None:
+    """Set what is added to the scores of distinct `items` (B,), see `gpu.ranking.item_terms`."""
+    ranked_items.terms.lift(items, lifts)
+    _open(ranked_items, model, items)
+
+
 def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     ranked_items.grow(model.n_items)
     ranked_items.item_slots = model.item_slots
@@ -194,7 +200,7 @@ def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) ->
 
 def _open(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """Write the start of the scores of `items`."""
-    biases = ranked_items.deduction.biases(model, items)
+    biases = ranked_items.terms.biases(model, items)
     begin(ranked_items.tables, ranked_items.hidden, items, biases, ranked_items.mean)
 
 

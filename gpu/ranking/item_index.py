@@ -56,3 +56,7 @@ class ItemIndex:
         if len(changed):
             self.backend.twin(primitives.hide)(self.ranked_items, self.model, changed, wanted[changed])
             self._hidden = wanted.copy()
+
+    def lift(self, items: NDArray[np.int64], lifts: NDArray[np.float32]) -> None:
+        """Add `lifts` (B,) to the scores of distinct `items` (B,), in place of their earlier lifts."""
+        self.backend.twin(primitives.lift)(self.ranked_items, self.model, items, lifts.astype(np.float32, copy=False))

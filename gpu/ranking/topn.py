@@ -46,9 +46,9 @@ def recommend(
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
 
     The lists are exact: no other item has a higher score. A score is eq. 1 of [004] in float32: the estimate before
-    clipping, or log-odds if `Params.is_logit`. Explicit models deduct an amount for items with few ratings
-    (`gpu.ranking.deduction`). A user's answer has the same bits whatever else is in the batch. Host and device agree
-    within rounding, so near ties may differ in order.
+    clipping, or log-odds if `Params.is_logit`. Explicit models deduct an amount for items with few ratings, and
+    `ItemIndex.lift` may add one (`gpu.ranking.item_terms`). A user's answer has the same bits whatever else is in the
+    batch. Host and device agree within rounding, so near ties may differ in order.
 
     Args:
         index: the model's items, laid out on a backend; `ItemIndex.hide` keeps items out of every list.

@@ -14,7 +14,7 @@ from gpu.data.model import Model
 from gpu.data.param_kinds import FactorParams
 from gpu.data.ratings import Ratings, Rows
 from gpu.data.views import Arrays, arrays_of
-from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_terms import ItemTerms
 from gpu.training.list_quality import Lists
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -90,6 +90,7 @@ def sampled_ranking(
     positives: NDArray[np.integer],
     negatives: NDArray[np.integer],
     k: int = 10,
+    lifts: NDArray[np.float32] | None = None,
 ) -> dict[str, float]:
     """Leave-one-out: the rank of each user's held-out item among given negatives, in the order of lists.
 
@@ -97,6 +98,7 @@ def sampled_ranking(
         rows: training ratings by user.
         positives: (U,) held-out item of each user.
         negatives: (U, n) competing items; one that equals the positive is dropped, and a tie counts half a rank.
+        lifts: added to the scores of items, (at most I,).
 
     Returns:
         `hr@k`: share of users whose rank, from 0, is below k. `ndcg@k`: mean of ln 2 / ln(rank + 2) of those.
@@ -104,7 +106,10 @@ def sampled_ranking(
     n_users, n_negatives = negatives.shape
     users = np.repeat(np.arange(n_users), n_negatives + 1)
     items = np.column_stack([positives, negatives])
-    as_listed = Deduction.of(model).biases(model, np.arange(model.n_items))
+    terms = ItemTerms(model)
+    if lifts is not None:
+        terms.lift(np.arange(len(lifts)), lifts)
+    as_listed = terms.biases(model, np.arange(model.n_items))
     arrays = arrays_of(model)._replace(item_bias=as_listed)
     scores = _scores(model, arrays, rows, users, items.ravel()).reshape(items.shape)
     competes = negatives != positives[:, None]

@@ -1,12 +1,12 @@
 """`Lists` of users whose later choices are known, and measures of how good they are.
 
 Every item that a user has not rated competes. Items are in the order of lists: explicit models rank them below their
-estimates (`gpu.ranking.deduction`). Ties go to the lower row.
+estimates (`gpu.ranking.item_terms`). Ties go to the lower row.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from gpu.base.backend import HOST, Backend
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings, Rows, are_likes
+
+if TYPE_CHECKING:
+    from gpu.ranking.item_index import ItemIndex
 
 USERS_AT_ONCE = 2048
 MEASURES = ("ndcg", "recall", "map", "mrr", "hit_rate")  # of each user
@@ -37,7 +40,14 @@ class Lists(NamedTuple):
 
     @classmethod
     def of(
-        cls, model: Model, rows: Rows, test: Ratings, relevant_from: float | None, k: int, backend: Backend = HOST
+        cls,
+        model: Model,
+        rows: Rows,
+        test: Ratings,
+        relevant_from: float | None,
+        k: int,
+        backend: Backend = HOST,
+        index: ItemIndex | None = None,
     ) -> Lists:
         """The lists of all users with a relevant item.
 
@@ -47,6 +57,7 @@ class Lists(NamedTuple):
             relevant_from: smallest rating that makes a test item relevant. Default: every rating that is not a dislike
                 for the model (`Calibration.middle`).
             k: items of a list.
+            index: the items of `model`, which may have lifts. Default: laid out here.
         """
         from gpu.ranking import item_index, topn  # noqa: PLC0415 - `import gpu` loads no kernel
 
@@ -56,7 +67,7 @@ class Lists(NamedTuple):
         relevant = relevant[~_are_rated(rows, relevant)]
         ranked, firsts, n_relevant = np.unique(relevant >> 32, return_index=True, return_counts=True)
         listed, are_hits = np.full((len(ranked), k), -1, dtype=np.int32), np.zeros((len(ranked), k), dtype=np.bool_)
-        index, bounds = item_index.ItemIndex(model, backend), np.append(firsts, len(relevant))
+        index, bounds = index or item_index.ItemIndex(model, backend), np.append(firsts, len(relevant))
         for first in range(0, len(ranked), USERS_AT_ONCE):
             part = slice(first, min(first + USERS_AT_ONCE, len(ranked)))
             some = ranked[part]
@@ -105,13 +116,13 @@ class Lists(NamedTuple):
         return _share(below.sum() / 2, len(own) * len(counts))
 
 
-def interval(values: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
-    """Bounds of the mean of `values` (B,), one of each of at least one user: the middle `CONFIDENCE` of the means of
+def interval(values: NDArray[np.float64], seed: int = 0, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Bounds of the mean of `values` (B,), one of each of at least one user: the middle `confidence` of the means of
     samples of B users, drawn with replacement (bootstrap).
     """
     rng, n_samples = np.random.default_rng(seed), max(min(N_SAMPLES, MOST_DRAWS // len(values)), LEAST_SAMPLES)
     means = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(n_samples)]
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 from typing import Any
 
@@ -43,16 +44,19 @@ def baseline_of(
 def kind_of(model: gpu.Model) -> dict[str, Any]:
     """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes.
 
-    With what held-out pairs of the training ratings decided: `n_factors`, and a sentence for each decision, `chosen`.
+    With what held-out pairs of the training ratings decided: `n_factors`, a sentence for each decision, `chosen`, and
+    the trend.
     """
     calibration = model.calibration
+    told = {} if calibration.trend is None else {"trend": dataclasses.asdict(calibration.trend)}
     if not model.params.has_values:
-        return {}
+        return told
     return {
         "values": calibration.values,
         **({"dislikes_below": calibration.middle} if calibration.values == "ratings" else {}),
         **({"n_factors": calibration.n_factors} if calibration.n_factors else {}),
         **({"chosen": list(calibration.chosen)} if calibration.chosen else {}),
+        **told,
     }
 
 

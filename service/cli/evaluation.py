@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import gpu
 from gpu.base.errors import InvalidInput
+from gpu.ranking.item_index import ItemIndex
 from gpu.training.list_quality import MEASURES, Lists, interval
+from gpu.trend.host_counts import lifts_of_training
 from service.cli import pair_counts
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
@@ -72,15 +75,18 @@ def evaluate(
         result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values)
         result["mae"] = gpu.evaluate.mae(model, rows, users, items, values)
     threshold = model.middle if relevant_from is None else relevant_from
+    lifts = lifts_of_training(model.calibration.trend, train, train_rows.times())
     if negatives is None:
-        popular = gpu.evaluate.baseline(train, is_implicit=True)
-        for prefix, one in (("", model), ("popular_", popular)):
-            lists = Lists.of(one, rows, test_ratings, threshold, max(cuts), backend)
+        popular, index = gpu.evaluate.baseline(train, is_implicit=True), ItemIndex(model, backend)
+        if lifts is not None:
+            index.lift(np.arange(len(lifts)), lifts)
+        for prefix, one, of_one in (("", model, index), ("popular_", popular, None)):
+            lists = Lists.of(one, rows, test_ratings, threshold, max(cuts), backend, of_one)
             result |= {"n_users": len(lists.n_relevant)}
             result |= {f"{prefix}{name}": value for name, value in list_measures(lists, train, cuts).items()}
     else:
         data = Data(user_table, item_table, train, test_ratings)
-        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives)
+        result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, lifts)
     reason = pair_counts.reason_of_nulls(result)
     return result if reason is None else result | {"reason": reason}
 
@@ -141,8 +147,17 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
     return negatives
 
 
-def ranks_among(model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]]) -> dict[str, Any]:
-    """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
+def ranks_among(
+    model: gpu.Model,
+    data: Data,
+    relevant: gpu.Ratings,
+    negatives: dict[str, list[str]],
+    lifts: NDArray[np.float32] | None = None,
+) -> dict[str, Any]:
+    """Leave-one-out ranks: each relevant test item of a user among the negatives of the user.
+
+    `lifts`: what is added to the scores of items, (I,); those that only the negatives name get nothing.
+    """
     users, positives, _ = relevant.coo()
     negatives_of = {data.users.row(user): items for user, items in negatives.items()}
     kept = [n for n, user in enumerate(users) if int(user) in negatives_of]
@@ -158,5 +173,5 @@ def ranks_among(model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: 
         for name, array in model.arrays.items()
     }
     model = gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
-    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists)
+    result = gpu.evaluate.sampled_ranking(model, cases, positives[kept], lists, lifts=lifts)
     return {**result, "n_ranked": len(kept)}

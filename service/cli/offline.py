@@ -21,6 +21,7 @@ from gpu.data.evidence import packed
 from gpu.online.host.events import add_up
 from gpu.training import tune as search
 from gpu.training.trials import Trial, changed
+from gpu.trend.learn import learned
 from service.cli import closing_line
 from service.cli.files.events_file import Event, EventsFile
 from service.cli.files.ratings_file import RatingsFile
@@ -79,17 +80,10 @@ class Data:
         """Hold some of the file's ratings out, see `order_of`."""
         users, items, rows = numbered(file)
         order, n_test = order_of(file, split, test_fraction, seed)
-        held_out, others = np.sort(order[:n_test]), np.sort(order[n_test:])  # a pair's last line counts
-        data = cls(users, items, rows.at(others).matrix(users, items), None)
+        held_out, trained = np.sort(order[:n_test]), rows.at(np.sort(order[n_test:]))  # a pair's last line counts
+        data = cls(users, items, trained.matrix(users, items), None, trained.times(), split != "random")
         if n_test:
             data.test = rows.at(held_out).matrix(users, items)
-        if file.timestamps is not None and len(others):
-            seconds = np.asarray(file.timestamps, dtype=np.float64)[others]
-            first = float(seconds.min())
-            # as values they end in the order of the ratings; float32 has ten years of them to 16 s
-            stamped = replace(rows.at(others), values=(seconds - first).astype(np.float32)).matrix(users, items)
-            ages = stamped.by_user.values.astype(np.float64)
-            data.times, data.is_newer = gpu.Times(first + ages, float(seconds.max())), split != "random"
         return data
 
     @classmethod
@@ -107,7 +101,7 @@ class Data:
         """Train on one file and test on another; ids that only the second file has are unknown to the model."""
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
-        return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items))
+        return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items), train_rows.times())
 
 
 def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTypes) -> RatingsFile:
@@ -158,15 +152,23 @@ def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTyp
 
 @dataclass
 class RowsOfFile:
-    """The ratings of a file, with rows of id tables: three parallel arrays (N,)."""
+    """The ratings of a file, with rows of id tables: parallel arrays (N,), the last of which it may lack."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     values: NDArray[np.float32]
+    seconds: NDArray[np.float64] | None
 
     def at(self, positions: NDArray[np.int64]) -> RowsOfFile:
         """The ratings at `positions`."""
-        return RowsOfFile(self.users[positions], self.items[positions], self.values[positions])
+        seconds = None if self.seconds is None else self.seconds[positions]
+        return RowsOfFile(self.users[positions], self.items[positions], self.values[positions], seconds)
+
+    def times(self) -> gpu.Times | None:
+        """Times of `matrix`; None unless every rating has one."""
+        if self.seconds is None or not len(self.users) or np.isnan(self.seconds).any():
+            return None
+        return gpu.Times.of(self.users, self.items, self.seconds)
 
     def matrix(self, users: IdTable, items: IdTable) -> gpu.Ratings:
         """The ratings by these tables."""
@@ -214,6 +216,9 @@ def train(
             times=data.times,
             selection=selection,
         )
+        if data.times is not None:
+            trend = learned(ratings, data.times, model.params, backend)
+            model.calibration = replace(model.calibration, trend=trend)
     closing = {
         "done": True,
         "algorithm": params.algorithm,
@@ -237,13 +242,14 @@ def train(
         import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        for part, suffix in ((data.train, TRAINED_ON), (data.test, HELD_OUT)):
+        for part, suffix, times in ((data.train, TRAINED_ON, data.times), (data.test, HELD_OUT, None)):
             if part is not None:
                 users, items, values = part.coo()
                 columns = {
                     "user": pa.DictionaryArray.from_arrays(users, user_ids),
                     "item": pa.DictionaryArray.from_arrays(items, item_ids),
                     "rating": values,
+                    **({} if times is None else {"timestamp": times.seconds}),
                 }
                 pq.write_table(pa.table(columns), out / f"{manifest.version}{suffix}", compression="zstd")
         closing["snapshot"] = str(out / manifest.version)
@@ -329,7 +335,8 @@ def numbered(
     users = IdTable() if users is None else users
     items = IdTable() if items is None else items
     values = np.asarray(file.values, dtype=np.float32)
-    rows = RowsOfFile(users.rows_or_new(file.users), items.rows_or_new(file.items), values)
+    seconds = None if file.timestamps is None else np.asarray(file.timestamps, dtype=np.float64)
+    rows = RowsOfFile(users.rows_or_new(file.users), items.rows_or_new(file.items), values, seconds)
     return users, items, rows
 
 

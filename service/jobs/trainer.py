@@ -13,7 +13,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -24,6 +24,7 @@ import msgspec
 import gpu
 from gpu.base.backend import Backend, BackendName
 from gpu.base.errors import naming
+from gpu.data.decay import DAY_S
 from gpu.data.model import Model
 from gpu.data.param_kinds import Values, with_changes
 from gpu.online import room
@@ -31,6 +32,7 @@ from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from gpu.training.trials import changed
+from gpu.trend.learn import learned
 from service.base import imports, threads, tuning
 from service.engine import compilation
 from service.jobs import trainer_messages
@@ -39,6 +41,7 @@ from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import change_of_kind, measure, objection
 from service.jobs.trainer_messages import Progress, Team, TrainerMessage
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
+from service.settings.half_lives import DEFAULT_HALF_LIVES, parse_half_lives
 from service.storage.events import StreamId
 from service.storage.snapshots import snapshot
 from service.telemetry import logs
@@ -65,6 +68,7 @@ class TrainerOptions:
         params: a JSON object of hyperparameters over the defaults.
         values: the hyperparameter `values` of algorithms that have it, unless `params` has it.
         events: weights of events.
+        half_lives: those of trends to choose from, in seconds by name.
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
         backend: host, device or auto.
     """
@@ -77,6 +81,7 @@ class TrainerOptions:
     params: str = "{}"
     values: Values = "auto"
     events: EventTypes = field(default_factory=lambda: DEFAULT_TYPES)
+    half_lives: Mapping[str, float] = field(default_factory=lambda: DEFAULT_HALF_LIVES)
     tune: bool = False
     backend: BackendName = "auto"
 
@@ -101,6 +106,7 @@ def parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--params", help="JSON object of hyperparameters over the defaults")
     parser.add_argument("--values", help="ratings, counts or auto, unless the hyperparameters have it; default: auto")
     parser.add_argument("--events", type=parse_event_types, help="weights of events")
+    parser.add_argument("--half-lives", type=parse_half_lives, help="of trends to choose from, as the setting")
     parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", help="host, device or auto; default: auto")
@@ -163,9 +169,13 @@ def train(
         progress.begin("fit")
 
     model = fitted(corpus, params, backend, progress.learned, team)
-    backend.release()
 
     progress.begin("measure")
+    if corpus.times is not None:
+        days = [seconds / DAY_S for seconds in options.half_lives.values()]
+        trend = learned(corpus.training, corpus.times, model.params, backend, days)
+        model.calibration = replace(model.calibration, trend=trend)
+    backend.release()
     metrics = measure(options.data, model, corpus, backend, options.name or options.algorithm)
     metrics |= {FAR: n_far} if n_far else {}
     reason = None if are_given else change_of_kind(options.data, model, options.name or options.algorithm)

@@ -137,6 +137,7 @@ def training(
         "params": job["params"],
         "values": settings.values,
         "events": settings.events,
+        "half-lives": settings.half_lives,
         "watermark": job["watermark"],
         "backend": settings.backend,
     }

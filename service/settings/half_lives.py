@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-DEFAULT = "1d,7d"
+DEFAULT = "1d,7d,30d"
 MAX_HALF_LIVES = 8  # each one counts every change
 MAX_SHOWN = 80  # characters of a text in a message
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0}

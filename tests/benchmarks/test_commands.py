@@ -44,6 +44,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "newcomers": ("--factors 4 --seeds 0,1", {"learning.SHARE": 0.1}),
     "prequential": ("--algorithm als", {"learning.TRAINED": 0.97}),
     "half-life": ("--days 7", {}),
+    "trend": ("--algorithms als-implicit,als", {}),
     "ab": ("--models als-implicit,als --trained 0.95", {}),
     "als": ("--factors 4 --epochs 3 --backend host", {}),
     "sgd": ("--factors 4 --epochs 3 --target .01", {}),

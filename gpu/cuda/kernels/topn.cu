@@ -264,3 +264,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) reopen(Catalog items, cons
     const int at = (blockIdx.x * THREADS + threadIdx.x) / 8;
     if (at < n) open_row(items, rows[at], threadIdx.x % 8);
 }
+
+// Replace the fixed parts of the scores of `rows` (n,), which are distinct. Grid: eight lanes a row.
+extern "C" __global__ void __launch_bounds__(THREADS) restart(Catalog items, const int* rows, const float* starts, int n) {
+    const int at = (blockIdx.x * THREADS + threadIdx.x) / 8, place = threadIdx.x % 8;
+    if (at >= n) return;
+    if (place == 0) items.fixed[rows[at]] = starts[at];
+    __syncwarp(eight());
+    open_row(items, rows[at], place);
+}

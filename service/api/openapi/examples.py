@@ -163,6 +163,14 @@ _entry = {
     "left_out": 0,
 }
 _source = {"source": "kafka:ratings/0", "key": "write_key", "offset": 1300, "stream_id": "1795232220639-0"}
+_trend = {
+    "weight": 0.42,
+    "half_life_days": 7.0,
+    "n_pairs": 4352,
+    "gain": 0.031,
+    "interval": [0.019, 0.044],
+    "remark": "",
+}
 _calibration = {
     "values": "ratings",
     "middle": 3.0,
@@ -181,6 +189,7 @@ _calibration = {
     "event_scale": [1.0, 10.0],
     "event_damped": False,
     "event_typical": 1.4,
+    "trend": _trend,
 }
 _job = {
     "id": JOB,
@@ -317,6 +326,7 @@ COMPONENTS: dict[str, Any] = {
     },
     "QualityResult": _result,
     "StoredCalibration": _calibration,
+    "Trend": _trend,
     "Retrain": BODIES["retrain"]["usual"],
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.data.decay import DAY_S
 from gpu.data.evidence import amounts
+from gpu.data.signals import Trend
 from gpu.ranking.eligible import Eligible
+from gpu.trend.host_counts import ENDS, LEAST_SPAN, DecayedCounts, Moves
 from service.base.errors import InvalidRequest
 from service.base.limits import LATEST_S
 from service.engine.lists.selection import Selection
 from service.engine.lists.top_items import TopItems
-from service.engine.lists.trending import Moves, Trending
-from service.engine.queries import LatestItems, Popular, PopularItems, Ranked, Recommend, ScoredItem
+from service.engine.lists.trending import Days, Trending
+from service.engine.queries import Fallback, LatestItems, Popular, PopularItems, Ranked, Recommend, ScoredItem
 from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
@@ -32,8 +35,9 @@ class CommonLists:
     def __init__(self, history: History, selection: Selection, half_lives: Mapping[str, float]) -> None:
         """`half_lives`: seconds by name; the first one is that of trends."""
         self._history, self._selection, self._popularity = history, selection, Popularity()
-        self._trending = {name: Trending(seconds) for name, seconds in half_lives.items()}
-        self._latest = Latest(history)
+        self._half_lives, self._first_s = half_lives, next(iter(half_lives.values()))
+        self._trending = {seconds: Trending(seconds) for seconds in half_lives.values()}
+        self._latest, self._days = Latest(history), Days()
         self._uncounted: list[Applied] = []
         self._n_uncounted = 0
 
@@ -46,12 +50,21 @@ class CommonLists:
         """Count again, after the history was read from the log."""
         self._uncounted, self._n_uncounted = [], 0
         table = self._history.strengths.table
-        for top in (self._popularity, *self._trending.values()):
-            top.clear()
+        self._popularity.clear()
+        self._days.clear()
         for items, values, times in table.portions():
             none = np.full(len(items), np.nan, dtype=np.float32)
             self._popularity.note(items, none, values, table.n_items)
-            for trending in self._trending.values():
+            self._days.note(Moves.of(items, values, times, 1))
+        self._recount(list(self._trending.values()))
+
+    def _recount(self, some: Sequence[Trending]) -> None:
+        """Count all pairs again for these trends."""
+        table = self._history.strengths.table
+        for trending in some:
+            trending.clear()
+        for items, values, times in table.portions() if some else ():
+            for trending in some:
                 trending.note(Moves.of(items, values, times, 1), table.n_items, self._now_s)
 
     def note(self, applied: Applied) -> None:
@@ -74,8 +87,36 @@ class CommonLists:
         for gone in forgotten:
             self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
             moves.append(Moves.of(gone.items, gone.values, gone.times, -1))
+        self._days.note(Moves.joined(moves))
         for trending in self._trending.values():
             trending.note(Moves.joined(moves), n_items, self._now_s)
+        self._recount([trending for trending in self._trending.values() if trending.counts.must_recount])
+
+    def follow(self, trend: Trend | None) -> None:
+        """Count for the `trend` of a model from now on; takes a while if its half-life is none of the setting."""
+        if trend is not None and trend.weight and trend.half_life_days * DAY_S not in self._trending:
+            self._count()
+            added = self._trending[trend.half_life_days * DAY_S] = Trending(trend.half_life_days * DAY_S)
+            self._recount([added])
+
+    def counts_of(self, trend: Trend | None) -> DecayedCounts | None:
+        """The present counts for the `trend` of a live model; None if it adds none to scores."""
+        if trend is None or not trend.weight:
+            return None
+        self._count()
+        return self._trending[trend.half_life_days * DAY_S].counts
+
+    def fallback(self, trend: Trend | None) -> Fallback:
+        """What answers where no model knows the user: trending items, if times are spread far enough, else popular.
+
+        `trend`: that of the live model.
+        """
+        self._count()
+        return "trending" if self._days.span(ENDS) * DAY_S >= LEAST_SPAN * self._half_life_s(trend) else "popular"
+
+    def _half_life_s(self, trend: Trend | None) -> float:
+        """Of trending items in lists: the one of the live model, or the first of the setting."""
+        return trend.half_life_days * DAY_S if trend is not None and trend.weight else self._first_s
 
     @property
     def _now_s(self) -> float:
@@ -87,10 +128,12 @@ class CommonLists:
         Raises:
             InvalidRequest: there is no such half-life.
         """
-        if query.half_life is not None and query.half_life not in self._trending:
-            names = ", ".join(self._trending)
+        if query.half_life is not None and query.half_life not in self._half_lives:
+            names = ", ".join(self._half_lives)
             raise InvalidRequest(f"Invalid half_life: expected one of {names}, got {query.half_life!r}")
-        top = self._popularity if query.half_life is None else self._trending[query.half_life]
+        top: TopItems = self._popularity
+        if query.half_life is not None:
+            top = self._trending[self._half_lives[query.half_life]]
         return self._answer(query, top, as_of)
 
     def latest(self, query: LatestItems, as_of: str) -> PopularItems:
@@ -98,16 +141,24 @@ class CommonLists:
         return self._answer(query, self._latest, as_of)
 
     def best(
-        self, query: Recommend, n: int, offset: int, eligible: Eligible | None, *left_out: NDArray[np.integer]
+        self,
+        query: Recommend,
+        fallback: Fallback,
+        trend: Trend | None,
+        n: int,
+        offset: int,
+        eligible: Eligible | None,
+        *left_out: NDArray[np.integer],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Rows and scores of `n` items after `offset` that `query.fallback` names, without those in `left_out`.
+        """Rows and scores of `n` items after `offset` that `fallback` names, without those in `left_out`.
 
-        `eligible`: the only items, instead of those that pass the filter of `query`; None for all.
+        Args:
+            trend: that of the live model.
+            eligible: the only items, instead of those that pass the filter of `query`; None for all.
         """
-        if query.fallback == "trending":
-            top: TopItems = next(iter(self._trending.values()))
-        else:
-            top = self._latest if query.fallback == "latest" else self._popularity
+        top: TopItems = self._latest if fallback == "latest" else self._popularity
+        if fallback == "trending":
+            top = self._trending[self._half_life_s(trend)]
         return self._best(query, top, n, offset, eligible, *left_out)
 
     @property

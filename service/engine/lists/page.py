@@ -141,8 +141,10 @@ class Pages:
             if query.explain and is_personal:
                 ranked = [(item, row) for item, row in zip(items, rows[first:end], strict=True) if item.source != "pin"]
                 reasons = source.reasons(at, [row for _, row in ranked])
-                for (item, _), own in zip(ranked, reasons, strict=True):
+                lifts = source.lifts([row for _, row in ranked])
+                for (item, _), own, lift in zip(ranked, reasons, lifts, strict=True):
                     item.reasons = [Reason(self._items.id(row), share) for row, share in own]
+                    item.trend = lift
             n_passing = UNSET if passing is None else passing.count
             made = Recommendation(user, items, is_personal, name, version, as_of, warnings, fallback, n_passing)
             answers.append(made)

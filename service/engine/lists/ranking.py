@@ -65,6 +65,7 @@ class Ranking:
 
     def install(self, live_model: LiveModel) -> None:
         """Make `live_model` the live model of its name."""
+        self._common.follow(live_model.trend)
         self.live.install(live_model)
 
     # --- the history

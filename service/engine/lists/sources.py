@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS
+from gpu.data.signals import Trend
 from gpu.online.explain import Reasons
 from gpu.ranking import topn
 from gpu.ranking.diversity import similarities
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
+from gpu.trend.host_counts import DecayedCounts
 from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.exploration import NO_LEVELS, Exploration, Levels
@@ -96,11 +98,13 @@ class ModelSource:
         read: Callable[[int], Read],
         selection: Selection,
         exploration: Exploration,
+        counts: DecayedCounts | None,
         warnings: list[str],
     ) -> None:
-        """`users` and `rated` as `LiveModel.recommend` takes them; `kept_out` has items of events, None if there are
-        none; `read` says of a list what its scores come from.
+        """`users`, `rated` and `counts` as `LiveModel.recommend` takes them; `kept_out` has items of events, None if
+        there are none; `read` says of a list what its scores come from.
         """
+        self._counts = counts
         self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
         self._users, self._rated, self._read, self._selection = users, rated, read, selection
         self._exploration, query = exploration, group.query
@@ -115,6 +119,7 @@ class ModelSource:
             hidden=selection.hidden(query.available),
             include_seen=query.include_seen,
             min_ratings=query.min_ratings,
+            counts=counts,
         )
 
     def lists(self) -> Lists:
@@ -205,6 +210,13 @@ class ModelSource:
         items, values, weights = self._read(at)
         return self.live_model.reasons(items, values, rows, N_REASONS, weights)
 
+    def lifts(self, rows: Sequence[int]) -> Sequence[float | UnsetType]:
+        """The part of what is popular now in the score of each of `rows`, if it is in scores."""
+        if self._counts is None:
+            return [UNSET] * len(rows)
+        lifts: list[float] = self.live_model.lifts(self._counts, np.array(rows, dtype=np.int64)).tolist()
+        return lifts
+
 
 class CommonSource:
     """The list that a query names as its fallback, for one user whom no model knows, or for several without ratings who
@@ -224,13 +236,12 @@ class CommonSource:
     ) -> None:
         self.group, self.live_model, self.fallback, self.warnings = group, group.live_model, fallback, warnings
         self._query, self._common, self._selection, self._left_out = group.query, common, selection, left_out
+        self._best = partial(common.best, group.query, fallback, trend_of(group.live_model))
 
     def lists(self) -> Lists:
         """The page of the list."""
         query = self._query
-        rows, scores = self._common.best(
-            query, query.n, query.offset, self.group.runs[0].plan.eligible, *self._left_out
-        )
+        rows, scores = self._best(query.n, query.offset, self.group.runs[0].plan.eligible, *self._left_out)
         n_lists = len(self.group.rows)
         return Lists(np.tile(rows, n_lists), np.tile(scores, n_lists), np.full(n_lists, len(rows)))
 
@@ -239,7 +250,7 @@ class CommonSource:
         sets = [(one, ask.exclude) for ask in asks for one in ask.sets]
         rows, scores = np.full((len(sets), n), -1, dtype=np.int64), np.full((len(sets), n), -np.inf)
         for at, (eligible, exclude) in enumerate(sets):
-            best = self._common.best(self._query, n, offset, eligible, *self._left_out, exclude)
+            best = self._best(n, offset, eligible, *self._left_out, exclude)
             rows[at, : len(best[0])], scores[at, : len(best[1])] = best
         return rows, scores
 
@@ -265,8 +276,17 @@ class CommonSource:
         """None: such a list has none."""
         return []
 
+    def lifts(self, rows: Sequence[int]) -> Sequence[float | UnsetType]:
+        """None: such a list has one kind of score alone."""
+        return [UNSET] * len(rows)
+
 
 Source = ModelSource | CommonSource
+
+
+def trend_of(live_model: LiveModel | None) -> Trend | None:
+    """The trend of a model; None without one."""
+    return None if live_model is None else live_model.trend
 
 
 class Sources:
@@ -306,6 +326,7 @@ class Sources:
             lambda at: live_model.newest(int(users[at]), MAX_RATINGS_OF_USERS),
             self._selection,
             self._exploration,
+            self._common.counts_of(live_model.trend),
             [],
         )
 
@@ -320,8 +341,9 @@ class Sources:
         users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
         selection, exploration = self._selection, self._exploration
+        counts = self._common.counts_of(live_model.trend)
         return ModelSource(
-            group, live_model, users, rated, kept_out, lambda at: of_list, selection, exploration, warnings
+            group, live_model, users, rated, kept_out, lambda at: of_list, selection, exploration, counts, warnings
         )
 
     def _common_source(
@@ -342,7 +364,11 @@ class Sources:
             raise UnknownUser(f"user {group.users[0]!r} has no ratings")
         if query.rotate is not None:  # which shows again what was only shown
             seen = [rated]
-        fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
+        fallback: Fallback = "popular"
+        if query.fallback == "auto":
+            fallback = self._common.fallback(trend_of(group.live_model))
+        elif query.fallback != "none":
+            fallback = query.fallback
         reason = ""
         if group.live_model is None:
             reason = PREPARING if self._live.is_prepared(query.model) else NO_MODEL

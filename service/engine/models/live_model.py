@@ -13,12 +13,14 @@ from gpu.data.host_ids import NO_ROW, IdColumn
 from gpu.data.model import Model
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
+from gpu.data.signals import Trend
 from gpu.online import ReadyModel, explain
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
 from gpu.ranking.weighted import heard_by_age
+from gpu.trend.host_counts import DecayedCounts
 from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
 from service.engine.state.catalog import Catalog
@@ -71,6 +73,7 @@ class LiveModel:
         self.table = history.table_of(has_strengths=ready.model.is_implicit)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
+        self._lifted_at, self._level = 0, 0  # `n_changes` and `level` of the counts when items were lifted last
         self.unknown = np.zeros(0, dtype=np.bool_)
         self._priors = None if content is None else ItemPriors(content, history.catalog)
         watermark = StreamId.parse(manifest.watermark)
@@ -104,6 +107,11 @@ class LiveModel:
     def model(self) -> Model:
         """Its present parameters."""
         return self.online.model
+
+    @property
+    def trend(self) -> Trend | None:
+        """How much of what is popular now is in its scores; None if its training had no times."""
+        return self.model.calibration.trend
 
     def learn(self, applied: Applied) -> None:
         """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
@@ -193,12 +201,14 @@ class LiveModel:
         exclude: Sequence[NDArray[np.integer]] | None = None,
         candidates: Sequence[NDArray[np.integer] | None] | None = None,
         eligible: Sequence[Eligible | None] | None = None,
+        counts: DecayedCounts | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
         `gpu.ranking.topn`.
 
         Args:
             hidden: items to leave out of all lists.
+            counts: what is popular now, if it is in the scores.
             min_ratings: items with fewer ratings at present are left out too.
         """
         n = max(1, min(n, self.model.n_items))
@@ -211,6 +221,12 @@ class LiveModel:
                 out |= self.table.item_counts < min_ratings
             self.online.index.hide(out)
             self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
+        if counts is not None and counts.n_changes != self._lifted_at:
+            items = counts.changed_since(self._lifted_at) if counts.level == self._level else None
+            items = np.arange(len(counts.sums.values)) if items is None else items
+            items = items[items < self.model.n_items]
+            self._lifted_at, self._level = counts.n_changes, counts.level
+            self.online.index.lift(items, self.lifts(counts, items).astype(np.float32))
         return topn.recommend(
             self.online.index,
             users,
@@ -222,6 +238,10 @@ class LiveModel:
             candidates=candidates,
             eligible=eligible,
         )
+
+    def lifts(self, counts: DecayedCounts, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """The part of what is popular now in the scores of `rows` (B,), float64 (B,); only with a `trend`."""
+        return (0.0 if self.trend is None else self.trend.weight) * counts.shares(rows)
 
     def fold_in(
         self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS

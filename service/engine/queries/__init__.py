@@ -38,6 +38,7 @@ from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
 from service.engine.queries.source_queries import SourceAnswer, SourceQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
+AskedFallback = Literal["auto", "popular", "trending", "latest", "none"]
 
 
 class Items(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,8 +151,10 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         model: name of a live model; None takes the first live one of the setting `default_models`.
         experiment: id of an experiment; the arm of each user names the model.
         explain: whether each item carries the rated items that contribute most to its score.
-        fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
-            items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
+        fallback: the list for users whom the model does not know: popular, trending (by the half-life of the model's
+            trend, or the first one of the setting) or latest items. `auto`: trending ones if the times of ratings and
+            events are spread over two half-lives, else popular ones. `none` raises `UnknownUser` for an unknown one,
+            and popular items answer for all others.
         of_scenario: name and `stream_id` of the scenario that some of these fields come from; `StaleScenario` if it
             was put again or removed since.
     """
@@ -171,8 +174,12 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     ] = None
     explain: Annotated[bool, Field(description="Add to each item the ratings that most raise its score.")] = False
     fallback: Annotated[
-        Fallback, Field(description="For an unknown user: popular, trending or latest items, or none (404).")
-    ] = "popular"
+        AskedFallback,
+        Field(
+            description="For an unknown user: popular, trending or latest items, or none (404). "
+            "auto: trending items where ratings have times, else popular ones."
+        ),
+    ] = "auto"
     of_scenario: tuple[str, str] | None = None
 
     @property
@@ -242,6 +249,7 @@ class ScoredItem(Struct, omit_defaults=True):
         score: with the boost; None for a pin, which is not ranked.
         estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
         boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or `rotate`.
+        trend: the part of the score that comes from what is popular now; only with `explain`, if the model adds any.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 
@@ -250,6 +258,7 @@ class ScoredItem(Struct, omit_defaults=True):
     estimate: float | UnsetType = UNSET
     reasons: list[Reason] | UnsetType = UNSET
     boost: float | UnsetType = UNSET
+    trend: float | UnsetType = UNSET
     source: Literal["explore", "pin"] | UnsetType = UNSET
 
 

@@ -16,7 +16,7 @@ import msgspec
 from gpu.algorithms import ALGORITHMS
 from gpu.data.param_ranges import RENAMED
 from gpu.data.ratings import NO_MIDDLE
-from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, before_calibration
+from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, Trend, before_calibration
 from service.base.errors import InvalidRequest
 from service.storage.errors import NewerSnapshot
 
@@ -62,11 +62,12 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     event_typical: float = 1.0
     n_factors: int = 0
     chosen: tuple[str, ...] = ()
+    trend: Trend | None = None
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:
         """`calibration` in its stored form."""
-        fields = dataclasses.asdict(calibration)
+        fields = dict(vars(calibration))
         for name in _SCALES:
             low, high = fields[name]
             fields[name] = low, None if high == math.inf else high

@@ -13,6 +13,7 @@ from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, 
 MAX_BYTES = 1 << 20  # of a manifest
 MAX_ROWS = 2**31 - 1  # rows are int32
 LEAST_DIVISOR, LARGEST = 1e-12, 1e12
+LEAST_DAYS, MOST_DAYS = 1 / 1440, 9999.0  # of a half-life, as the setting has them
 NEEDED = {ARRAYS_FILE, USERS_FILE, ITEMS_FILE}
 
 
@@ -57,6 +58,10 @@ def check(manifest: Manifest) -> None:
     if stored.event_damped:
         _check("calibration.event_scale[0]", stored.event_scale[0], LEAST_DIVISOR)
     _check("calibration.event_weight", stored.event_weight, -LARGEST, LARGEST)
+    if stored.trend is not None:
+        _check("calibration.trend.weight", stored.trend.weight, 0, LARGEST)
+        if stored.trend.weight:
+            _check("calibration.trend.half_life_days", stored.trend.half_life_days, LEAST_DAYS, MOST_DAYS)
 
 
 def _check_scale(name: str, scale: tuple[float, float | None]) -> None:

@@ -125,7 +125,7 @@ def test_bad_bodies_are_named(app, path, body, status, name):
     [
         (
             "/recommend/u?fallback=old",
-            "Invalid query.fallback: expected 'popular', 'trending', 'latest' or 'none', got 'old'",
+            "Invalid query.fallback: expected 'auto', 'popular', 'trending', 'latest' or 'none', got 'old'",
         ),
         ("/recommend/u?offset=-1", "Invalid query.offset: expected 0 or more, got '-1'"),
         ("/recommend/u?exclude=", "Invalid query.exclude.0: Invalid id: expected 1 to 256 bytes, got 0"),

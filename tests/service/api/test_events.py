@@ -143,7 +143,7 @@ def test_trends_and_latest_items_stand_in_for_popular_ones(app: Local) -> None:
     refused = app.get("/popular", half_life="2d")
     assert (refused.status_code, refused.json()["detail"]) == (
         422,
-        "Invalid half_life: expected one of 1d, 7d, got '2d'",
+        "Invalid half_life: expected one of 1d, 7d, 30d, got '2d'",
     )
 
 

@@ -18,7 +18,7 @@ from service.storage.events import RatingEvent
         (RecommendQuery, {"n": 1.5}, "expected a whole number, got 1.5"),
         (RecommendQuery, {"offset": 10**10}, "expected at most 1000000000, got 10000000000"),
         (RecommendQuery, {"explain": "perhaps"}, "expected true or false, got 'perhaps'"),
-        (RecommendQuery, {"fallback": "x"}, "expected 'popular', 'trending', 'latest' or 'none', got 'x'"),
+        (RecommendQuery, {"fallback": "x"}, "expected 'auto', 'popular', 'trending', 'latest' or 'none', got 'x'"),
         (RecommendQuery, {"m": "5"}, "expected no such name"),
         (UsersBody, {}, "expected a value, got none"),
         (UsersBody, {"users": []}, "expected a list of 1 or more, got 0"),

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.data.host_trends import BLOCK
+from gpu.data.decay import DAY_S
 from gpu.data.rating_table import POSITIONS_PER_MS, RatingTable
-from service.engine.lists.trending import N_BLOCKS, Moves, Trending
+from gpu.trend.host_counts import Moves
+from service.engine.lists.trending import Days, Trending
 from tests.service.engine.lists.test_popularity import best
 
 H, N_USERS, N_ITEMS = 100.0, 4, 5
@@ -43,9 +44,10 @@ def test_counts_are_exact_in_any_grouping(given_changes: list[Change], together:
         if n % together == 0 or n == len(given_changes) - 1:
             trending.note(Moves.joined(waiting), N_ITEMS, now_s)
             waiting = []
+            if trending.counts.must_recount:
+                recount(trending, table, now_s)
     again = Trending(H)
-    for items, values, times in table.portions():
-        again.note(Moves.of(items, values, times, 1), N_ITEMS, now_s)
+    recount(again, table, now_s)
     assert shown(trending) == shown(again)
     expected = np.zeros(N_ITEMS)
     for user in range(N_USERS):
@@ -58,20 +60,30 @@ def test_counts_are_exact_in_any_grouping(given_changes: list[Change], together:
     assert (np.diff(scores) <= 0).all()
 
 
-def test_what_is_very_old_is_dropped_and_what_is_new_counts_most() -> None:
-    trending = Trending(H)
-    items = np.array([0, 0, 0, 1, 2])
-    times = np.array([0.0, 0.0, 0.0, 10 * H, 11 * H])
-    trending.note(Moves(items, times, np.ones(5, dtype=np.int64)), 3, 11 * H)
-    assert shown3(trending) == [2, 1, 0]
-    late_s = (N_BLOCKS + 1) * BLOCK * H
-    nothing = np.zeros(0, dtype=np.int64)
-    trending.note(Moves(nothing, np.zeros(0), nothing), 3, late_s)
-    assert shown3(trending) == []
-    trending.note(Moves(np.array([0]), np.array([0.0]), np.array([-1])), 3, late_s)  # of a block that is gone
-    trending.note(Moves(np.array([1]), np.array([late_s]), np.array([1])), 3, late_s)
-    assert best(trending, 3, 0, np.ones(3, dtype=np.bool_)) == ([1], [1.0])
+def recount(trending: Trending, table: RatingTable, now_s: float) -> None:
+    trending.clear()
+    for items, values, times in table.portions():
+        trending.note(Moves.of(items, values, times, 1), N_ITEMS, now_s)
 
 
-def shown3(trending: Trending) -> list[int]:
-    return best(trending, 3, 0, np.ones(3, dtype=np.bool_))[0]
+def test_without_new_pairs_the_order_stays_and_scores_go_down() -> None:
+    trending, nothing = Trending(H), Moves(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0, dtype=np.int64))
+    trending.note(Moves(np.array([0, 1, 1]), np.array([0.0, H, H]), np.ones(3, dtype=np.int64)), 3, H)
+    assert best(trending, 3, 0, np.ones(3, dtype=np.bool_)) == ([1, 0], [2.0, 0.5])
+    trending.note(nothing, 3, 1000 * H)
+    rows, scores = best(trending, 3, 0, np.ones(3, dtype=np.bool_))
+    assert rows == [1, 0]
+    assert 0 < scores[1] < scores[0] < 1e-200
+
+
+def test_days_tell_how_long_pairs_are_spread() -> None:
+    days, rng = Days(), np.random.default_rng(0)
+    assert days.span((0.01, 0.99)) == 0
+    times = rng.uniform(0, 200 * DAY_S, 1000)
+    items = np.zeros(1000, dtype=np.int64)
+    for part in (slice(400), slice(400, None)):
+        days.note(Moves(items[part], times[part], np.ones(len(items[part]), dtype=np.int64)))
+    assert 190 <= days.span((0.01, 0.99)) <= 200
+    late = times > 10 * DAY_S
+    days.note(Moves(items[late], times[late], np.full(np.count_nonzero(late), -1)))
+    assert 8 <= days.span((0.01, 0.99)) <= 10

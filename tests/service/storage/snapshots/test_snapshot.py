@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from gpu.algorithms import params_for
 from gpu.data.model import Model
 from gpu.data.signals import Calibration, before_calibration
-from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_terms import ItemTerms
 from service.storage import files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
@@ -174,7 +174,7 @@ def test_a_snapshot_from_before_items_were_counted_has_no_counts(
     loaded = snapshot.load(tmp_path, version).model
     assert loaded.item_counts.tolist() == [0, 0, 0]
     items = np.arange(len(ITEMS))
-    np.testing.assert_array_equal(Deduction.of(loaded).biases(loaded, items), loaded.item_bias)
+    np.testing.assert_array_equal(ItemTerms(loaded).biases(loaded, items), loaded.item_bias)
 
 
 def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None:

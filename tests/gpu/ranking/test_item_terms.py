@@ -9,7 +9,7 @@ from gpu.data.param_kinds import Params
 from gpu.data.signals import Calibration
 from gpu.descent.params import CulshImplicitParams, SgdParams
 from gpu.nmf.params import NmfParams
-from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_terms import ItemTerms
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, ratings_of, table_of
 
@@ -33,43 +33,43 @@ def test_every_training_counts_the_ratings_of_items(kind: type[Params]) -> None:
 
 def test_the_amount_is_a_unit_for_each_e_fold_fewer_ratings() -> None:
     model = model_of(SgdParams, [19, 9, 0, 4], unit=2.5)
-    amounts = model.item_bias - Deduction.of(model).biases(model, np.arange(4))
+    amounts = model.item_bias - ItemTerms(model).biases(model, np.arange(4))
     np.testing.assert_allclose(amounts, 2.5 * np.log([1, 2, 20, 4]), rtol=1e-6)
 
 
 def test_a_newer_item_counts_at_most_as_the_most_rated_one_of_the_training() -> None:
     model = model_of(SgdParams, [19, 9, 800])
     model.item_trained[2] = False
-    found = Deduction.of(model).biases(model, np.arange(3))
+    found = ItemTerms(model).biases(model, np.arange(3))
     assert found[[0, 2]].tolist() == model.item_bias[[0, 2]].tolist()
     assert found[1] < model.item_bias[1]
 
 
 def test_an_item_without_ratings_begins_where_it_would_once_it_is_named() -> None:
     model = model_of(AlsParams, [19, 9])
-    deduction = Deduction.of(model)
+    terms = ItemTerms(model)
     model.grow(3, 3)
-    assert deduction.biases(model, np.array([2])).tolist() == [deduction.unrated]
+    assert terms.biases(model, np.array([2])).tolist() == [terms.unrated]
 
 
 @pytest.mark.parametrize("kind", [AlsImplicitParams, CulshImplicitParams, NmfParams])
 def test_implicit_models_take_nothing_off(kind: type[Params]) -> None:
     model = model_of(kind, [19, 9, 0])
-    assert Deduction.of(model).unrated == 0
-    assert Deduction.of(model).biases(model, np.arange(3)).tolist() == model.item_bias.tolist()
+    assert ItemTerms(model).unrated == 0
+    assert ItemTerms(model).biases(model, np.arange(3)).tolist() == model.item_bias.tolist()
 
 
 def test_bits_do_not_depend_on_other_items_of_the_call() -> None:
     model = model_of(SgdParams, np.random.default_rng(0).integers(0, 3000, 500).tolist(), unit=0.9)
-    deduction = Deduction.of(model)
-    together = deduction.biases(model, np.arange(500))
-    assert [deduction.biases(model, np.array([item]))[0] for item in range(500)] == together.tolist()
+    terms = ItemTerms(model)
+    together = terms.biases(model, np.arange(500))
+    assert [terms.biases(model, np.array([item]))[0] for item in range(500)] == together.tolist()
 
 
 def test_the_model_itself_does_not_change() -> None:
     model = model_of(SgdParams, [19, 9, 0])
     before = model.item_bias.copy()
-    Deduction.of(model).biases(model, np.arange(3))
+    ItemTerms(model).biases(model, np.arange(3))
     assert model.item_bias.tolist() == before.tolist()
 
 

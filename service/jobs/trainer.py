@@ -169,12 +169,8 @@ def train(
         progress.begin("fit")
 
     model = fitted(corpus, params, backend, progress.learned, team)
-
     progress.begin("measure")
-    if corpus.times is not None:
-        days = [seconds / DAY_S for seconds in options.half_lives.values()]
-        trend = learned(corpus.training, corpus.times, model.params, backend, days)
-        model.calibration = replace(model.calibration, trend=trend)
+    add_trend(model, corpus, backend, options.half_lives)
     backend.release()
     metrics = measure(options.data, model, corpus, backend, options.name or options.algorithm)
     metrics |= {FAR: n_far} if n_far else {}
@@ -249,6 +245,14 @@ def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpo
             times=corpus.times,
             selection=selection,
         )
+
+
+def add_trend(model: Model, corpus: Corpus, backend: Backend, half_lives: Mapping[str, float]) -> None:
+    """Measure how much of what is popular now belongs into the scores of `model`; its calibration tells it."""
+    if corpus.times is not None:
+        days = [seconds / DAY_S for seconds in half_lives.values()]
+        trend = learned(corpus.training, corpus.times, model.params, backend, days)
+        model.calibration = replace(model.calibration, trend=trend)
 
 
 def cancel(signal_number: int, frame: FrameType | None) -> None:

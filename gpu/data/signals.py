@@ -31,7 +31,7 @@ EVENT_WEIGHT = 1.0  # α_e, where the data has too few events to choose one: an 
 
 @dataclass(frozen=True)
 class Trend:
-    """How much of what is popular now belongs into the scores of a model, as `gpu.trend.learn` has measured.
+    """How much of what is popular now belongs into the scores of a model, as its training has measured.
 
     Attributes:
         weight: added to the score of the item with the most pairs, an older pair counting less; others get their

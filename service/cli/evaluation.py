@@ -37,7 +37,8 @@ def evaluate(
     For each cut k the result has the `MEASURES` of lists (`ndcg@k` and so on, each the mean over users), their
     `interval_…`, `coverage@k` and `popularity@k`; all of them again as `popular_…`, of the list of the most popular
     items, which a model has to beat; and `n_users`, who have a relevant item. It also has `pair_counts.counts_of`, and
-    `reason` if a figure is NaN.
+    `reason` if a figure is NaN. Lists have the trend of the model, unless most of the test ratings are older than the
+    newest training rating.
 
     Args:
         folder: the folder of a version, or a folder of several versions; then the newest is used.
@@ -75,7 +76,10 @@ def evaluate(
         result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values)
         result["mae"] = gpu.evaluate.mae(model, rows, users, items, values)
     threshold = model.middle if relevant_from is None else relevant_from
-    lifts = lifts_of_training(model.calibration.trend, train, train_rows.times())
+    times, seconds = train_rows.times(), test_rows.seconds
+    # A trend is that of the newest training ratings. It says nothing of a part that was drawn from all times.
+    is_newer = times is None or seconds is None or float(np.median(seconds)) >= times.as_of_s
+    lifts = lifts_of_training(model.calibration.trend, train, times) if is_newer else None
     if negatives is None:
         popular, index = gpu.evaluate.baseline(train, is_implicit=True), ItemIndex(model, backend)
         if lifts is not None:

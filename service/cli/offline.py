@@ -50,7 +50,7 @@ class Data:
         users, items: the id tables of both.
         train: training ratings.
         test: test ratings, or None.
-        times: of `train`; None if the file has none.
+        times, test_times: of `train` and `test`; None if the file has none.
         is_newer: whether `test` has newer ratings than those of the same users in `train`.
     """
 
@@ -60,6 +60,7 @@ class Data:
     test: gpu.Ratings | None
     times: gpu.Times | None = None
     is_newer: bool = False
+    test_times: gpu.Times | None = None
 
     def ids(self) -> tuple[list[str], list[str]]:
         """The ids of all users and of all items, in the order of their rows."""
@@ -83,7 +84,8 @@ class Data:
         held_out, trained = np.sort(order[:n_test]), rows.at(np.sort(order[n_test:]))  # a pair's last line counts
         data = cls(users, items, trained.matrix(users, items), None, trained.times(), split != "random")
         if n_test:
-            data.test = rows.at(held_out).matrix(users, items)
+            of_test = rows.at(held_out)
+            data.test, data.test_times = of_test.matrix(users, items), of_test.times()
         return data
 
     @classmethod
@@ -242,7 +244,7 @@ def train(
         import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        for part, suffix, times in ((data.train, TRAINED_ON, data.times), (data.test, HELD_OUT, None)):
+        for part, suffix, times in ((data.train, TRAINED_ON, data.times), (data.test, HELD_OUT, data.test_times)):
             if part is not None:
                 users, items, values = part.coo()
                 columns = {

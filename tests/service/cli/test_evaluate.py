@@ -13,6 +13,7 @@ from service.storage.events import Entry, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
 from service.storage.snapshots import live_versions, snapshot
+from tests.gpu.trend.test_learn import drawn
 from tests.service.planted import entries, events
 from tests.service.storage.snapshots import forged
 
@@ -117,3 +118,28 @@ def test_commands_refuse_a_forged_model_with_a_sentence(folder: Path, tmp_path: 
         assert "Traceback" not in said
     assert live_versions.read(tmp_path / "data") == {}
     assert not (tmp_path / "data/snapshots" / version).exists()
+
+
+def test_lists_of_the_newest_ratings_alone_have_the_trend(tmp_path: Path, capsys: Any) -> None:
+    """Half of the choices follow a fashion of a fortnight. The end of the last one is held out, or any part."""
+    columns = zip(*(column.tolist() for column in drawn(0.5)), strict=True)
+    lines = [f"u{user},i{item},1,{1e9 + seconds:.0f}\n" for user, item, seconds in columns]
+    (tmp_path / "ratings.csv").write_text("user,item,rating,timestamp\n" + "".join(lines))
+    (tmp_path / "timeless.csv").write_text(HEAD + "".join(line.rpartition(",")[0] + "\n" for line in lines))
+    found = dict[str, dict[str, Any]]()
+    for split, name in (("time", "ratings"), ("random", "ratings"), ("random", "timeless")):
+        out = str(tmp_path / f"{split}-{name}")
+        command = ["train", "--ratings", str(tmp_path / f"{name}.csv"), "--algorithm", "als-implicit", "--json"]
+        of_split = ["--split", split, "--test-fraction", "0.05", "--out", out]
+        capsys.readouterr()
+        assert run([*command, *of_split, "--set", "n_factors=8", "n_epochs=3"]) == 0
+        trained = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert run(["evaluate", "--model", out, "--json"]) == 0
+        found[f"{split} {name}"] = json.loads(capsys.readouterr().out) | {"trend": trained.get("trend")}
+    newest, drawn_part, timeless = found.values()
+    assert newest["trend"]["weight"] > 0
+    assert newest["ndcg@10"] > 1.5 * newest["popular_ndcg@10"]
+    assert drawn_part["trend"]["weight"] > 0
+    assert timeless["trend"] is None
+    same = "ndcg@10", "recall@20", "map@10", "coverage@10"
+    assert [drawn_part[name] for name in same] == [timeless[name] for name in same]

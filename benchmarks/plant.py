@@ -150,10 +150,9 @@ def drawn_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Mo
     model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=params.n_bits)
     model.mark_trained(np.ones(n_users, np.int64), np.arange(1, n_items + 1))
     normal = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"
+    sums = ("projections",)
     jobs = [
-        (name, first)
-        for name in (*normal, "neighbors", "projections")
-        for first in range(0, len(getattr(model, name)), CHUNK)
+        (name, first) for name in (*normal, "neighbors", *sums) for first in range(0, len(getattr(model, name)), CHUNK)
     ]
 
     def draw(number: int) -> None:
@@ -162,7 +161,7 @@ def drawn_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Mo
         if name in normal:
             np.multiply(rng.standard_normal(part.shape, dtype=np.float32), DEVIATION, out=part)
         else:
-            low, high = (0, n_items) if name == "neighbors" else (-MAX_SUM, MAX_SUM)
+            low, high = (-MAX_SUM, MAX_SUM) if name in sums else (0, n_items)
             part[:] = rng.integers(low, high, part.shape, dtype=np.int32)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

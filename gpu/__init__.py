@@ -35,6 +35,7 @@ from gpu.data.ratings import Ratings, Rows
 from gpu.data.signals import Calibration, of_signals
 from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ease.params import EaseParams
+from gpu.neighbors.params import NeighborsParams
 from gpu.nmf.params import NmfParams
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
@@ -61,6 +62,7 @@ __all__ = [
     "InvalidParams",
     "InvalidRatings",
     "Model",
+    "NeighborsParams",
     "NmfParams",
     "NotEnoughMemory",
     "Params",

@@ -6,7 +6,7 @@ Ratings are a dense float matrix (M, N) with NaN where there is no rating; every
 import numpy as np
 
 MASK_64 = (1 << 64) - 1
-DISLIKED = -0.25  # x of a dislike in EASE
+DISLIKED = -0.25  # x of a dislike in EASE and neighbors
 
 
 # --- baselines and eq. 1 of [004] ------------------------------------------------------------------------------------
@@ -41,8 +41,10 @@ def weighted_sum(matrix, model, user, item):
     """Σ x B over what the user has rated, x 1 of a like and `DISLIKED` of a dislike; items without a slot drop out."""
     slots, total = model["item_slots"], 0.0
     for other in np.flatnonzero(~np.isnan(matrix[user])):
+        x = 1.0 if matrix[user, other] >= model["middle"] else DISLIKED
+        if other < len(slots):
+            total += x * sum(model["listed_weights"][other][np.asarray(model["listed"][other]) == item])
         if other < len(slots) and min(slots[other], slots[item]) >= 0:
-            x = 1.0 if matrix[user, other] >= model["middle"] else DISLIKED
             total += x * model["item_weights"][slots[other], slots[item]]
     return total
 
@@ -494,4 +496,24 @@ def ease_weights(likes, ridge):
     inverse = np.linalg.inv(likes.T @ likes + ridge * np.eye(likes.shape[1]))
     weights = -inverse / np.diagonal(inverse)
     np.fill_diagonal(weights, 0)
+    return weights
+
+
+# --- neighbors -------------------------------------------------------------------------------------------------------
+
+
+def together(likes, counts, keys, length, alpha, prior, beta, max_likes):
+    """w_ij of the items j that item i lists, 0 for all others, (I, I); `likes` is x of 0 and 1, (U, I).
+
+    c_ij = Σ_u x_ui x_uj n_u^−β, w_ij = c_ij ((d_i + h) (d_j + h))^(α−1). n^−β is rounded to 2^−20, and d is the
+    largest power of √2 up to a number of ratings. The `length` largest weights stay, of equal ones those of the
+    smaller `keys`.
+    """
+    n_likes = likes.sum(axis=1)
+    of_users = np.where(n_likes <= max_likes, np.rint(np.maximum(n_likes, 1) ** -beta * 2**20) / 2**20, 0)
+    sizes = 2.0 ** (np.floor(2 * np.log2(np.maximum(counts, 1)) + 1e-9) / 2) + prior
+    weights = (likes.T * of_users) @ likes * np.outer(sizes, sizes) ** (alpha - 1)
+    np.fill_diagonal(weights, 0)
+    for line in weights:
+        line[np.lexsort((keys, -line.astype(np.float32)))[length:]] = 0
     return weights

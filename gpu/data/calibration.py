@@ -114,7 +114,7 @@ def _of_preferences(ratings: Ratings, params: Params) -> Calibration:
     liked = of_one_kind(rated, calibration)
     if (liked > 0).any():
         calibration = dataclasses.replace(calibration, typical=float(liked[liked > 0].mean(dtype=np.float64)))
-    if params.is_logit:
+    if params.is_logit or params.has_item_lists:
         return dataclasses.replace(calibration, density=_density(ratings))
     if params.has_item_weights:
         return _with_ridge(calibration, ratings, params)

@@ -19,8 +19,9 @@ from gpu.data.signals import NEUTRAL, Calibration
 NO_NEIGHBOR = NO_SLOT = -1
 Index = slice | NDArray[Any]
 MAX_WEIGHTED = 20_000  # items with weights: a model of 1.6 GB, some minutes of training on a few cores
+MAX_WEIGHTED_ON_DEVICE = 100_000  # the same where a device has trained it: 40 GB, some minutes there
 
-# name -> (axes, dtype). U users, I items, F factors, K neighbors, H hash bits, T items with weights.
+# name -> (axes, dtype). U users, I items, F factors, K neighbors, H hash bits, T items with weights, L listed items.
 ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "user_factors": ("UF", np.float32),
     "item_factors": ("IF", np.float32),
@@ -37,11 +38,13 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "item_counts": ("I", np.int32),
     "item_slots": ("I", np.int32),
     "item_weights": ("TT", np.float32),
+    "listed": ("IL", np.int32),
+    "listed_weights": ("IL", np.float32),
 }
 LEARNED_USERS = "user_factors", "user_bias"  # what descent learns
 LEARNED_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights"
 LEARNED = LEARNED_USERS + LEARNED_ITEMS
-HOST_ONLY = "item_counts", "item_slots", "item_weights"  # arrays that no device reads
+HOST_ONLY = "item_counts", "item_slots", "item_weights", "listed", "listed_weights"  # arrays that no device reads
 
 
 class Model:
@@ -66,6 +69,9 @@ class Model:
         item_weights (T, T): float32, the weight of a rating of the row's item in the score of the column's item
             (`gpu.ranking.weighted`). T = 0 for models without item weights. Never changed: if items move, only
             `item_slots` changes.
+        listed (I, L): int32, the items whose scores a rating of the row's item changes, in no order, padded with
+            `NO_NEIGHBOR` (`gpu.hashing.host_cooccurrence`). L = 0 for models without such lists.
+        listed_weights (I, L): float32, by how much.
     """
 
     user_factors: NDArray[np.float32]
@@ -83,6 +89,8 @@ class Model:
     item_counts: NDArray[np.int32]
     item_slots: NDArray[np.int32]
     item_weights: NDArray[np.float32]
+    listed: NDArray[np.int32]
+    listed_weights: NDArray[np.float32]
 
     def __init__(
         self,
@@ -230,7 +238,9 @@ class Model:
         sources, targets = moves["I"]
         if not isinstance(targets, slice):
             renamed = np.append(item_rows, NO_NEIGHBOR)  # NO_NEIGHBOR (-1) reads the last entry
-            moved.neighbors[targets] = np.maximum(renamed[self.neighbors[sources]], NO_NEIGHBOR)
+            for name in ("neighbors", "listed"):
+                rows = getattr(self, name)[sources]
+                getattr(moved, name)[targets] = np.maximum(renamed[rows], NO_NEIGHBOR)
         return moved
 
     def _adopt(self, buffers: dict[str, Growing]) -> None:
@@ -254,8 +264,14 @@ def _move_of(rows: NDArray[np.int64]) -> tuple[Index, Index]:
 
 
 def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:
-    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": params.n_neighbors, "H": n_bits, "T": 0}
+    sizes = {"U": n_users, "I": n_items, "H": n_bits, "T": 0, **widths_of(params)}
     return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
+
+
+def widths_of(params: Params) -> dict[str, int]:
+    """Length of the axes that the parameters decide."""
+    has_lists = params.has_item_lists
+    return {"F": params.width, "K": 0 if has_lists else params.n_neighbors, "L": params.n_neighbors * has_lists}
 
 
 def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
@@ -268,10 +284,15 @@ def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
 
 
 def weight_bytes(params: Params, n_items: int) -> int:
-    """Bytes, at most, of the item weights of a model of `n_items`: there is one copy, on the host."""
-    return np.dtype(np.float32).itemsize * min(n_items, MAX_WEIGHTED) ** 2 if params.has_item_weights else 0
+    """Bytes, at most, of the item weights of a model of `n_items` from the host: there is one copy, on the host."""
+    return np.dtype(np.float32).itemsize * min(most_weighted(params, n_items), MAX_WEIGHTED) ** 2
+
+
+def most_weighted(params: Params, n_items: int) -> int:
+    """T, at most, of a model of `n_items`."""
+    return min(n_items, MAX_WEIGHTED_ON_DEVICE) if params.has_item_weights and not params.has_item_lists else 0
 
 
 def _fill(name: str) -> int:
     """The value of new rows."""
-    return {"neighbors": NO_NEIGHBOR, "item_slots": NO_SLOT}.get(name, 0)
+    return {"neighbors": NO_NEIGHBOR, "item_slots": NO_SLOT, "listed": NO_NEIGHBOR}.get(name, 0)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from gpu.data.param_ranges import Together, check_ranges, check_together
 
-RefitKind = Literal["sampled", "exact", "none"]
+RefitKind = Literal["sampled", "exact", "lists", "none"]
 Precision = Literal["float16", "float32"]
 Values = Literal["auto", "ratings", "counts"]
 Confidence = Literal["auto", "linear", "log", "ones"]
@@ -36,12 +36,17 @@ class Params:
         is_logit: whether its scores are log-odds of a rating.
         is_nonnegative: whether no factor is below 0.
         has_values: whether it has `values`, the choice between ratings and counts.
-        refits: how its rows learn online: from a sample of their ratings, exactly from all of them, or not at all.
+        refits: how its rows learn online: from a sample of their ratings, exactly from all of them, as lists of items
+            (`gpu.online.list_refits`), or not at all.
         has_item_weights: whether its users are their ratings, which item weights turn into scores
             (`gpu.ranking.weighted`).
+        has_item_lists: whether an item has weights for the items of its list alone, instead of for all.
         has_signatures: whether its items have neighbors and signatures by which new ones find theirs (`gpu.hashing`).
         is_predictable: whether attributes predict factors of items that nobody has rated (`gpu.training.content`).
         dies_beyond: parameters by which factors shrink to zero, with the largest value by which they do not.
+        grid: settings that `gpu.training.tune` tries first; none where it makes them from the data.
+        open_steps: what `gpu.training.selection` tries for parameters that the data is to decide, step by step; the
+            first of each step is what `sized` gives.
 
     Others are parameters of some algorithms; here they have the values of those without them.
     """
@@ -52,6 +57,7 @@ class Params:
     is_nonnegative: ClassVar[bool] = False
     has_values: ClassVar[bool] = False
     has_item_weights: ClassVar[bool] = False
+    has_item_lists: ClassVar[bool] = False
     has_signatures: ClassVar[bool] = False
     is_predictable: ClassVar[bool] = False
     refits: ClassVar[RefitKind] = "none"
@@ -59,10 +65,13 @@ class Params:
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
     together: ClassVar[Together] = {}
     dies_beyond: ClassVar[Mapping[str, float]] = {}
+    grid: ClassVar[tuple[Mapping[str, float], ...]] = ()
+    open_steps: ClassVar[tuple[tuple[Mapping[str, float], ...], ...]] = ()
 
     n_epochs = 1
     n_neighbors = 0
     n_bits = 0
+    max_likes = 0
     biases = True
     regularization_exponent = 1.0
 
@@ -88,6 +97,21 @@ class Params:
     @property
     def regularization(self) -> float | None:
         """λ; None if it is computed from the data, or there is none."""
+        return None
+
+    @property
+    def popularity_exponent(self) -> float | None:
+        """α of lists of items; None if the data is to decide it, or there is none."""
+        return None
+
+    @property
+    def popularity_prior(self) -> float | None:
+        """Their h."""
+        return None
+
+    @property
+    def activity_exponent(self) -> float | None:
+        """Their β."""
         return None
 
     @property
@@ -121,7 +145,7 @@ class Params:
         return 0
 
     def sized(self) -> Self:
-        """These with `width` as F, if the data is to decide it."""
+        """These with what holds until the data has decided: `width` as F, and the first of each of `open_steps`."""
         return self
 
     def with_epochs(self, share: float) -> Self:

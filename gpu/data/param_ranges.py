@@ -26,6 +26,10 @@ RENAMED = {"n_neighbours": "n_neighbors"}  # parameters, by the name of older ve
 _RANGES: dict[str, tuple[float, float]] = {
     "n_factors": (1, 1024),
     "n_neighbors": (0, 1024),
+    "popularity_exponent": (0, 1),
+    "popularity_prior": (0, 1e6),
+    "activity_exponent": (0, 1),
+    "max_likes": (2, 100_000),
     "n_epochs": (1, 10_000),
     "n_negatives": (1, 100),
     "n_bits": (64, 16_384),

@@ -44,6 +44,8 @@ class Arrays(NamedTuple):
     implicit_weights: Annotated[NDArray[np.float32], 2]
     item_slots: NDArray[np.int32]
     item_weights: Annotated[NDArray[np.float32], 2]
+    listed: Annotated[NDArray[np.int32], 2]
+    listed_weights: Annotated[NDArray[np.float32], 2]
 
 
 class Samples(NamedTuple):
@@ -109,6 +111,8 @@ def arrays_of(model: Model) -> Arrays:
         model.implicit_weights,
         model.item_slots,
         model.item_weights,
+        model.listed,
+        model.listed_weights,
     )
 
 

@@ -8,11 +8,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
+from gpu.data.model import MAX_WEIGHTED
 from gpu.ease.objective import no_inverse
 
 BLOCK = 256  # rows of XᵀX multiplied at a time, and edge of the tiles that are mirrored
 ENTRY_BYTES = 12  # bytes of an entry of a sparse matrix
 LIKE_BYTES = 64  # bytes of a like in X, its transpose and their construction
+
+
+def most_items() -> int:
+    """Items with weights, at most."""
+    return MAX_WEIGHTED
 
 
 def bytes_needed(n_items: int, n_likes: int) -> int:

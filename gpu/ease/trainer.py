@@ -23,7 +23,7 @@ from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.calibration import calibrate
 from gpu.data.memory import check_room
-from gpu.data.model import MAX_WEIGHTED, Model
+from gpu.data.model import Model
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration, preferences
 from gpu.ease import host as ease
@@ -53,7 +53,7 @@ class EaseTrainer(Trainer[Model]):
             calibration: of these ratings. Default: computed here.
 
         Raises:
-            InvalidRatings: more than `MAX_WEIGHTED` items would get weights; the message has the bytes they would take.
+            InvalidRatings: more items would get weights than the backend takes; the message has the bytes they need.
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
         self._ratings, self._params, self._test, self._twin = ratings, params, test, backend.twin
@@ -130,11 +130,13 @@ def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:
 
 
 def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) -> None:
-    needed = backend.twin(ease.bytes_needed)(n_items, n_likes)
-    if n_items > MAX_WEIGHTED:
+    needed, most = backend.twin(ease.bytes_needed)(n_items, n_likes), backend.twin(ease.most_items)()
+    if n_items > most:
         raise InvalidRatings(
-            f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked together with others,"
-            f" got {n_items:,}, whose training would need about {needed:,} bytes; use als-implicit"
+            f"Invalid number of items for ease: expected at most {most:,} on the {backend.name} that are liked together"
+            f" with others, got {n_items:,}, whose training would need about {needed:,} bytes; use neighbors"
         )
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
     check_room(f"Training on the {backend.name} with weights of {n_items:,} items ({size})", needed, backend)
+    if backend.name != HOST.name:
+        check_room(f"The host's copy of the weights of {n_items:,} items ({size})", 4 * n_items**2, HOST)

@@ -182,9 +182,10 @@ def learns(params: Params) -> bool:
 
     Those of culsh-implicit are not: descent balances all items against each other, with negatives drawn from all items.
     A closed form over the draws of one item loses that balance (NDCG@10 on MovieLens-1M .200 before, .146 after). Item
-    weights have one solution for all items together (`gpu.ease.trainer`).
+    weights have one solution for all items together (`gpu.ease.trainer`), and lists follow on their own
+    (`gpu.online.list_refits`).
     """
-    return params.refits != "none" and not params.n_absences
+    return params.refits in ("exact", "sampled") and not params.n_absences
 
 
 def looks(n_new: int, n_trained: int) -> tuple[int, int]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.model import NO_SLOT, Model
+from gpu.data.model import Model
 from gpu.data.param_kinds import descending
 from gpu.data.ratings import are_likes
 from gpu.data.refit_rules import SMALLEST_RIDGE, TINY, learned_values, objective_of, user_rules
-from gpu.data.signals import preferences
 from gpu.online.host import exact
 from gpu.ranking.topn import residuals_of
+from gpu.ranking.weighted import weights_between, x_of
 
 Reasons = list[tuple[int, float]]
 
@@ -70,11 +70,7 @@ def shares(
     """
     result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
-        # x_i B_ij; 0 if either item has no weights.
-        rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
-        has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
-        of_items = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
-        result[np.ix_(has_column, has_row)] = of_items.T * preferences(values[has_row], model.calibration)
+        result[:] = weights_between(model, items, np.asarray(targets)).T * x_of(model, values)
         return result * (1.0 if weights is None else weights)
     if model.params.refits == "none":
         return result

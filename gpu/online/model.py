@@ -15,7 +15,8 @@ rows that are up to date. Batches of events, deletes and replays leave no trace.
 and then steps 2 and 3 for the users and new items that read the item.
 
 The algorithm of the model decides how a row is solved: `gpu.online.exact` for ALS and NMF, `gpu.online.sampled` for
-stochastic gradient descent. EASE solves no rows (`gpu.ranking.weighted`).
+stochastic gradient descent. EASE solves no rows (`gpu.ranking.weighted`). Lists of items that are liked together read
+the ratings alone (`gpu.online.list_refits`): `catch_up` makes those again that are stale, of trained and of new items.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ class HostModel:
         model.grow(table.n_users, table.n_items)
         as_trained, self._prolific = AsTrained(model), Prolific(model, table)
         keys = user_keys, item_keys
-        self._refits = refits_of(model, table, as_trained, self._prolific, *keys, backend, solver, priors)
+        self._late_items: set[int] = set()  # new items that read a user of `_late`, and items of stale lists
+        refits = model, table, as_trained, self._prolific, *keys, backend, solver, priors, self._late_items
+        self._refits = refits_of(*refits)
         self._late = LateRefits(model, table, self._refits, as_trained, since)
         self._signatures: Signatures | None = None  # for models whose neighbors hashing has found
         if model.neighbors.shape[1] and model.projections.shape[1]:
@@ -97,7 +100,6 @@ class HostModel:
             is_fitted = is_fitted & model.user_factors.any(axis=1)
         self._users = set(np.flatnonzero(~is_fitted & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
-        self._late_items: set[int] = set()  # new items that read a user of `_late`
         # Work in progress: the next slice continues it.
         self._begun: Iterator[None] | None = itertools.chain(self._refits.prepare(), self._late.prepare())
         self.index = index or ItemIndex(model, backend)
@@ -133,6 +135,8 @@ class HostModel:
         self._users.update(changes.users.tolist())
         self._prolific.note(changes.users)
         self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
+        if self.model.params.has_item_lists:
+            self._late_items.update(changes.items.tolist())
         if self._signatures is not None:
             self._signatures.note(changes)
         self._late.note(changes)
@@ -151,6 +155,8 @@ class HostModel:
             self._signatures.forget(user, items, values)
         self._items.update(items[~model.item_trained[items]].tolist())
         self._items.update(self._refits.forget(user))
+        if model.params.has_item_lists:
+            self._late_items.update(items.tolist())
         self._users.discard(user)
         self._prolific.forget(user)
         self._late.forget(user, items)

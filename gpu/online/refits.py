@@ -16,6 +16,7 @@ from gpu.online.drift import AsTrained, Column
 from gpu.online.exact import ExactRefits, solver_of
 from gpu.online.history_refits import HistoryRefits
 from gpu.online.host.exact import Solver
+from gpu.online.list_refits import ListRefits
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.reading import ANONYMOUS, Reading
@@ -83,16 +84,20 @@ def refits_of(
     backend: Backend,
     solver: Solver | None = None,
     priors: Priors | None = None,
+    late_items: set[int] | None = None,
 ) -> Refits:
     """The refits of `model`.
 
     Args:
         solver: of `model`, from `gpu.online.exact.solver_of`. Default: built now, if the model needs one.
         priors: of new items; only exact refits read them. Default: 0.
+        late_items: where refits of lists put the items that they make stale.
     """
     solver = solver or solver_of(model, backend)
     if solver is not None:
         return ExactRefits(model, table, as_trained, prolific, solver, priors)
+    if model.params.refits == "lists":
+        return ListRefits(model, table, item_keys, set() if late_items is None else late_items)
     if model.params.refits == "none":
         return HistoryRefits(model, table)
     return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.model import NO_SLOT, Model
+from gpu.data.model import Model
+from gpu.ranking.weighted import weights_between
 
 DIGITS = 6
 
@@ -14,14 +15,17 @@ def similarities(model: Model, items: NDArray[np.integer]) -> NDArray[np.float64
     """Similarity of each pair of `items` (P,), −1 to 1, float64 (P, P); computed on the host.
 
     It is the cosine of the factors, for models with item weights the partial correlation
-    (`gpu.ranking.weighted.partial_correlations`). Items without factors or weights are like no other one. Rounded to
-    six digits, so that the order does not depend on the order in which a library adds.
+    (`gpu.ranking.weighted.partial_correlations`). With lists of items it is the weight of the pair over the largest in
+    the list of one of them, of both the higher. Items without factors or weights are like no other one. Rounded to six
+    digits, so that the order does not depend on the order in which a library adds.
     """
+    if model.params.has_item_lists:
+        largest = np.maximum(model.listed_weights[items].max(axis=1), np.finfo(np.float32).tiny).astype(np.float64)
+        shares = weights_between(model, items, items) / largest[:, None]
+        return np.asarray(np.round(np.maximum(shares, shares.T), DIGITS), dtype=np.float64)
     if model.params.has_item_weights:
-        slots, correlations = model.item_slots[items], np.zeros((len(items), len(items)))
-        places = np.flatnonzero(slots != NO_SLOT)
-        weights = model.item_weights[np.ix_(slots[places], slots[places])].astype(np.float64)
-        correlations[np.ix_(places, places)] = np.sign(weights) * np.sqrt(np.maximum(weights * weights.T, 0))
+        weights = weights_between(model, items, items)
+        correlations = np.sign(weights) * np.sqrt(np.maximum(weights * weights.T, 0))
         return np.round(correlations, DIGITS)
     factors = model.item_factors[items].astype(np.float64)
     lengths = np.sqrt(np.sum(factors**2, axis=1, keepdims=True))

@@ -141,6 +141,10 @@ def near_terms(
 def weight_terms(item: Int, b: Int, rows: Rows, arrays: Arrays) -> float:
     """What the ratings in row `b` of `rows` add to the score of `item` through item weights; 0 where there are none."""
     slots, total = arrays.item_slots, 0.0
+    for position in range(rows.starts[b], rows.starts[b] + rows.lengths[b] if arrays.listed.shape[1] else 0):
+        for place in range(arrays.listed.shape[1] if rows.items[position] < len(slots) else 0):
+            if arrays.listed[rows.items[position], place] == item:
+                total += float(rows.values[position]) * arrays.listed_weights[rows.items[position], place]
     if len(arrays.item_weights) == 0 or item >= len(slots) or slots[item] < 0:
         return total
     for position in range(rows.starts[b], rows.starts[b] + rows.lengths[b]):

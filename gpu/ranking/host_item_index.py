@@ -40,7 +40,8 @@ class Tables(NamedTuple):
         is_implicit: whether residuals are 1 for a like and −1 for a dislike.
         middle, lift: pairs whose merit is below `middle` are dislikes (`gpu.data.evidence.merits`).
         low, high: see `gpu.data.views.Arrays`.
-        item_slots (I,), item_weights (T, T): as in `gpu.data.model.Model`, the same arrays.
+        item_slots (I,), item_weights (T, T), listed (I, L), listed_weights (I, L): as in `gpu.data.model.Model`, the
+            same arrays.
     """
 
     panels: Annotated[NDArray[np.float32], 3]
@@ -61,6 +62,8 @@ class Tables(NamedTuple):
     high: np.float32
     item_slots: NDArray[np.int32]
     item_weights: Annotated[NDArray[np.float32], 2]
+    listed: Annotated[NDArray[np.int32], 2]
+    listed_weights: Annotated[NDArray[np.float32], 2]
 
 
 class RankedItems:
@@ -71,7 +74,7 @@ class RankedItems:
         panels, plain, fixed, baselines, implicit_sums, n_slots: as in `tables`, with room to grow.
         hidden: bool (P · PANEL,).
         terms: differences between estimates and list scores.
-        item_slots, item_weights: those of the model.
+        item_slots, item_weights, listed, listed_weights: those of the model.
     """
 
     panels: NDArray[np.float32]
@@ -95,13 +98,14 @@ class RankedItems:
         }
         self.inverse = Arena(np.int32, np.float32, np.float32)
         self.inverse.make_room(ENLIST_ROOM * model.neighbors.size)
-        self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed new items, as they stand in the inverse
+        self.inverted: dict[int, NDArray[np.int32]] = {}  # lists of refreshed new items, as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
         self.terms = ItemTerms(model)
         self.middle, self.lift = np.float32(model.middle), np.float32(model.lift)
         self.scale = np.float32(model.learned_scale[0]), np.float32(model.learned_scale[1])
         self.item_slots, self.item_weights = model.item_slots, model.item_weights
+        self.listed, self.listed_weights = model.listed, model.listed_weights
 
     @property
     def tables(self) -> Tables:
@@ -126,6 +130,8 @@ class RankedItems:
             *self.scale,
             self.item_slots,
             self.item_weights,
+            self.listed,
+            self.listed_weights,
         )
 
     def grow(self, n_items: int) -> None:
@@ -165,9 +171,9 @@ def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -
         if model.item_trained[item]:
             unlist(item, model.neighbors[item], inverse.directory, inverse.columns)
             continue
-        if item in ranked_items.listed:
-            unlist(item, ranked_items.listed[item], inverse.directory, inverse.columns)
-        ranked_items.listed[item] = model.neighbors[item].copy()
+        if item in ranked_items.inverted:
+            unlist(item, ranked_items.inverted[item], inverse.directory, inverse.columns)
+        ranked_items.inverted[item] = model.neighbors[item].copy()
     _renew(ranked_items, model, items)
 
 
@@ -186,6 +192,7 @@ def lift(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], lift
 def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     ranked_items.grow(model.n_items)
     ranked_items.item_slots = model.item_slots
+    ranked_items.listed, ranked_items.listed_weights = model.listed, model.listed_weights
     pack(ranked_items.panels, model.item_factors, items)
     slots = model.neighbors, model.explicit_weights, model.implicit_weights
     inverse, n_slots, done = ranked_items.inverse, len(items) * model.neighbors.shape[1], 0

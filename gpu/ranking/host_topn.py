@@ -71,8 +71,7 @@ def rank(
     if factors is not requests.factors or not factors.flags.c_contiguous:
         requests = requests._replace(factors=np.ascontiguousarray(factors))
     cost = (n_users + READ_COST) * tables.panels.size
-    if len(tables.item_weights):
-        cost += int(requests.lengths.sum()) * len(tables.item_weights)
+    cost += int(requests.lengths.sum()) * (len(tables.item_weights) + tables.listed.shape[1])
     n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
     best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
     rows = np.full(best.shape, -1, dtype=np.int32)
@@ -263,7 +262,7 @@ def fill(
         parts: int64 (P + 1,), bounds of the panels of each part; each part has a thread.
     """
     is_parallel = len(best) > 1
-    if len(tables.item_weights):
+    if len(tables.item_weights) or tables.listed.shape[1]:
         touched = weighted(requests, tables, is_parallel)
     else:
         touched = touched_blocks(requests, tables, is_parallel)

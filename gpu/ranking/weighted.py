@@ -5,6 +5,10 @@ below 0 for a dislike, and for a count its confidence (`gpu.data.calibration.pre
 multiplied by the weight of the rating (`gpu.data.decay`). So a new rating counts
 in the next list without any learning, and the share of each rating in a score is exact.
 
+Models with lists of items (`gpu.neighbors.trainer`) have the weights B_ij of the items j that item i lists; all others
+are 0. Every like counts as 1. Their lists follow the ratings, and popularity is below every sum for everybody. What
+follows is of the other models.
+
 A user who likes no item with weights would get a list in no order. So such a user has the factor 1 and all others 0.
 The one factor of an item is the share of users who like it: popular items come first, and items like the disliked ones
 go down.
@@ -23,7 +27,6 @@ from numpy.typing import NDArray
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.ratings import Ratings, Rows, are_likes
 from gpu.data.signals import DISLIKED, Calibration, preferences
-from gpu.ranking import host_weighted
 
 
 class HeardRows(Rows):
@@ -42,7 +45,13 @@ def heard(model: Model, rows: Rows) -> Rows:
     if not model.params.has_item_weights:
         return rows
     starts, places = _packed(rows)
-    return Rows(starts, rows.lengths, rows.items[places], preferences(rows.values[places], model.calibration))
+    return Rows(starts, rows.lengths, rows.items[places], x_of(model, rows.values[places]))
+
+
+def x_of(model: Model, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What ratings (B,) count in a model with item weights: x, float32 (B,)."""
+    x = preferences(values, model.calibration)
+    return np.where(x < 0, DISLIKED, np.sign(x)) if model.params.has_item_lists else x
 
 
 def heard_by_age(
@@ -74,24 +83,60 @@ def _packed(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return starts, np.repeat(rows.starts - starts, rows.lengths) + np.arange(rows.lengths.sum())
 
 
-def partial_correlations(model: Model, item: int) -> NDArray[np.float32]:
-    """Partial correlation of `item` and each item, −1 to 1, float32 (I,); −inf for items without weights.
+def likenesses(model: Model, items: NDArray[np.integer]) -> NDArray[np.float32]:
+    """How like `items` (B,) each item is, float32 (I,): the mean over those of `items` that have weights.
+
+    With lists it is the weight in the list of each, 0 for an item beyond it, and −inf for items in none. Else it is the
+    partial correlation, −1 to 1, and −inf for items without weights.
+    """
+    means = np.full(model.n_items, -np.inf, dtype=np.float32)
+    if model.params.has_item_lists:
+        items = items[model.listed[items, 0] >= 0]
+        listed, weights = model.listed[items], model.listed_weights[items]
+        is_listed = listed >= 0
+        means[listed[is_listed]] = 0
+        np.add.at(means, listed[is_listed], weights[is_listed] / np.float32(max(len(items), 1)))
+        return means
+    slots, has_slot = model.item_slots[items], model.item_slots != NO_SLOT
+    slots = slots[slots != NO_SLOT]
+    means[has_slot] = 0 if len(slots) else -np.inf
+    for slot in slots.tolist():
+        means[has_slot] += partial_correlations(model, slot)[model.item_slots[has_slot]] / np.float32(len(slots))
+    return means
+
+
+def partial_correlations(model: Model, slot: int) -> NDArray[np.float32]:
+    """Partial correlation of the item of `slot` and that of each slot, −1 to 1, float32 (T,).
 
     It is −P_ij / √(P_ii P_jj), where P is the inverse of the regularized XᵀX: the geometric mean of B_ij and B_ji. So
     it is the same in both directions, and a popular item is not a neighbor of all others.
     """
-    correlations, slot = np.full(model.n_items, -np.inf, dtype=np.float32), model.item_slots[item]
-    if slot == NO_SLOT:
-        return correlations
     forth, back = model.item_weights[slot], model.item_weights[:, slot]
-    means = np.sign(forth) * np.sqrt(np.maximum(forth * back, 0))
-    has_slot = model.item_slots != NO_SLOT
-    correlations[has_slot] = means[model.item_slots[has_slot]]
-    return correlations
+    means: NDArray[np.float32] = np.sign(forth) * np.sqrt(np.maximum(forth * back, 0))
+    return means
+
+
+def weights_between(model: Model, sources: NDArray[np.integer], targets: NDArray[np.integer]) -> NDArray[np.float64]:
+    """B_ij of each of `sources` (B,) for each of `targets` (T,), float64 (B, T); 0 where there is none."""
+    weights = np.zeros((len(sources), len(targets)))
+    if model.params.has_item_lists:
+        column_of = {target: column for column, target in enumerate(targets.tolist())}  # distinct
+        for line, source in zip(weights, sources.tolist(), strict=True):
+            places = np.flatnonzero(np.isin(model.listed[source], targets))
+            line[[column_of[target] for target in model.listed[source, places].tolist()]] = model.listed_weights[
+                source, places
+            ]
+        return weights
+    rows, columns = model.item_slots[sources], model.item_slots[targets]
+    has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
+    weights[np.ix_(has_row, has_column)] = model.item_weights[np.ix_(rows[has_row], columns[has_column])]
+    return weights
 
 
 def user_cosines(model: Model, rows: Rows, user: int) -> NDArray[np.float32]:
     """Cosine of the likes and dislikes of `user` and of each user, float32 (U,); −inf for users without ratings."""
+    from gpu.ranking import host_weighted  # noqa: PLC0415 - `import gpu` loads no kernel
+
     start, line = rows.starts[user], np.zeros(model.n_items, dtype=np.float32)
     own = slice(start, start + rows.lengths[user])
     line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle, model.lift), 1, DISLIKED)

@@ -90,6 +90,8 @@ def _largest(array: NDArray[np.number]) -> float:
 
 def _sides(model: Model) -> tuple[float, ...]:
     """The largest absolute value of each array that scores are products of."""
+    if model.params.has_item_lists:  # of any size: only their order counts
+        return (float(model.listed_weights.any()),)
     if model.params.has_item_weights:
         return (_largest(model.item_weights),)
     return _largest(model.user_factors), _largest(model.item_factors)

@@ -31,6 +31,7 @@ SHARE = 1 / 3  # of the epochs
 USERS, PAIRS = 4000, 0.2  # users at most, at random, and the share of their pairs that is held out
 ENOUGH = 1000  # held-out pairs; with fewer the noise decides
 LEAST_ROWS = 1000  # users and items with ratings; fewer have no more than `START_FACTORS` tastes
+MOST_TERMS = 3e9  # pairs of items that a trial of `by_steps` adds up; some seconds on two cores
 MOST_ITEMS = 1500  # of EASE, the most popular, while confidences are tried; all would take the cube of their number
 # Multiply-adds and additions of a whole training, about: ten minutes on two cores of 2024, half a minute on an H100.
 MOST_WORK = 3e13
@@ -69,14 +70,15 @@ def selected(
     """
     if not params.is_calibrated:
         return Selection(params.sized())
+    if params.open_steps:
+        return by_steps(ratings, params, backend)
     has_counts = has_open_counts(ratings, params)
     if params.has_width and not has_counts:
         return Selection(params)
     rest, held_out = split(ratings)
     reasons: tuple[str, ...] = ()
     if len(held_out) < ENOUGH:
-        needed = f"{ENOUGH:,} held-out pairs (about {ENOUGH / PAIRS:,.0f} ratings of users with several)"
-        reasons = (f"nothing was tested: expected {needed}, got {len(held_out):,}",)
+        reasons = (untested(held_out),)
     elif has_counts:
         params, reason = with_confidence(rest, held_out, params, backend)
         reasons = (reason,)
@@ -88,6 +90,38 @@ def selected(
         params, reason = with_width(rest, held_out, params, backend, most_factors, kept)
         reasons = (*reasons, reason)
     return Selection(params, reasons, params.width)
+
+
+def by_steps(ratings: Ratings, params: Params, backend: Backend) -> Selection:
+    """`params` with the best of each of their `open_steps`, for parameters that the caller has not given."""
+    best = params.sized()
+    if best == params:
+        return Selection(params)
+    rest, held_out = split(ratings)
+    if len(held_out) < ENOUGH:
+        return Selection(best, (untested(held_out),))
+    n_terms = float(np.square(rest.by_user.lengths, dtype=np.float64).sum())
+    if n_terms > MOST_TERMS:
+        return Selection(best, (f"nothing was tested: each trial would add up {n_terms:.2g} pairs of items",))
+    least, reasons = losses_of(rest, held_out, best, backend), list[str]()
+    for step in params.open_steps:
+        told = list[str]()
+        for change in step:
+            if any(getattr(params, name) is not None for name in change):
+                continue
+            setting = with_changes(best, **change)
+            losses = least if setting == best else losses_of(rest, held_out, setting, backend)
+            told.append(f"{_score(losses)} with {', '.join(f'{name}={value:g}' for name, value in change.items())}")
+            if setting != best and pays(losses, least):
+                best, least = setting, losses
+        reasons += [f"NDCG@{K} of {len(least):,} users {'; '.join(told)}"] if told else []
+    return Selection(best, tuple(reasons))
+
+
+def untested(held_out: Ratings) -> str:
+    """Why rules and defaults stay."""
+    needed = f"{ENOUGH:,} held-out pairs (about {ENOUGH / PAIRS:,.0f} ratings of users with several)"
+    return f"nothing was tested: expected {needed}, got {len(held_out):,}"
 
 
 def has_open_counts(ratings: Ratings, params: Params) -> bool:

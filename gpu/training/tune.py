@@ -246,7 +246,9 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
     if params.is_nonnegative:
         raise InvalidParams(f"Invalid algorithm for tune: expected one with a ridge, got {params.algorithm!r}")
     asked = params
-    if params.has_item_weights:
+    if params.grid:
+        settings = [with_changes(params, **setting) for setting in params.grid]
+    elif params.has_item_weights:
         ridge = calibrate(ratings, params).regularization
         asked = with_changes(params, regularization=ridge)
         settings = [with_changes(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]

@@ -78,7 +78,8 @@ def _uses(params: Params, *, is_on_host: bool) -> set[Use]:
     """What kernels of the host such a model needs. A device ranks, and it refits rows that are learned by gradients."""
     uses, learns = {Use.ANSWERS} | ({Use.RIVALS} if params.is_implicit else set()), drift.learns(params)
     if params.has_item_weights:  # on the host, whatever the backend
-        return uses | {Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS}
+        lists = {Use.LISTS} if params.has_item_lists else set()
+        return uses | {Use.ITEM_WEIGHTS, Use.RANKING, Use.NEW_ITEMS} | lists
     uses |= {Use.FACTORS}
     uses |= {Use.RANKING, Use.NEW_ITEMS} if is_on_host else {Use.RANKING_ON_DEVICE}
     uses |= {Use.DRIFT} if learns else set()

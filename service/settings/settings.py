@@ -132,7 +132,7 @@ class Settings(BaseSettings):
         " clips extreme outliers.",
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
+        ["als-implicit", "ease", "neighbors", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
         description="Names of models, algorithms or names of yours, comma-separated; the first live one answers. The"
         " default is by ranking quality.",
     )
@@ -149,9 +149,9 @@ class Settings(BaseSettings):
     )
     values: Values = Field(
         "auto",
-        description="How als-implicit, culsh-implicit and ease interpret values: ratings (low values on a scale are"
-        " dislikes), counts (a higher count means more confidence, one below 0 is a dislike), or auto (decided from the"
-        " ratings; events are counts).",
+        description="How als-implicit, culsh-implicit, ease and neighbors interpret values: ratings (low values on a"
+        " scale are dislikes), counts (a higher count means more confidence, one below 0 is a dislike), or auto"
+        " (decided from the ratings; events are counts).",
     )
     retrain_share: float = Field(
         0.2,

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import ALGORITHMS, params_of
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.data.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
 from gpu.data.param_kinds import FactorParams, GradientParams, Params
@@ -27,7 +27,7 @@ def random_params(kind: type[Kind], n_factors: int = 6, n_neighbors: int = 4, n_
     if issubclass(kind, CulshParams):
         return kind(n_factors=n_factors, n_neighbors=n_neighbors, n_bits=n_bits, seed=5)
     if not issubclass(kind, FactorParams):
-        return kind()
+        return params_of(kind, {"n_neighbors": n_neighbors} if kind.has_item_lists else {})
     return kind(n_factors=n_factors, seed=5)
 
 
@@ -46,7 +46,7 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     n_bits = params.n_bits
     scale, calibration = ((0, 1), OF_RATINGS) if params.is_implicit else ((1, 5), Calibration(values="ratings"))
     model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, calibration)
-    if params.has_item_weights:
+    if params.has_item_weights and not params.has_item_lists:
         model = weighted_model(model, rng.permutation(n_items)[: n_items - n_items // 5])
     for name, (_, dtype) in ARRAYS.items():
         if dtype is np.float32:
@@ -55,9 +55,10 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     model.user_trained[:], model.item_trained[:] = True, True
     for item in range(n_items):
         others = np.delete(np.arange(n_items), item)
-        chosen = rng.permutation(others)[: model.neighbors.shape[1]]
+        rows = model.listed if params.has_item_lists else model.neighbors
+        chosen = rng.permutation(others)[: rows.shape[1]]
         chosen[rng.random(len(chosen)) < 0.25] = NO_NEIGHBOR
-        model.neighbors[item, : len(chosen)] = chosen
+        rows[item, : len(chosen)] = chosen
     model.item_counts[:] = rng.integers(1, 50, n_items)
     return model
 

@@ -47,4 +47,8 @@ def as_reference(model: Model) -> dict:
     """The model as the oracle wants it: a dict of float64 copies."""
     arrays = {name: a.astype(np.float64) for name, a in model.arrays.items() if a.dtype == np.float32}
     numbers = {"mean": model.mean, "middle": model.middle, "implicit": model.is_implicit}
-    return arrays | numbers | {"neighbors": model.neighbors.tolist(), "item_slots": model.item_slots}
+    return (
+        arrays
+        | numbers
+        | {"neighbors": model.neighbors.tolist(), "item_slots": model.item_slots, "listed": model.listed}
+    )

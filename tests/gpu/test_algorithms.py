@@ -90,7 +90,9 @@ def test_absurd_values_are_refused_in_a_short_sentence(algorithm: str, value: ob
 def test_parameters_of_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidParams, match="n_neighbors"):
         params_for("sgd", {"n_neighbors": 8})
-    with pytest.raises(InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, nmf, sgd"):
+    with pytest.raises(
+        InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, neighbors, nmf, sgd"
+    ):
         params_for("svd", {})
 
 

@@ -61,6 +61,7 @@ REFUSED = {
     "als-implicit": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "culsh-implicit": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "ease": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
+    "neighbors": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "nmf": {
         "all 0": "not all 0",
         "all -2": r"got -2; train als-implicit.*user row 0, item row",

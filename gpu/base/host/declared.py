@@ -37,6 +37,7 @@ class Use(enum.Enum):
     RANKING_ON_DEVICE = "a model makes lists on a device"
     FACTORS = "a model with factors answers"
     ITEM_WEIGHTS = "a model with weights between items answers"
+    LISTS = "items list those that are liked together with them"
     EXACT = "linear systems are solved to learn"
     EXACT_IMPLICIT = "the same, where what nobody rated counts"
     EXACT_EXPLICIT = "the same, where only ratings count"

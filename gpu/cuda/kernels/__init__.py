@@ -34,6 +34,7 @@ PARTS = {
         "als_wide_feed.cuh",
         "als_wide_solver.cuh",
     ),
+    "cooccurrence": ("evidence.cuh",),
     "descent_neighbors": ("splitmix.cuh",),
     "descent_tiles": ("strides.cuh",),
     "hamming": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),

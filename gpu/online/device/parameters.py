@@ -13,6 +13,7 @@ from gpu.cuda.growing import Counting, Growing
 from gpu.cuda.structures import structure
 from gpu.data.model import ARRAYS, HOST_ONLY, NO_NEIGHBOR, Model
 
+FILLED = ("neighbors",)  # with `NO_NEIGHBOR`
 NAMES = tuple(name for name in ARRAYS if name not in HOST_ONLY)
 
 
@@ -49,12 +50,13 @@ class LiveParameters:
     def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Copy `model` to the device, with the keys of all its rows."""
         self.mean, self.middle, self.lift, self.is_implicit = model.mean, model.middle, model.lift, model.is_implicit
-        fills = {"neighbors": NO_NEIGHBOR}
         arrays = {name: (ARRAYS[name][0][0], to_device(getattr(model, name))) for name in NAMES}
         arrays |= {"user_keys": ("U", to_device(user_keys)), "item_keys": ("I", to_device(item_keys))}
         arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
         arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))
-        self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
+        self._growing = {
+            name: (axis, Growing(array, NO_NEIGHBOR if name in FILLED else 0)) for name, (axis, array) in arrays.items()
+        }
         self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
         self.item_pool, _ = _by_key(model.item_trained, item_keys)
         self._new_items = Counting(to_device(np.flatnonzero(~model.item_trained)), model.n_items)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.model import NO_SLOT
 from gpu.ranking import topn, weighted
 from service.engine.models.live_model import LiveModel
 
@@ -15,13 +14,12 @@ Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bool_]) -> Ranked:
     """Neighbors of an item among those of `shown`, bool (I,), best first.
 
-    Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
-    of signatures, all others the cosine of factors.
+    Models with item weights use these (`gpu.ranking.weighted.likenesses`), models with neighbor lists (at most K
+    neighbors) the agreement of signatures, all others the cosine of factors.
     """
     model = live_model.model
     if model.params.has_item_weights:
-        scores = weighted.partial_correlations(model, item)
-        return topn.others(scores, item, n, shown & ~live_model.unknown)
+        return similar_to_set(live_model, np.array([item], dtype=np.int32), n, shown)
     if not model.neighbors.shape[1]:
         return topn.similar(model.item_factors, item, n, shown & ~live_model.unknown)
     neighbors = model.neighbors[item]
@@ -40,11 +38,7 @@ def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, show
     """
     model = live_model.model
     if model.params.has_item_weights:
-        weighted_items = items[model.item_slots[items] != NO_SLOT]
-        means = np.full(model.n_items, 0 if len(weighted_items) else -np.inf, dtype=np.float32)
-        for item in weighted_items.tolist():
-            means += weighted.partial_correlations(model, item) / np.float32(len(weighted_items))
-        return topn.others(means, items, n, shown & ~live_model.unknown)
+        return topn.others(weighted.likenesses(model, items), items, n, shown & ~live_model.unknown)
     if not model.neighbors.shape[1]:
         return topn.similar_to_set(model.item_factors, items, n, shown & ~live_model.unknown)
     neighbors = np.unique(model.neighbors[items])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.model import ARRAYS, MAX_WEIGHTED, NO_NEIGHBOR, NO_SLOT
+from gpu.data.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, most_weighted, widths_of
 from gpu.data.param_kinds import Params
 from service.storage.snapshots.array_file import OnPart, StoredArray
 
@@ -21,6 +21,7 @@ from service.storage.snapshots.array_file import OnPart, StoredArray
 MAX_PARAMETER, MAX_FACTOR, MAX_NONNEGATIVE = 1e8, 1e6, 1e12
 LEAST_NONNEGATIVE = 1e-15  # of the largest factor of a side of NMF, whose square divides in refits
 WITHOUT_WEIGHTS = "item_slots", "item_weights"  # files of models without item weights lack both
+WITHOUT_LISTS = "listed", "listed_weights"  # and those of models without lists of items these
 WORD_BITS = 64  # signatures are packed into words
 
 
@@ -38,10 +39,13 @@ class ArrayValues:
             n_forgotten: users who were removed since its training; `item_counts` counts them still.
             has_counts: whether it must have `item_counts`; snapshots of format 1 may lack them.
         """
-        self._params, self._needs = params, set(ARRAYS) - set(WITHOUT_WEIGHTS)
+        self._params, self._needs = (
+            params,
+            set(ARRAYS) - set(WITHOUT_WEIGHTS + WITHOUT_LISTS * (not params.has_item_lists)),
+        )
         if not has_counts:
             self._needs.discard("item_counts")
-        self._sizes = {"U": n_users, "I": n_items, "F": params.width, "K": params.n_neighbors}
+        self._sizes = {"U": n_users, "I": n_items, **widths_of(params)}
         self._n_slots, self._most_counted = 0, n_users + n_forgotten
         self._largest: dict[str, float] = {}
         self._slots: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -50,13 +54,14 @@ class ArrayValues:
         """Check names, dtypes and shapes of all arrays, before memory is taken for them; raises `ValueError`."""
         if missing := self._needs - stored.keys():
             raise ValueError(f"expected an array {min(missing)}, got none")
-        if (has := [name for name in WITHOUT_WEIGHTS if name in stored]) and len(has) < len(WITHOUT_WEIGHTS):
-            raise ValueError(f"expected both of {' and '.join(WITHOUT_WEIGHTS)} or none, got {has[0]}")
+        for both in (WITHOUT_WEIGHTS, WITHOUT_LISTS):
+            if (has := [name for name in both if name in stored]) and len(has) < len(both):
+                raise ValueError(f"expected both of {' and '.join(both)} or none, got {has[0]}")
         axes_of_shapes = (("H", "projections"), ("T", "item_weights"))
         sizes = self._sizes | {axis: stored[name].shape[-1] if name in stored else 0 for axis, name in axes_of_shapes}
         if sizes["H"] % WORD_BITS or (sizes["H"] and not self._params.has_signatures):
             raise ValueError(f"expected a multiple of {WORD_BITS} bits in projections, got {sizes['H']}")
-        most = min(sizes["I"], MAX_WEIGHTED) if self._params.has_item_weights else 0
+        most = most_weighted(self._params, sizes["I"])
         if sizes["T"] > most:
             raise ValueError(f"expected weights of at most {most} items, got {sizes['T']}")
         for name, (dtype, shape, _) in stored.items():
@@ -76,6 +81,7 @@ class ArrayValues:
         integers = np.iinfo(np.int32)
         ranges = {
             "neighbors": (NO_NEIGHBOR, self._sizes["I"] - 1),
+            "listed": (NO_NEIGHBOR, self._sizes["I"] - 1),
             "item_slots": (NO_SLOT, self._n_slots - 1),
             "item_counts": (0, self._most_counted),
             "projections": (integers.min, integers.max),

@@ -14,7 +14,7 @@ from gpu.data.model import NO_SLOT, Model
 from service.storage import files
 from service.storage.snapshots import array_file
 from service.storage.snapshots.array_file import StoredArray
-from service.storage.snapshots.array_values import WITHOUT_WEIGHTS, ArrayValues
+from service.storage.snapshots.array_values import WITHOUT_LISTS, WITHOUT_WEIGHTS, ArrayValues
 
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 CONTENT_FILE = "content.safetensors"
@@ -72,6 +72,8 @@ def read_arrays(path: Path, values: ArrayValues, *, format_: int) -> dict[str, N
     arrays.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
     arrays.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
     arrays.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
+    arrays.setdefault("listed", np.zeros((n_items, 0), dtype=np.int32))
+    arrays.setdefault("listed_weights", np.zeros((n_items, 0), dtype=np.float32))
     return arrays
 
 
@@ -91,10 +93,11 @@ def _described(file: BufferedReader, values: ArrayValues, format_: int) -> dict[
 
 
 def write_arrays(path: Path, model: Model) -> None:
-    """Write the arrays of `model`; those of item weights only if it has any."""
+    """Write the arrays of `model`; those of item weights and of lists only if it has any."""
     from safetensors.numpy import save_file  # noqa: PLC0415
 
-    left_out = () if model.item_weights.size else WITHOUT_WEIGHTS
+    left_out: set[str] = set() if model.item_weights.size else {*WITHOUT_WEIGHTS}
+    left_out |= set() if model.params.has_item_lists else {*WITHOUT_LISTS}
     arrays = {name: array for name, array in model.arrays.items() if name not in left_out}
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     files.sync(path)

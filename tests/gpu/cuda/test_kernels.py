@@ -40,7 +40,7 @@ HASHING = [
     ("lsh", {"S": 76, "FIRST": 0, "COUNT": 76}), ("lsh", {"S": 2, "FIRST": 0, "COUNT": 2}),
     ("lsh", {"S": 158, "FIRST": 106, "COUNT": 52}), ("hamming", {}),
     *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(5)),
-    ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
+    ("cooccurrence", {}), ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
 ]  # fmt: skip
 OLDEST_HASHING = [HASHING[1], HASHING[3], HASHING[4], HASHING[-1]]  # one of each source, not the long unrolled ones
 # F, LANES, K, HALF, IMPLICIT, DISLIKES, LEARN, THREADS

@@ -45,7 +45,7 @@ def test_what_is_kept_for_others_must_be_left(
 
 
 @pytest.mark.parametrize(
-    "algorithm", [name for name in ALL if not name.startswith("als") and name not in ("ease", "nmf")]
+    "algorithm", [name for name in ALL if not name.startswith("als") and name not in ("ease", "neighbors", "nmf")]
 )
 def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> None:
     def needed(n_users: int, n_items: int, per_user: int, params: Params) -> int:

@@ -7,10 +7,9 @@ import gpu
 from gpu.base.backend import Backend
 from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.calibration import calibrate
-from gpu.data.model import NO_SLOT, Model
+from gpu.data.model import MAX_WEIGHTED_ON_DEVICE, NO_SLOT, Model
 from gpu.data.ratings import Ratings
-from gpu.ease import host
-from gpu.ease import trainer as ease
+from gpu.ease import host, objective
 from gpu.ease.params import EaseParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -114,17 +113,36 @@ def _n_likes(ratings: Ratings) -> int:
 def test_too_many_items_are_refused_with_what_they_would_take(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
-    monkeypatch.setattr(ease, "MAX_WEIGHTED", 19)
-    needed = backend.twin(host.bytes_needed)(20, _n_likes(planted(60, 20, 10)))
-    said = f"at most 19 that are liked together with others, got 20, .* need about {needed:,} bytes; use als-implicit"
+    needed, of_backend = (
+        backend.twin(host.bytes_needed)(20, _n_likes(planted(60, 20, 10))),
+        backend.twin(host.most_items),
+    )
+    monkeypatch.setitem(of_backend.__globals__, "MAX_WEIGHTED", 19)
+    monkeypatch.setitem(of_backend.__globals__, "MAX_WEIGHTED_ON_DEVICE", 19)
+    said = f"at most 19 on the {backend.name} that are liked together with others, got 20, .* about {needed:,} bytes"
     with pytest.raises(InvalidRatings, match=said):
         gpu.fit(planted(60, 20, 10), EaseParams(), backend=backend)
     gpu.fit(planted(60, 19, 10), EaseParams(), backend=backend)
 
 
+@pytest.mark.parametrize("n_items", [1, 5, 8, 21])
+def test_a_sweep_inverts_in_place(n_items: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device does, with NumPy."""
+    monkeypatch.setattr(objective, "PIVOT", 4)
+    x = np.random.default_rng(n_items).standard_normal((3 * n_items, n_items))
+    matrix = x.T @ x + np.eye(n_items)
+    swept = matrix.copy()
+    objective.sweep(swept, np.linalg.inv, 3)
+    np.testing.assert_allclose(-swept, np.linalg.inv(matrix), atol=1e-12)
+
+
+def test_a_device_takes_five_times_as_many_items_as_the_host() -> None:
+    assert (host.most_items(), MAX_WEIGHTED_ON_DEVICE) == (20_000, 100_000)
+
+
 def test_estimates_of_memory_grow_with_the_square_of_the_items(backend: Backend) -> None:
     needed = backend.twin(host.bytes_needed)
-    assert needed(20_000, 0) > 3 * needed(10_000, 0) > 12 * 10_000**2
+    assert needed(40_000, 0) > 3 * needed(20_000, 0) > 12 * 20_000**2
     assert needed(100, 10**6) > needed(100, 0) + 24 * 10**6 - 1
 
 

@@ -46,7 +46,7 @@ def history_of(given: Sequence[Entry]) -> History:
 
 def trained(history: History, algorithm: str) -> Model:
     small: dict[str, Any] = {"n_factors": 8, "n_epochs": 5}
-    small = SMALL if algorithm.startswith("culsh") else {} if algorithm.startswith("ease") else small
+    small = SMALL if algorithm.startswith("culsh") else {} if algorithm.startswith(("ease", "neighbors")) else small
     special = {name: {"values": "counts"} for name in COUNTED} | {one: {"half_life_days": 1e-3} for one in DECAYED}
     small = small | special.get(algorithm, {})
     params = gpu.params_for(algorithm.partition(" ")[0], small)
@@ -118,7 +118,7 @@ def test_counts_posted_as_ratings_or_as_events_give_the_same_lists(algorithm: st
     assert typed.table.n_ratings == 0
 
 
-@pytest.mark.parametrize("algorithm", ["als-implicit", "als", "culsh-implicit", "ease"])
+@pytest.mark.parametrize("algorithm", ["als-implicit", "als", "culsh-implicit", "ease", "neighbors"])
 def test_events_keep_items_out_of_lists(algorithm: str) -> None:
     history = history_of(entries())
     ranking = ranking_of(history, live(history, trained(history, algorithm)))
@@ -147,7 +147,7 @@ def test_popular_items_follow_strengths_and_masks() -> None:
     assert [one.item for one in answer.items] == ["much bought"]
 
 
-@pytest.mark.parametrize("algorithm", [*COUNTED, *DECAYED, "als-implicit", "als", "ease", "sgd"])
+@pytest.mark.parametrize("algorithm", [*COUNTED, *DECAYED, "als-implicit", "als", "ease", "neighbors", "sgd"])
 def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     given = [
         events(3000, *LATER),
@@ -226,7 +226,7 @@ def test_an_explicit_model_learns_ratings_alone() -> None:
         np.testing.assert_array_equal(array, before[name], err_msg=name)
 
 
-@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease"])
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease", "neighbors"])
 def test_a_model_of_ratings_on_a_scale_takes_the_first_events_for_likes(algorithm: str) -> None:
     """An event of weight 1 is no rating of 1: whose events are of even items alone is listed even items."""
     history = history_of(entries())

@@ -63,9 +63,17 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease"])
+@pytest.mark.parametrize(
+    "algorithm", ["culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease", "neighbors"]
+)
 def test_a_restart_gives_the_state_that_streaming_gave(redis_url: str, tmp_path: Path, algorithm: str) -> None:
-    params = SMALL if algorithm.startswith("culsh") else {} if algorithm == "ease" else {"n_factors": 8, "n_epochs": 3}
+    params = (
+        SMALL
+        if algorithm.startswith("culsh")
+        else {}
+        if algorithm in ("ease", "neighbors")
+        else {"n_factors": 8, "n_epochs": 3}
+    )
     with Whole(redis_url, tmp_path) as first:
         first.send(events())
         first.train(algorithm, **params)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from gpu.algorithms import ALGORITHMS
 from service.engine.errors import UnknownUser
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.state.history import History
@@ -175,13 +176,13 @@ def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
     assert ratings_of(whole.log, "u1") == []
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "sgd", "esgd", "nmf", "ease"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_restart_after_a_forgetting_gives_what_was_there_before(
     redis_url: str, tmp_path: Path, algorithm: str
 ) -> None:
     """Equal in every bit, explanations and ties too: also of items that the forgotten were the first to name."""
     params = SMALL if algorithm.startswith("culsh") else {"n_factors": 8, "n_epochs": 3}
-    params = {} if algorithm == "ease" else params
+    params = {} if algorithm in ("ease", "neighbors") else params
     first_named = [("gone", f"x{n}", 1.0 + n % 5) for n in range(6)]
     everybody = [(event.user, event.item, float(event.rating or 0)) for event in events()]
     with Whole(redis_url, tmp_path) as whole:

@@ -60,10 +60,10 @@ def run(
     return last, [message for message in told if message.phase is None]
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "ease", "esgd", "nmf"])
+@pytest.mark.parametrize("algorithm", [name for name in gpu.ALGORITHMS if name != "sgd"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     params, n_epochs = SMALL if algorithm.startswith("culsh") else ALS, 5
-    if algorithm == "ease":
+    if algorithm in ("ease", "neighbors"):
         params, n_epochs = {}, 1
     last, told = run(data, algorithm, params)
     assert [line.progress for line in told] == pytest.approx([n / n_epochs for n in range(1, n_epochs + 1)])
@@ -453,9 +453,9 @@ def test_a_cancellation_while_a_finalizer_runs_is_not_lost() -> None:
     assert (ended.returncode, lines(ended.stdout)[-1].outcome) == (0, "cancelled"), ended.stderr
 
 
-@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease"])
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease", "neighbors"])
 def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, algorithm: str) -> None:
-    params = {} if algorithm == "ease" else {"n_factors": 4, "n_epochs": 1}
+    params = {} if algorithm in ("ease", "neighbors") else {"n_factors": 4, "n_epochs": 1}
 
     def trained(given: dict[str, object], values: Values) -> Manifest:
         last, _ = run(data, algorithm, params | given, values=values)

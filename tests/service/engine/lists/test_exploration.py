@@ -18,7 +18,7 @@ from service.storage.item_changes import ItemChange
 from tests.service.engine.test_learned_events import history_of, live, ranking_of, trained
 from tests.service.planted import entries, liking
 
-ALGORITHMS = "als-implicit", "culsh", "ease"
+ALGORITHMS = "als-implicit", "culsh", "ease", "neighbors"
 BELOW = 8
 N_FEW = 40  # items with 0 to 9 ratings
 AS_OF = StreamId(5 * DAY_MS + 1, 0)

@@ -22,7 +22,7 @@ from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.snapshots.manifest import Manifest
 from tests.service.planted import SMALL, entries
 
-ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease")
+ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease", "neighbors")
 FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
 Subject = tuple[Literal["hide", "show"], str]
@@ -30,7 +30,7 @@ Subject = tuple[Literal["hide", "show"], str]
 
 def resident_of(history: History, algorithm: str) -> LiveModel:
     given = SMALL | {"n_epochs": 20} if algorithm.startswith("culsh") else FACTORS
-    params = gpu.params_for(algorithm, {} if algorithm == "ease" else given)
+    params = gpu.params_for(algorithm, {} if algorithm in ("ease", "neighbors") else given)
     model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params)
     sizes = model.n_users, model.n_items
     manifest = Manifest(

@@ -14,7 +14,7 @@ from service.storage.item_changes import ItemChange
 from tests.service.engine.test_learned_events import history_of, live, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries
 
-ALGORITHMS = "als-implicit", "als", "ease", "culsh"
+ALGORITHMS = "als-implicit", "als", "ease", "culsh", "neighbors"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,10 @@ def test_scores_are_means_over_the_set(ranking: Ranking, model: str) -> None:
         if model == "culsh":  # which lists few neighbors of an item
             listed = set().union(*(of_one[item] for item in chosen)) - set(chosen)
             assert set(scores) == listed
+        elif model == "neighbors":
+            listed = set().union(*(of_one[item] for item in chosen)) - set(chosen)
+            means = {item: np.mean([of_one[one].get(item, 0.0) for one in chosen]) for item in listed}
+            assert scores == pytest.approx(means, abs=1e-7)
         else:
             means = {item: np.mean([of_one[one][item] for one in chosen]) for item in every - set(chosen) - {"i9"}}
             assert scores == pytest.approx(means, abs=1e-5)

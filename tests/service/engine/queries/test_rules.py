@@ -22,7 +22,7 @@ NODES: tuple[Node, ...] = (EVEN, THIRD, NONE, EVERY, Not(THIRD), Not(InRange("n"
 FALLBACK, BELOW = "stranger", 5
 
 
-@pytest.fixture(scope="module", params=["culsh", "als-implicit", "ease"])
+@pytest.fixture(scope="module", params=["culsh", "als-implicit", "ease", "neighbors"])
 def world(request: pytest.FixtureRequest) -> World:
     made = World(request.param)
     made.put(*(ItemChange(f"i{n}", op="patch", tags={"genre": [f"g{n % 3}", f"h{n % 5}"][: n % 4]}) for n in range(40)))
@@ -73,6 +73,13 @@ def values_of(world: World, item: str) -> list[str]:
 
 def similarity(world: World, one: str, other: str) -> float:
     model, rows = world.ranking.models()[0].model, [world.history.items.row(item) for item in (one, other)]
+    if model.params.has_item_lists:
+        shares = [
+            float(model.listed_weights[first][model.listed[first] == second].sum())
+            / float(model.listed_weights[first].max())
+            for first, second in (rows, rows[::-1])
+        ]
+        return round(max(shares), 6)
     if model.params.has_item_weights:
         first, second = (model.item_slots[row] for row in rows)
         if min(first, second) < 0:

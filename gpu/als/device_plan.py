@@ -107,11 +107,12 @@ def parts_of(lengths: NDArray[np.int64], ranges: int) -> NDArray[np.int64]:
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     """Largest α·|r| of each row, or |r − μ| in explicit problems, since FP16 holds shares of it; 1 instead of 0."""
     (lowest, highest), mean = extremes_of(rows), np.float32(problem.mean)
-    largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
+    largest: NDArray[np.float32] = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
     if problem.is_implicit:
         largest *= np.float32(problem.alpha)
     largest[(largest == 0) | (rows.lengths == 0)] = 1
-    return np.minimum(largest, np.float32(MOST_WEIGHT))
+    np.minimum(largest, np.float32(MOST_WEIGHT), out=largest)
+    return largest
 
 
 def fused(

@@ -26,14 +26,16 @@ class Launcher:
         self._name, self._macros = name, macros
         self._kernels: dict[tuple[str, int], Any] = {}
 
-    def __call__(self, function: str, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
+    def __call__(
+        self, function: str, blocks: int | tuple[int, int], threads: int, *arguments: Any, shared: int = 0
+    ) -> None:
         """Launch a kernel on `blocks`, unless there are 0, with `shared` bytes of dynamic shared memory each."""
         if not blocks:
             return
         run = self._kernels.get((function, shared))
         if run is None:
             run = self._kernels[function, shared] = kernel(self._name, function, self._macros, shared)
-        run((blocks,), (threads,), arguments, shared_mem=shared)
+        run(blocks if isinstance(blocks, tuple) else (blocks,), (threads,), arguments, shared_mem=shared)
 
     @cached_property
     def geometry(self) -> list[int]:

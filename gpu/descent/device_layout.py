@@ -14,6 +14,7 @@ from gpu.cuda.arrays import to_device
 from gpu.data.model import Model
 from gpu.data.views import Shares
 from gpu.descent import device_neighbors as descent_neighbors
+from gpu.descent.device_item_changes import THREADS, blocks_of, run
 from gpu.descent.device_tiles import Tiles
 from gpu.descent.params import SgdParams
 
@@ -25,6 +26,7 @@ LANE_FACTORS, LANE_NEIGHBORS = 16, 16  # factors and neighbors of a lane, at mos
 MOST_NEIGHBORS = 256
 ITEM_NAMES = "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares"
 ITEMS = np.dtype([(name, "<u8") for name in ITEM_NAMES])
+PULLED = np.dtype([("words", "<u8", 6), ("ends", "<i8", 6), ("kept", "<f4", 6), ("are_halves", "<i4", 6)])
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,17 @@ class DescentParameters:
         return struct.view(f"V{ITEMS.itemsize}")
 
     def shrink(self, shares: Shares) -> None:
-        """Pull all parameters toward zero by these shares."""
-        for share, arrays in (
-            (shares.factors, (self.users, self.items)),
-            (shares.biases, (self.user_bias, self.item_bias)),
-            (shares.weights, (self.explicit, self.implicit)),
-        ):
-            for array in arrays:
-                array[...] *= array.dtype.type(1 - share)
+        """Pull all parameters toward zero by these shares: one launch, whose threads read four bytes each."""
+        of_factors, of_biases, of_weights = shares
+        pulled, n_words = np.zeros((), dtype=PULLED), 0
+        for k, (array, share) in enumerate((
+            (self.users, of_factors), (self.items, of_factors), (self.user_bias, of_biases),
+            (self.item_bias, of_biases), (self.explicit, of_weights), (self.implicit, of_weights),
+        )):  # fmt: skip
+            n_words += array.nbytes // 4
+            pulled["words"][k], pulled["ends"][k] = array.data.ptr, n_words
+            pulled["kept"][k], pulled["are_halves"][k] = array.dtype.type(1 - share), array.itemsize == 2
+        run("pull", blocks_of(n_words), THREADS, pulled.view(f"V{PULLED.itemsize}"))
 
     def is_finite(self) -> bool:
         """Whether all parameters are finite."""

@@ -36,6 +36,7 @@ PARTS = {
     ),
     "cooccurrence": ("evidence.cuh",),
     "descent_neighbors": ("splitmix.cuh",),
+    "descent_sums": ("blocks.cuh",),
     "descent_tiles": ("strides.cuh",),
     "hamming": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
     "lsh": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh"),

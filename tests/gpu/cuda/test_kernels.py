@@ -132,6 +132,12 @@ def test_sweeps_of_nmf_compile(numbers, architecture, tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_75"])
+def test_kernels_between_passes_of_descent_compile(architecture, tmp_path):
+    compile_with_nvcc("descent_sums", {}, architecture, tmp_path)
+
+
+@needs_nvcc
 @pytest.mark.parametrize(("numbers", "architecture"), targets(NEAR, "sm_75"))
 def test_kernels_of_neighbors_compile(numbers, architecture, tmp_path):
     names = "CHUNKS", "WIDE", "SEARCH", "DISLIKES", "LINE_THREADS"

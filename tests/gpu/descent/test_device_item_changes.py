@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.data.model import Model
+from gpu.data.views import Shares
 from gpu.descent.host_item_changes import ItemChanges
+from gpu.descent.params import CulshParams
 
 pytestmark = pytest.mark.gpu
 SHAPES = (7, 8), (7,), (7, 4), (7, 0)
@@ -47,3 +50,24 @@ def test_changes_count_from_what_is_remembered() -> None:
     changes.remember([array])
     array += 1
     assert changes.collect([array], array)[:-1].tolist() == [1] * 12
+
+
+@pytest.mark.parametrize("number", [np.float16, np.float32])
+def test_all_arrays_are_pulled_toward_zero_at_once(number: Any) -> None:
+    """With the bits of products in the arrays' own numbers."""
+    import cupy  # noqa: PLC0415
+
+    from gpu.descent.device_layout import DescentParameters, Geometry  # noqa: PLC0415 - needs CuPy
+
+    params = CulshParams(n_factors=20, n_neighbors=4, n_bits=64)
+    model, rng = Model.zeros(params, 3.0, (1, 5), 301, 77, 64), np.random.default_rng(0)
+    for array in (model.user_factors, model.user_bias, model.item_factors, model.item_bias, model.explicit_weights):
+        array[:] = rng.standard_normal(array.shape)
+    parameters = DescentParameters(model, Geometry.of(params))
+    parameters.users = parameters.users.astype(number)
+    names = {"users": 0.07, "items": 0.07, "user_bias": 0.2, "item_bias": 0.2, "explicit": 0.005, "implicit": 0.005}
+    before = {name: getattr(parameters, name).get() for name in names}
+    parameters.shrink(Shares(0.07, 0.2, 0.005))
+    for name, share in names.items():
+        wanted = before[name] * before[name].dtype.type(1 - share)
+        np.testing.assert_array_equal(cupy.asnumpy(getattr(parameters, name)), wanted, err_msg=name)

@@ -137,9 +137,9 @@ def test_the_user_side_is_laid_out_once_for_all_parts(monkeypatch):
     indices = [ItemIndex(model, DEVICE), ItemIndex(model, parts(4))]
 
     def counted(name: str, whole: Any) -> Any:
-        def call(*given: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
             calls.append(name)
-            return whole(*given)
+            return whole(*given, **named)
 
         return call
 

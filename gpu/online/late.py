@@ -98,7 +98,11 @@ class LateRefits:
 
 def taken(pending: set[int], most: int, n_first: Callable[[NDArray[np.int64]], int] | None = None) -> NDArray[np.int64]:
     """Take up to `most` rows out of `pending`, and keep the first `n_first` of these; the order leaves no trace."""
-    rows = np.array([pending.pop() for _ in range(min(most, len(pending)))], dtype=np.int64)
+    if len(pending) <= most:
+        rows = np.fromiter(pending, np.int64, len(pending))
+        pending.clear()  # frees the memory of a set that was large, which each `pop` would look through
+    else:
+        rows = np.array([pending.pop() for _ in range(most)], dtype=np.int64)
     n = len(rows) if n_first is None else n_first(rows)
     pending.update(rows[n:].tolist())
     return rows[:n]

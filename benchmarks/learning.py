@@ -26,11 +26,11 @@ from benchmarks.running import post, retrain, serving
 from benchmarks.timing import median_of, timed
 from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
-from gpu.data.decay import DAY_S, weights_in
+from gpu.data.decay import DAY_S
 from gpu.data.param_kinds import Params, with_changes
 from gpu.online import prepare_online
 from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.weighted import heard_by_age
+from gpu.ranking.weighted import rows_in_time
 from gpu.training.list_quality import Lists
 from gpu.trend.host_counts import lifts_of_training
 from gpu.trend.learn import learned
@@ -294,7 +294,7 @@ def _step(timeline: Timeline, step: int, params: gpu.Params, backend: gpu.Backen
     test = gpu.Ratings.from_coo(users[known], items[known], values[known], (earlier.n_users, earlier.n_items))
     if not model.is_implicit:
         return took | {"rmse": gpu.evaluate.rmse(model, earlier.by_user, *test.coo())}
-    rows = heard_by_age(model, earlier.by_user, lambda entries: weights_in(model, times.seconds[entries]))
+    rows = rows_in_time(model, earlier.by_user, times)
     return took | gpu.evaluate.ranking(model, rows, test, backend=backend)
 
 

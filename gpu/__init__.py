@@ -32,10 +32,12 @@ from gpu.data.model import NO_NEIGHBOR, Model
 from gpu.data.outliers import winsorized
 from gpu.data.param_kinds import Params
 from gpu.data.ratings import Ratings, Rows
+from gpu.data.recency import in_order
 from gpu.data.signals import Calibration, of_signals
 from gpu.descent.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ease.params import EaseParams
 from gpu.neighbors.params import NeighborsParams
+from gpu.next.params import NextParams
 from gpu.nmf.params import NmfParams
 from gpu.training import evaluate
 from gpu.training.check import check_steps, check_trained
@@ -63,6 +65,7 @@ __all__ = [
     "InvalidRatings",
     "Model",
     "NeighborsParams",
+    "NextParams",
     "NmfParams",
     "NotEnoughMemory",
     "Params",
@@ -98,9 +101,9 @@ def fit(
     """Train the model that `params` names, with what held-out pairs decide (`gpu.training.selection`).
 
     On the host, equal ratings, rows, keys and parameters give an equal model, bit for bit, for any number of threads.
-    EASE needs the same number of threads, since LAPACK sums in an order that depends on it. On a device this holds for
-    ALS and NMF, and for algorithms with `SgdParams` if `deterministic` is set. It does not hold for ESGD, whose
-    additions run in any order.
+    EASE and next need the same number of threads, since LAPACK sums in an order that depends on it. On a device this
+    holds for ALS and NMF, and for algorithms with `SgdParams` if `deterministic` is set. It does not hold for ESGD,
+    whose additions run in any order.
 
     Args:
         ratings: ratings to learn from; see `usable`.
@@ -109,12 +112,12 @@ def fit(
         test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
         on_epoch: called after each epoch; without it no metrics are computed.
         run: runs all epochs, by default in this process; `service.extras.ranks.ranks` does so in several.
-        times: of `ratings`; parameters with a half-life need them. With it, gradient descent runs on the host
-            (`weighing`).
+        times: of `ratings`; parameters with a half-life, and algorithms in which order counts, need them. With a
+            half-life, gradient descent runs on the host (`weighing`).
         selection: what held-out pairs decide, of these ratings and `params`. Default: decided here.
 
     Raises:
-        InvalidParams: `params` has a half-life, and `times` is None; or steps of descent that are too short to learn.
+        InvalidParams: `params` needs times, and `times` is None; or steps of descent that are too short to learn.
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingDiverged: a parameter is no longer finite.
@@ -124,6 +127,8 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     check_steps(params, ratings)
+    if params.is_ordered:
+        ratings = in_order(ratings, times, params)
     params, reasons, n_factors = selection or selected(ratings, params, backend)
     calibration = replace(calibrate(ratings, params), chosen=reasons, n_factors=n_factors)
     if params.half_life_days is None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from gpu import als, descent, ease, neighbors, nmf  # noqa: F401 - each registers what it trains
+from gpu import als, descent, ease, neighbors, next, nmf  # noqa: F401 - each registers what it trains
 from gpu.als.objective import WHOLE
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidParams

@@ -26,6 +26,7 @@ from service.cli.options import (
     BackendOption,
     Data,
     FileOptions,
+    Folds,
     Json,
     Memory,
     Redis,
@@ -117,6 +118,7 @@ def train(
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
     ] = None,
     split: SplitBy = "random",
+    folds: Folds = 1,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the algorithm.", metavar="NAME=VALUE")
@@ -140,7 +142,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on a file: a line per epoch, then the best metric, that of a trivial model, and the peak memory."""
-    arguments.check_split(split, test_fraction, test)
+    arguments.check_split(split, test_fraction, test, folds)
     files = {"--ratings": ratings, "--events": events, "--test": test, "--test-fraction": test_fraction}
     arguments.check_plan(plan, {"--gpus": gpus, "--shape": shape}, files)
     pairs = [*(set_ or []), *(more or [])]
@@ -170,9 +172,12 @@ def train(
     learned = None if ratings is None else read(ratings)
     if events is not None:
         learned = offline.with_events(learned, *arguments.events(events, reading))
+    printer = Printer(json)
+    if folds > 1:
+        of_folds = params, chosen, printer.line, out
+        return printer.line(offline.train_folds(cast("RatingsFile", learned), test_fraction or 0.0, folds, *of_folds))
     measured = None if test is None else read(test)
     data = offline.Data.of(cast("RatingsFile", learned), measured, test_fraction or 0.0, seed, split)
-    printer = Printer(json)
     if plan:
         return printer.report(*shown(size_of(data.train), params, gpus, memory))
     with progress(f"Training {algorithm}", params.n_epochs) as bar, forming as team:
@@ -233,6 +238,10 @@ def evaluate(
     ] = None,
     relevant: Annotated[float | None, typer.Option(help="Lowest rating of a relevant item.")] = None,
     k: Annotated[str, typer.Option(help="Lengths of lists to measure.", metavar="K,K,…")] = "10,20",
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Measure also with the times of each user's ratings shuffled.")
+    ] = False,
+    folds: Annotated[int, typer.Option(help="Newest versions to measure, each on what it held out.", min=1)] = 1,
     backend: Backend = "auto",
     *,
     reading: FileOptions,
@@ -244,7 +253,14 @@ def evaluate(
     cuts = arguments.cuts(k)
     lists = None if negatives is None else evaluation.read_negatives(negatives)
     measured = None if test is None else arguments.reader(reading)(test)
-    result = evaluation.evaluate(model, measured, lists, relevant, arguments.backend(backend), cuts)
+    if folds > 1:
+        if test is not None or negatives is not None:
+            raise typer.BadParameter("expected --folds, or --test and --negatives, got both")
+        result = evaluation.evaluate_folds(model, folds, relevant, arguments.backend(backend), cuts, shuffles=shuffle)
+    else:
+        result = evaluation.evaluate(
+            model, measured, lists, relevant, arguments.backend(backend), cuts, shuffles=shuffle
+        )
     for remark in pair_counts.remarks(result):
         complain(remark, 0)
     Printer(json).report(result, evaluation.table(result, cuts))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpu.data.decay import Times
 from gpu.data.ratings import Ratings
 
 DATA = Path(os.environ.get("NEARFIELD_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -26,6 +27,11 @@ def planted(n_users: int = 300, n_items: int = 120, per_user: int = 40, noise: f
     exact = 3.0 + bias + 0.6 * np.einsum("nf,nf->n", taste[users], trait[items])
     values = np.clip(exact + noise * generator.standard_normal(len(users)), 1, 5)
     return Ratings.from_coo(users, items, values, (n_users, n_items))
+
+
+def times_of(ratings: Ratings) -> Times:
+    """Times for `ratings`, a second after each other in the order of their rows."""
+    return Times(np.arange(len(ratings), dtype=np.float64), float(len(ratings)))
 
 
 def split(ratings: Ratings, fraction: float = 0.1, seed: int = 42) -> tuple[Ratings, Ratings]:

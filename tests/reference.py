@@ -517,3 +517,25 @@ def together(likes, counts, keys, length, alpha, prior, beta, max_likes):
     for line in weights:
         line[np.lexsort((keys, -line.astype(np.float32)))[length:]] = 0
     return weights
+
+
+# --- next ------------------------------------------------------------------------------------------------------------
+
+
+def next_inputs(history, curve, n_items):
+    """The x of a user with this history, the oldest item first: `curve` (K + 1,) at the place of each item."""
+    x = np.zeros(n_items)
+    for k in range(1, len(curve)):
+        if k <= len(history):
+            x[history[-k]] += curve[k]
+    return x
+
+
+def next_weights(histories, curve, ridge, n_items):
+    """W of `gpu.next.trainer`, from X and Y as its first lines have them; λ is `ridge` times the mean of XᵀX's
+    diagonal."""
+    pairs = [(history[:n], history[n]) for history in histories for n in range(1, len(history))]
+    x = np.array([next_inputs(before, curve, n_items) for before, _ in pairs])
+    y = np.eye(n_items)[[after for _, after in pairs]]
+    gram = x.T @ x
+    return np.linalg.solve(gram + ridge * np.diagonal(gram).mean() * np.eye(n_items), x.T @ y)

@@ -41,10 +41,18 @@ class Times(NamedTuple):
     Attributes:
         seconds: float64 (N,), Unix seconds of ratings in the order of `Ratings.coo`.
         as_of_s: t₀, Unix seconds.
+        positions: int64 (N,), their places in the stream, which decide between equal times. None: none are equal, or
+            their order does not matter.
     """
 
     seconds: NDArray[np.float64]
     as_of_s: float
+    positions: NDArray[np.int64] | None = None
+
+    @property
+    def stream(self) -> NDArray[np.int64]:
+        """`positions`, by default in the order of the ratings."""
+        return np.arange(len(self.seconds)) if self.positions is None else self.positions
 
     @classmethod
     def of(cls, users: NDArray[np.integer], items: NDArray[np.integer], seconds: NDArray[np.float64]) -> Times:

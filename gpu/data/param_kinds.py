@@ -41,6 +41,7 @@ class Params:
         has_item_weights: whether its users are their ratings, which item weights turn into scores
             (`gpu.ranking.weighted`).
         has_item_lists: whether an item has weights for the items of its list alone, instead of for all.
+        is_ordered: whether the order of a user's ratings counts, in models with item weights (`gpu.data.recency`).
         has_signatures: whether its items have neighbors and signatures by which new ones find theirs (`gpu.hashing`).
         is_predictable: whether attributes predict factors of items that nobody has rated (`gpu.training.content`).
         dies_beyond: parameters by which factors shrink to zero, with the largest value by which they do not.
@@ -58,6 +59,7 @@ class Params:
     has_values: ClassVar[bool] = False
     has_item_weights: ClassVar[bool] = False
     has_item_lists: ClassVar[bool] = False
+    is_ordered: ClassVar[bool] = False
     has_signatures: ClassVar[bool] = False
     is_predictable: ClassVar[bool] = False
     refits: ClassVar[RefitKind] = "none"
@@ -72,6 +74,7 @@ class Params:
     n_neighbors = 0
     n_bits = 0
     max_likes = 0
+    window = 0  # K of `gpu.data.recency`
     biases = True
     regularization_exponent = 1.0
 
@@ -137,6 +140,16 @@ class Params:
     @property
     def half_life_days(self) -> float | None:
         """H of `gpu.data.decay`; None if age does not matter."""
+        return None
+
+    @property
+    def decay_items(self) -> float | None:
+        """τ of `gpu.data.recency`; None if it is chosen, or order does not count."""
+        return None
+
+    @property
+    def old_weight(self) -> float | None:
+        """C of `gpu.data.recency`; None if it is chosen, or order does not count."""
         return None
 
     @property

@@ -213,6 +213,10 @@ class RatingTable:
         places = self._places(slice(None))
         return times_of(self.timestamps[places], self.positions[places])
 
+    def places_in_stream(self) -> NDArray[np.int64]:
+        """`positions` of the ratings of `ratings`, int64 (N,), in the order of `Ratings.coo`."""
+        return self.positions[self._places(slice(None))]
+
     def portions(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]]:
         """(items, values, `times_of`) of all ratings, about `PORTION` at a time."""
         _, lengths, items, values = self.rows

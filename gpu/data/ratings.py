@@ -55,6 +55,7 @@ class Ratings:
             a model does not depend on the order in which ids were first seen. Default: the row numbers.
         weights: float32 (N,), what each rating weighs in a training (`gpu.data.decay`), in the order of `coo()`. None:
             all weigh the same.
+        order: int64 (N,), distinct numbers in the order of `coo()`; a newer rating has a higher one. None: unknown.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class Ratings:
         user_keys: NDArray[np.uint64] | None = None,
         item_keys: NDArray[np.uint64] | None = None,
         weights: NDArray[np.float32] | None = None,
+        order: NDArray[np.int64] | None = None,
     ) -> None:
         self.by_user = by_user
         self.by_item = by_item
         self.weights = weights
+        self.order = order
         self.user_keys = _keys_or_rows(user_keys, self.n_users, "user_keys")
         self.item_keys = _keys_or_rows(item_keys, self.n_items, "item_keys")
 
@@ -187,16 +190,22 @@ class Ratings:
         users, items, values = self.coo()
         shape = (self.n_users, self.n_items)
         part = Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
-        return part if self.weights is None else part.weighted(self.weights[keep])
+        weights = None if self.weights is None else self.weights[keep]
+        order = None if self.order is None else self.order[keep]
+        return Ratings(part.by_user, part.by_item, self.user_keys, self.item_keys, weights, order)
 
     def weighted(self, weights: NDArray[np.float32]) -> Ratings:
         """The ratings with these `weights` (N,)."""
-        return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, weights)
+        return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, weights, self.order)
+
+    def ordered(self, order: NDArray[np.int64]) -> Ratings:
+        """The ratings with this `order` (N,)."""
+        return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, self.weights, order)
 
     def with_values(self, by_user: NDArray[np.float32], by_item: NDArray[np.float32]) -> Ratings:
         """The same pairs with these values, (N,) in the order of each side."""
         sides = self.by_user._replace(values=by_user), self.by_item._replace(values=by_item)
-        return Ratings(*sides, self.user_keys, self.item_keys, self.weights)
+        return Ratings(*sides, self.user_keys, self.item_keys, self.weights, self.order)
 
     def clipped(self, low: float, high: float) -> Ratings:
         """The ratings with values clipped to `low` and `high`."""

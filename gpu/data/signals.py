@@ -232,6 +232,17 @@ def _in_pieces(
     return likes, dislikes
 
 
+def are_met(values: NDArray[np.floating], kind: Kind) -> NDArray[np.bool_]:
+    """Which pairs a user has met, bool (B,): all that are rated, and those with a sum of counts or events above 0.
+
+    A low rating says that the user has met the item too.
+    """
+    if kind == "counts":
+        return np.asarray(amounts(np.asarray(values, dtype=np.float32)) > 0)
+    ratings, sums = unpacked(np.asarray(values, dtype=np.float32))
+    return ~np.isnan(ratings) | (sums > 0)
+
+
 def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
     """The x of ratings (B,) in EASE, float32 (B,): 1 for a like, `DISLIKED` for a dislike, the signal of a count.
 

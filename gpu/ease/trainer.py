@@ -17,11 +17,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import InvalidRatings, TrainingDiverged
 from gpu.data.calibration import calibrate
+from gpu.data.item_weights import weighted_items, weighted_model
 from gpu.data.memory import check_room
 from gpu.data.model import Model
 from gpu.data.ratings import Ratings
@@ -87,37 +87,7 @@ class EaseTrainer(Trainer[Model]):
 
     def model(self) -> Model:
         """The model with the present weights."""
-        ratings, liked = self._ratings, self._liked
-        model = model_of(ratings, self._params, self._calibration, self._items, self._weights)
-        likes_some, (users, items, _) = np.zeros(ratings.n_users, dtype=np.bool_), liked.coo()
-        likes_some[users[np.isin(items, self._items)]] = True
-        model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~likes_some
-        model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
-        return model
-
-
-def weighted_items(liked: Ratings) -> NDArray[np.int64]:
-    """The items (T,), ascending, that at least one user with another like likes."""
-    several = np.repeat(liked.by_user.lengths > 1, liked.by_user.lengths)
-    return np.flatnonzero(np.bincount(liked.by_user.items[several], minlength=liked.n_items))
-
-
-def model_of(
-    ratings: Ratings,
-    params: EaseParams,
-    calibration: Calibration,
-    items: NDArray[np.int64],
-    weights: NDArray[np.float32],
-) -> Model:
-    """The model with `weights` (T, T) of `items` (T,); estimates lie between 0 and 1."""
-    arrays = Model.zeros(params, 0.0, (0.0, 1.0), ratings.n_users, ratings.n_items).arrays
-    arrays["item_weights"] = weights
-    arrays["item_slots"][items] = np.arange(len(items))
-    model = Model(params, 0.0, (0.0, 1.0), arrays, calibration)
-    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
-    model.item_trained[:] = False
-    model.item_trained[items] = True
-    return model
+        return weighted_model(self._ratings, self._liked, self._params, self._calibration, self._items, self._weights)
 
 
 def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:

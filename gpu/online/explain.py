@@ -38,7 +38,7 @@ def reasons(
         items, values: ratings of the user, item rows ascending, (B,).
         targets: item rows.
         gram: `HostModel.gram`. Default: computed for this call.
-        weights: of the ratings, float32 (B,), see `gpu.data.decay`. Default: 1.
+        weights: of the ratings, float32 (B,), see `gpu.ranking.weighted.weights_by_time`. Default: 1.
 
     Returns:
         (item row, contribution > 0) pairs for each target; empty if no contribution is positive.

@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.decay import weights_in
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.rating_table import RatingTable, times_of
-from gpu.data.signals import preferences
 from gpu.online.drift import Column
 from gpu.online.reading import ANONYMOUS, Reading
+from gpu.ranking.weighted import weights_by_time, x_of
 
 
 class HistoryRefits:
@@ -42,7 +41,8 @@ class HistoryRefits:
         """Set the factor of `users` (B,): 1 for a user with ratings who likes no item with weights, else 0."""
         for user in users.tolist():
             items, values, timestamps, positions = self._table.row(user)
-            weights = weights_in(self._model, times_of(timestamps, positions))
+            row = np.array([len(items)]), values, times_of(timestamps, positions), positions
+            weights = weights_by_time(self._model, *row)
             self._model.user_factors[user] = self._needs_popular(items, values, weights)
         return iter(())
 
@@ -90,6 +90,6 @@ class HistoryRefits:
 
         A like that is so old that it weighs 0 does not count.
         """
-        x = preferences(values, self._model.calibration)
+        x = x_of(self._model, values)
         x = x if weights is None else x * weights
         return bool(len(items)) and not (x[self._model.item_slots[items] != NO_SLOT] > 0).any()

@@ -14,7 +14,7 @@ DIGITS = 6
 def similarities(model: Model, items: NDArray[np.integer]) -> NDArray[np.float64]:
     """Similarity of each pair of `items` (P,), −1 to 1, float64 (P, P); computed on the host.
 
-    It is the cosine of the factors, for models with item weights the partial correlation
+    It is the cosine of the factors, for models with item weights ±√(B_ij B_ji), in EASE the partial correlation
     (`gpu.ranking.weighted.partial_correlations`). With lists of items it is the weight of the pair over the largest in
     the list of one of them, of both the higher. Items without factors or weights are like no other one. Rounded to six
     digits, so that the order does not depend on the order in which a library adds.

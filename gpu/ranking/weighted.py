@@ -5,6 +5,9 @@ below 0 for a dislike, and for a count its confidence (`gpu.data.calibration.pre
 multiplied by the weight of the rating (`gpu.data.decay`). So a new rating counts
 in the next list without any learning, and the share of each rating in a score is exact.
 
+Where order counts (`gpu.next.trainer`), x is 1 for every item that the user has met
+(`gpu.data.signals.are_met`), times its weight by the number of newer ones (`gpu.data.recency`).
+
 Models with lists of items (`gpu.neighbors.trainer`) have the weights B_ij of the items j that item i lists; all others
 are 0. Every like counts as 1. Their lists follow the ratings, and popularity is below every sum for everybody. What
 follows is of the other models.
@@ -24,9 +27,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.base.errors import InvalidInput
+from gpu.data import recency
+from gpu.data.decay import Times, weights_in
 from gpu.data.model import NO_SLOT, Model
 from gpu.data.ratings import Ratings, Rows, are_likes
-from gpu.data.signals import DISLIKED, Calibration, preferences
+from gpu.data.signals import DISLIKED, Calibration, are_met, preferences
+
+Moments = tuple[NDArray[np.float64], NDArray[np.int64]]  # Unix seconds of ratings (B,), and places in the stream
 
 
 class HeardRows(Rows):
@@ -44,33 +52,75 @@ def heard(model: Model, rows: Rows) -> Rows:
         return Rows(*rows)
     if not model.params.has_item_weights:
         return rows
+    if model.params.is_ordered:
+        raise InvalidInput(
+            f"Invalid rows for {model.params.algorithm}: expected `heard_in_time`, got rows without order"
+        )
     starts, places = _packed(rows)
     return Rows(starts, rows.lengths, rows.items[places], x_of(model, rows.values[places]))
 
 
 def x_of(model: Model, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What ratings (B,) count in a model with item weights: x, float32 (B,)."""
+    """The x of ratings (B,) in a `model` with item weights, float32 (B,), before any weights by time."""
+    if model.params.is_ordered:
+        return are_met(values, model.calibration.values).astype(np.float32)
     x = preferences(values, model.calibration)
     return np.where(x < 0, DISLIKED, np.sign(x)) if model.params.has_item_lists else x
 
 
-def heard_by_age(
-    model: Model, rows: Rows, weights_of: Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
-) -> Rows:
-    """`HeardRows`, packed, for a `model` with item weights and a half-life; else `rows` unchanged.
+def heard_in_time(model: Model, rows: Rows, moments_of: Callable[[NDArray[np.int64]], Moments]) -> Rows:
+    """`HeardRows`, packed, for a `model` with item weights in which time counts; else `rows` unchanged.
 
     Args:
-        weights_of: weights of the entries (B,) of `rows.items`.
+        moments_of: of the entries (B,) of `rows.items`.
     """
-    if not model.params.has_item_weights or model.params.half_life_days is None:
+    params = model.params
+    if not params.has_item_weights or (params.half_life_days is None and not params.is_ordered):
         return rows
     starts, places = _packed(rows)
-    x, weights = preferences(rows.values[places], model.calibration), weights_of(places)
-    return HeardRows(starts, rows.lengths, rows.items[places], x if weights is None else x * weights)
+    rows = Rows(starts, rows.lengths, rows.items[places], rows.values[places])
+    return heard_with(model, rows, weights_by_time(model, rows.lengths, rows.values, *moments_of(places)))
+
+
+def rows_in_time(model: Model, rows: Rows, times: Times | None) -> Rows:
+    """`heard_in_time` of packed `rows` of all users, whose entries have these `times`; `rows` without any."""
+    if times is None:
+        return rows
+    return heard_in_time(model, rows, lambda entries: (times.seconds[entries], times.stream[entries]))
+
+
+def heard_with(model: Model, rows: Rows, weights: NDArray[np.float32] | None) -> Rows:
+    """`HeardRows` of packed `rows` for a `model` with item weights; `rows` unchanged for others, or without `weights`.
+
+    Args:
+        weights: of the entries (B,) of `rows`, see `weights_by_time`.
+    """
+    if weights is None or not model.params.has_item_weights:
+        return rows
+    return HeardRows(*rows[:3], x_of(model, rows.values) * weights)
+
+
+def weights_by_time(
+    model: Model,
+    lengths: NDArray[np.int64],
+    values: NDArray[np.float32],
+    seconds: NDArray[np.float64],
+    stream: NDArray[np.int64],
+) -> NDArray[np.float32] | None:
+    """What entries of rows that follow each other weigh in `model` by age or by order, float32 (B,); None for 1.
+
+    Args:
+        lengths: of the rows.
+        values, seconds, stream: (B,), the ratings, their Unix seconds, and their places in the stream.
+    """
+    if not model.params.is_ordered:
+        return weights_in(model, seconds)
+    counts = are_met(values, model.calibration.values)
+    return recency.weights_of(recency.places_back(lengths, counts, seconds, stream), model.params)
 
 
 def rows_by_age(ratings: Ratings, calibration: Calibration) -> Rows:
-    """The rows of training ratings of a model with item weights, by user: `HeardRows` if they have weights."""
+    """The rows of training ratings of EASE, by user: `HeardRows` if they have weights."""
     rows = ratings.by_user
     if ratings.weights is None:
         return rows
@@ -86,8 +136,9 @@ def _packed(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def likenesses(model: Model, items: NDArray[np.integer]) -> NDArray[np.float32]:
     """How like `items` (B,) each item is, float32 (I,): the mean over those of `items` that have weights.
 
-    With lists it is the weight in the list of each, 0 for an item beyond it, and −inf for items in none. Else it is the
-    partial correlation, −1 to 1, and −inf for items without weights.
+    With lists it is the weight in the list of each, 0 for an item beyond it, and −inf for items in none. Else it is
+    −inf for items without weights. Where order counts it is the weight for the other item: how much more that is met
+    next. In EASE it is the partial correlation, −1 to 1.
     """
     means = np.full(model.n_items, -np.inf, dtype=np.float32)
     if model.params.has_item_lists:
@@ -101,7 +152,8 @@ def likenesses(model: Model, items: NDArray[np.integer]) -> NDArray[np.float32]:
     slots = slots[slots != NO_SLOT]
     means[has_slot] = 0 if len(slots) else -np.inf
     for slot in slots.tolist():
-        means[has_slot] += partial_correlations(model, slot)[model.item_slots[has_slot]] / np.float32(len(slots))
+        own = model.item_weights[slot] if model.params.is_ordered else partial_correlations(model, slot)
+        means[has_slot] += own[model.item_slots[has_slot]] / np.float32(len(slots))
     return means
 
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from gpu.base.backend import Backend
 from gpu.base.errors import DeadFactors, NotEnoughMemory, TrainingDiverged
-from gpu.data.decay import Times, weights_in
+from gpu.data.decay import Times
 from gpu.data.param_kinds import Params
 from gpu.data.ratings import Ratings
-from gpu.ranking.weighted import heard_by_age
 from gpu.training import evaluate
 
 CLEAR = 1.0  # standard errors
@@ -84,14 +83,13 @@ def tried(
 ) -> tuple[Trial, NDArray[np.float64]]:
     """A training, and its losses: −NDCG@`k` of each user, or the squared error of each pair; empty if it failed."""
     from gpu import fit  # noqa: PLC0415 - the package itself, which is complete by now
+    from gpu.ranking.weighted import rows_in_time  # noqa: PLC0415 - `import gpu` loads no kernel
 
     began = time.perf_counter()
     try:
         model = fit(ratings, params, backend=backend, times=times)
         if params.is_implicit:
-            rows = ratings.by_user
-            if times is not None:  # weights of age count if the model computes scores from them
-                rows = heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
+            rows = rows_in_time(model, ratings.by_user, times)
             losses = -evaluate.ndcgs(model, rows, held_out, k, backend=backend)
         else:
             losses = evaluate.squared_errors(model, ratings.by_user, *held_out.coo())

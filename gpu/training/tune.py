@@ -107,7 +107,7 @@ def tune(
         ratings: training ratings, without `held_out`.
         params: the caller's setting; parameters that are not searched keep its values, and None means calibrated.
         on_trial: called after each training.
-        times: of `ratings`, if `held_out` are newer; then half-lives are tried.
+        times: of `ratings`, if `held_out` are newer, or the algorithm needs them; then half-lives are tried.
 
     Raises:
         InvalidParams: the algorithm has nothing to search (NMF), or every setting diverged, had dead factors or did not

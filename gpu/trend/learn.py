@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import DeadFactors, InvalidRatings, NotEnoughMemory, TrainingDiverged
-from gpu.data.decay import DAY_S, Times, weights_in
+from gpu.data.decay import DAY_S, Times
 from gpu.data.param_kinds import Params, with_changes
 from gpu.data.ratings import Ratings
+from gpu.data.recency import in_order
 from gpu.data.signals import Trend
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.weighted import heard_by_age
+from gpu.ranking.weighted import rows_in_time
 from gpu.training.list_quality import Lists, interval
 from gpu.trend.host_counts import ENDS, LEAST_SPAN, DecayedCounts, Moves
 
@@ -68,7 +69,8 @@ def learned(
         return None
     if params.width > MOST_FACTORS:
         params = with_changes(params, n_factors=MOST_FACTORS)
-    ratings, seconds = _of_some_users(ratings, times.seconds)
+    params = params.sized()
+    ratings, seconds = _of_some_users(in_order(ratings, times, params), times.seconds)
     days = span_s(seconds) / DAY_S
     usable = [one for one in half_lives_days if LEAST_SPAN * one <= days]
     if not usable:
@@ -150,10 +152,11 @@ def _tested(
     is_older[older] = True
     trained, test, ages = ratings.where(is_older), ratings.where(is_tested), seconds[older]
     try:
-        model = fit(trained, params, backend=backend, times=Times(ages, float(ages.max())))
+        times = Times(ages, float(ages.max()), trained.order)
+        model = fit(trained, params, backend=backend, times=times)
     except (TrainingDiverged, DeadFactors, NotEnoughMemory, InvalidRatings):
         return None
-    rows = heard_by_age(model, trained.by_user, lambda entries: weights_in(model, ages[entries]))
+    rows = rows_in_time(model, trained.by_user, times)
     index, everything = ItemIndex(model, backend), np.arange(ratings.n_items)
 
     def of_users() -> NDArray[np.float64]:

@@ -84,8 +84,10 @@ def cuts(text: str) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def check_split(split: str, fraction: float | None, test: Path | None) -> None:
-    """Refuse combinations of `--split`, `--test-fraction` and `--test` that say two things, or nothing."""
+def check_split(split: str, fraction: float | None, test: Path | None, n_folds: int = 1) -> None:
+    """Refuse combinations of `--split`, `--test-fraction`, `--folds` and `--test` that say two things, or nothing."""
+    if n_folds > 1 and split != "time":
+        raise typer.BadParameter(f"expected --folds with --split time, got --split {split}")
     if test is not None and (fraction is not None or split != "random"):
         raise typer.BadParameter(f"expected --test or {'--split' if fraction is None else '--test-fraction'}, got both")
     if split == "last" and fraction is not None:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.base.errors import InvalidInput
+from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.weighted import rows_in_time
 from gpu.training.list_quality import MEASURES, Lists, interval
 from gpu.trend.host_counts import lifts_of_training
 from service.cli import pair_counts
@@ -19,6 +21,7 @@ from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.cli.offline import HELD_OUT, TRAINED_ON, Data, numbered, saved_model
 from service.engine.state.id_table import IdTable
+from service.storage.snapshots import snapshot
 
 CUTS = 10, 20  # lengths of lists
 ASIDE = "coverage", "popularity"  # measures of all lists together, without an interval
@@ -31,6 +34,8 @@ def evaluate(
     relevant_from: float | None,
     backend: gpu.Backend,
     cuts: Sequence[int] = CUTS,
+    *,
+    shuffles: bool = False,
 ) -> dict[str, Any]:
     """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then its lists.
 
@@ -49,9 +54,11 @@ def evaluate(
             dislike.
         backend: the backend that scores.
         cuts: lengths of lists, for all but `negatives`.
+        shuffles: measure also with the times of each user's training ratings shuffled: `shuffled_ndcg@k` and so on,
+            and `order_ndcg@k`, the mean over users of what the right order gains, with its interval.
 
     Raises:
-        InvalidInput: there is no model, or nothing to test on.
+        InvalidInput: there is no model, nothing to test on, or nothing to shuffle.
     """
     trained = saved_model(folder)
     model, version = trained.model, trained.manifest.version
@@ -69,7 +76,7 @@ def evaluate(
     n_users, n_items = model.n_users, model.n_items
     model.grow(len(user_table), len(item_table))
     users, items, values = test_ratings.coo()
-    rows = train.by_user
+    rows, times = train.by_user, train_rows.times()
     result: dict[str, Any] = {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
     result |= pair_counts.counts_of(train, test_ratings, n_users, n_items)
     if not model.is_implicit:
@@ -84,15 +91,63 @@ def evaluate(
         popular, index = gpu.evaluate.baseline(train, is_implicit=True), ItemIndex(model, backend)
         if lifts is not None:
             index.lift(np.arange(len(lifts)), lifts)
-        for prefix, one, of_one in (("", model, index), ("popular_", popular, None)):
-            lists = Lists.of(one, rows, test_ratings, threshold, max(cuts), backend, of_one)
+        measured = {"": (model, rows_in_time(model, rows, times), index), "popular_": (popular, rows, None)}
+        if shuffles:
+            measured["shuffled_"] = model, rows_in_time(model, rows, shuffled(train, times)), index
+        of_users: dict[str, Lists] = {}
+        for prefix, (one, read, of_one) in measured.items():
+            of_users[prefix] = lists = Lists.of(one, read, test_ratings, threshold, max(cuts), backend, of_one)
             result |= {"n_users": len(lists.n_relevant)}
             result |= {f"{prefix}{name}": value for name, value in list_measures(lists, train, cuts).items()}
+        for k in cuts if shuffles and result["n_users"] else ():
+            gains = of_users[""].of_users("ndcg", k) - of_users["shuffled_"].of_users("ndcg", k)
+            result |= {f"order_ndcg@{k}": float(gains.mean()), f"interval_order_ndcg@{k}": interval(gains)}
     else:
-        data = Data(user_table, item_table, train, test_ratings)
+        data = Data(user_table, item_table, train, test_ratings, times)
         result |= ranks_among(model, data, test_ratings.where(values >= threshold), negatives, lifts)
     reason = pair_counts.reason_of_nulls(result)
     return result if reason is None else result | {"reason": reason}
+
+
+def evaluate_folds(
+    folder: Path,
+    n_folds: int,
+    relevant_from: float | None,
+    backend: gpu.Backend,
+    cuts: Sequence[int],
+    *,
+    shuffles: bool,
+) -> dict[str, Any]:
+    """`evaluate` the newest `n_folds` versions in `folder`, each on what it held out: means of figures, sums of counts.
+
+    Raises:
+        InvalidInput: there are fewer versions, or none can be measured.
+    """
+    versions = snapshot.versions(folder)[:n_folds]
+    if len(versions) < n_folds:
+        raise InvalidInput(f"Invalid folds: expected at most {len(versions)}, the versions in {folder}, got {n_folds}")
+    results = [
+        evaluate(folder / version, None, None, relevant_from, backend, cuts, shuffles=shuffles) for version in versions
+    ]
+    whole: dict[str, Any] = {"folds": n_folds, "algorithm": results[0]["algorithm"]}
+    for name, first in results[0].items():
+        values = [result[name] for result in results if isinstance(result.get(name), int | float)]
+        if len(values) == n_folds and name not in whole:
+            whole[name] = sum(values) if isinstance(first, int) else sum(values) / n_folds
+    return whole
+
+
+def shuffled(train: gpu.Ratings, times: gpu.Times | None, seed: int = 0) -> gpu.Times:
+    """`times` of `train`, each user's in random order.
+
+    Raises:
+        InvalidInput: there are no times.
+    """
+    if times is None:
+        raise InvalidInput("Invalid shuffle: expected a model trained on ratings with times, got one without")
+    users, _, _ = train.coo()
+    at = np.lexsort((np.random.default_rng(seed).random(len(users)), users))
+    return gpu.Times(times.seconds[at], times.as_of_s, times.stream[at])
 
 
 def list_measures(lists: Lists, train: gpu.Ratings, cuts: Sequence[int]) -> dict[str, Any]:
@@ -111,7 +166,9 @@ def list_measures(lists: Lists, train: gpu.Ratings, cuts: Sequence[int]) -> dict
 def table(result: dict[str, Any], cuts: Sequence[int]) -> str:
     """The figures of `evaluate` in lines, with a row for each measure of lists."""
     of_lists = [f"{name}@{k}" for k in cuts for name in (*MEASURES, *ASIDE) if f"popular_{name}@{k}" in result]
-    beside = {f"{prefix}{name}" for name in of_lists for prefix in ("", "popular_", "interval_", "popular_interval_")}
+    kinds = "", "popular_", "shuffled_"
+    beside = {f"{kind}{interval}{name}" for name in of_lists for kind in kinds for interval in ("", "interval_")}
+    beside |= {f"{interval}order_ndcg@{k}" for k in cuts for interval in ("", "interval_")}
     cells = [
         f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}"
         for name, value in result.items()
@@ -124,6 +181,11 @@ def table(result: dict[str, Any], cuts: Sequence[int]) -> str:
         bounds = result.get(f"interval_{name}")
         middle = "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
         lines.append(f"{name:14}{result[name]:8.4f}   {middle:17}{result[f'popular_{name}']:12.4f}")
+    for k in cuts if any(name.startswith("order_") for name in result) else ():
+        gain, (low, high) = result[f"order_ndcg@{k}"], result.get(f"interval_order_ndcg@{k}", (0.0, 0.0))
+        says = "order matters" if low > 0 else "order hurts" if high < 0 else "no difference"
+        within = f"{gain:+.4f} ({low:+.4f} to {high:+.4f}) by the order of each user's ratings: {says}"
+        lines.append(f"ndcg@{k} {within}; shuffled {result[f'shuffled_ndcg@{k}']:.4f}")
     return "\n".join(lines)
 
 
@@ -169,8 +231,8 @@ def ranks_among(
         raise InvalidInput("Invalid negatives: expected a line for at least one user of the test file, got none")
     lists = np.array([data.items.rows_or_new(negatives_of[int(users[n])]) for n in kept])
     model.grow(len(data.users), len(data.items))
-    users, rows = users[kept], data.train.by_user
-    cases = gpu.Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
+    users, rows = users[kept], rows_in_time(model, data.train.by_user, data.times)
+    cases = topn.rows_of(rows, users)
     # The model gets one row for each case, so a user may have several.
     arrays = {
         name: array[users] if gpu.data.model.ARRAYS[name][0][0] == "U" else array

@@ -7,6 +7,8 @@ prediction, and to leave rated items out of lists.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,12 +83,21 @@ class Data:
         """Hold some of the file's ratings out, see `order_of`."""
         users, items, rows = numbered(file)
         order, n_test = order_of(file, split, test_fraction, seed)
-        held_out, trained = np.sort(order[:n_test]), rows.at(np.sort(order[n_test:]))  # a pair's last line counts
-        data = cls(users, items, trained.matrix(users, items), None, trained.times(), split != "random")
-        if n_test:
-            of_test = rows.at(held_out)
-            data.test, data.test_times = of_test.matrix(users, items), of_test.times()
-        return data
+        return cls._divided(users, items, rows, order[n_test:], order[:n_test], is_newer=split != "random")
+
+    @classmethod
+    def rolling(cls, file: RatingsFile, test_fraction: float, n_folds: int) -> Iterator[Data]:
+        """Cut the newest ratings into `n_folds` parts, and hold out each in turn: trained is on all that came before.
+
+        Args:
+            test_fraction: share of the ratings in all parts together, which have about as many each.
+        """
+        users, items, rows = numbered(file)
+        newest, n_test = order_of(file, "time", test_fraction, 0)
+        oldest = newest[::-1]
+        cuts = np.linspace(len(oldest) - n_test, len(oldest), n_folds + 1).round().astype(np.int64)
+        for first, end in itertools.pairwise(cuts.tolist()):
+            yield cls._divided(users, items, rows, oldest[:first], oldest[first:end], is_newer=True)
 
     @classmethod
     def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
@@ -95,8 +106,7 @@ class Data:
         parts = np.array_split(np.random.default_rng(seed).permutation(len(rows.values)), n_folds)
         for held_out, part in enumerate(parts):
             others = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
-            test = rows.at(part).matrix(users, items)
-            yield cls(users, items, rows.at(others).matrix(users, items), test)
+            yield cls._divided(users, items, rows, others, part)
 
     @classmethod
     def of_files(cls, train: RatingsFile, test: RatingsFile) -> Data:
@@ -104,6 +114,24 @@ class Data:
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
         return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items), train_rows.times())
+
+    @classmethod
+    def _divided(
+        cls,
+        users: IdTable,
+        items: IdTable,
+        rows: RowsOfFile,
+        kept: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        *,
+        is_newer: bool = False,
+    ) -> Data:
+        """The ratings at these positions of a file."""
+        train, test = rows.at(np.sort(kept)), rows.at(np.sort(held_out))
+        data = cls(users, items, train.matrix(users, items), None, train.times(), is_newer)
+        if len(held_out):
+            data.test, data.test_times = test.matrix(users, items), test.times()
+        return data
 
 
 def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTypes) -> RatingsFile:
@@ -154,23 +182,36 @@ def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTyp
 
 @dataclass
 class RowsOfFile:
-    """The ratings of a file, with rows of id tables: parallel arrays (N,), the last of which it may lack."""
+    """The ratings of a file, with rows of id tables: parallel arrays (N,).
+
+    Attributes:
+        users, items, values: rows and ratings.
+        seconds: Unix seconds; None if the file has no times.
+        lines: where they stand in the file: of equal times the later one is newer.
+    """
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     values: NDArray[np.float32]
     seconds: NDArray[np.float64] | None
+    lines: NDArray[np.int64]
 
     def at(self, positions: NDArray[np.int64]) -> RowsOfFile:
         """The ratings at `positions`."""
         seconds = None if self.seconds is None else self.seconds[positions]
-        return RowsOfFile(self.users[positions], self.items[positions], self.values[positions], seconds)
+        users, items, values = self.users[positions], self.items[positions], self.values[positions]
+        return RowsOfFile(users, items, values, seconds, self.lines[positions])
 
     def times(self) -> gpu.Times | None:
         """Times of `matrix`; None unless every rating has one."""
         if self.seconds is None or not len(self.users) or np.isnan(self.seconds).any():
             return None
-        return gpu.Times.of(self.users, self.items, self.seconds)
+        at = np.lexsort((self.lines, self.items, self.users))
+        users, items = self.users[at], self.items[at]
+        is_last = np.ones(len(at), dtype=np.bool_)  # of a pair, whose last line counts
+        is_last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
+        at = at[is_last]
+        return gpu.Times(self.seconds[at], float(self.seconds.max()), self.lines[at])
 
     def matrix(self, users: IdTable, items: IdTable) -> gpu.Ratings:
         """The ratings by these tables."""
@@ -239,23 +280,54 @@ def train(
         **({} if team is None else {"ranks": team.n_ranks, "restarts": team.n_restarts}),
     }
     if out is not None:
-        metrics, (user_ids, item_ids) = closing_line.metrics_of(lines[-1]), data.ids()
+        metrics = {name: v for name, v in closing_line.metrics_of(lines[-1]).items() if math.isfinite(v)}  # as JSON has
+        user_ids, item_ids = data.ids()
         manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
-        import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
         for part, suffix, times in ((data.train, TRAINED_ON, data.times), (data.test, HELD_OUT, data.test_times)):
             if part is not None:
-                users, items, values = part.coo()
-                columns = {
-                    "user": pa.DictionaryArray.from_arrays(users, user_ids),
-                    "item": pa.DictionaryArray.from_arrays(items, item_ids),
-                    "rating": values,
-                    **({} if times is None else {"timestamp": times.seconds}),
-                }
-                pq.write_table(pa.table(columns), out / f"{manifest.version}{suffix}", compression="zstd")
+                write_ratings(out / f"{manifest.version}{suffix}", part, times, user_ids, item_ids)
         closing["snapshot"] = str(out / manifest.version)
     return closing
+
+
+def write_ratings(
+    path: Path, ratings: gpu.Ratings, times: gpu.Times | None, user_ids: list[str], item_ids: list[str]
+) -> None:
+    """Write a Parquet file of `ratings`; with their times, in the order of the stream, which decides between equal
+    ones.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    users, items, values = ratings.coo()
+    in_stream = np.arange(len(values)) if times is None else np.argsort(times.stream)
+    columns = {
+        "user": pa.DictionaryArray.from_arrays(users[in_stream], user_ids),
+        "item": pa.DictionaryArray.from_arrays(items[in_stream], item_ids),
+        "rating": values[in_stream],
+        **({} if times is None else {"timestamp": times.seconds[in_stream]}),
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def train_folds(
+    file: RatingsFile,
+    test_fraction: float,
+    n_folds: int,
+    params: gpu.Params,
+    backend: gpu.Backend,
+    on_line: OnLine,
+    out: Path | None = None,
+) -> dict[str, Any]:
+    """`train` at each cut in time of `Data.rolling`; returns the mean of each metric of the closing lines."""
+    closings = []
+    for fold, data in enumerate(Data.rolling(file, test_fraction, n_folds), start=1):
+        closings.append(train(data, params, backend, lambda _: None, out))
+        on_line({"fold": fold, "of": n_folds, **{n: v for n, v in closings[-1].items() if n not in ("done", "chosen")}})
+    metrics = closing_line.metrics_of(closings[-1])
+    names = [name for name in metrics if name.startswith(("test_", "baseline_"))]
+    means = {name: sum(closing[name] for closing in closings) / n_folds for name in names}
+    return {"done": True, "algorithm": params.algorithm, "folds": n_folds, **means}
 
 
 def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> tuple[dict[str, Any], str]:
@@ -274,7 +346,7 @@ def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) 
     def on_trial(trial: Trial, n_done: int, n_trials: int) -> None:
         on_line({"trial": n_done, "of": n_trials, **trial.record(params)})
 
-    times = data.times if data.is_newer else None
+    times = data.times if data.is_newer or params.is_ordered else None
     with naming(data.ids):
         result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial, times=times)
     best, steps = changed(result.best, params), [step.record(params) for step in result.steps]
@@ -337,8 +409,8 @@ def numbered(
     users = IdTable() if users is None else users
     items = IdTable() if items is None else items
     values = np.asarray(file.values, dtype=np.float32)
-    seconds = None if file.timestamps is None else np.asarray(file.timestamps, dtype=np.float64)
-    rows = RowsOfFile(users.rows_or_new(file.users), items.rows_or_new(file.items), values, seconds)
+    ids = users.rows_or_new(file.users), items.rows_or_new(file.items)
+    rows = RowsOfFile(*ids, values, file.timestamps, np.arange(len(values)))
     return users, items, rows
 
 

@@ -30,6 +30,9 @@ SplitBy = Annotated[
     Literal["random", "time", "last"],
     typer.Option("--split", help="Ratings to hold out: random ones, the newest, or each user's last."),
 ]
+Folds = Annotated[
+    int, typer.Option(help="Parts of the newest ratings, each held out from all before; with --split time.", min=1)
+]
 Memory = Annotated[float | None, typer.Option(help="GB to take, of each GPU.", min=0.001, max=1_000_000, metavar="GB")]
 Scheduler = Annotated[
     str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.data.ratings import Ratings
+from gpu.data.recency import places_back
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
@@ -34,7 +35,12 @@ class Corpus(NamedTuple):
 
 
 def read_corpus(
-    data: Path, watermark: StreamId, types: EventTypes = DEFAULT_TYPES, *, is_implicit: bool = False
+    data: Path,
+    watermark: StreamId,
+    types: EventTypes = DEFAULT_TYPES,
+    *,
+    is_implicit: bool = False,
+    is_ordered: bool = False,
 ) -> Corpus:
     """All pairs of the log up to `watermark`, split into training and held-out pairs.
 
@@ -45,6 +51,7 @@ def read_corpus(
         watermark: stream id of the last entry to read.
         types: weights of events.
         is_implicit: whether a pair has its strength, see `service.engine.state.strengths`, instead of its rating.
+        is_ordered: whether the newest pair of each user with several is held out, instead of pairs by their keys.
     """
     history = History(types)
     history.load(RatingLog(data / "ratings"), upto=watermark)
@@ -52,13 +59,19 @@ def read_corpus(
     ratings = table.ratings(history.users.keys, history.items.keys)
     deleted = history.catalog.deleted
     stays = ~np.pad(deleted, (0, ratings.n_items - len(deleted)))[ratings.coo()[1]]
-    seconds, ratings = table.seconds()[stays], ratings if stays.all() else ratings.where(stays)
+    seconds, positions = table.seconds()[stays], table.places_in_stream()[stays]
+    ratings = ratings if stays.all() else ratings.where(stays)
     user_ids = history.users.ids(range(len(history.users)))
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
     rows = np.cumsum(is_present) - 1
     user_keys = ratings.user_keys[is_present]
-    is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
+    if is_ordered:
+        lengths, all_count = ratings.by_user.lengths, np.ones(len(values), dtype=np.bool_)
+        is_newest = places_back(lengths, all_count, seconds, positions) == 1
+        is_held_out = is_newest & (lengths[users] > 1)
+    else:
+        is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
 
     def part(keep: NDArray[np.bool_]) -> Ratings:
         shape = (int(is_present.sum()), ratings.n_items)
@@ -69,7 +82,7 @@ def read_corpus(
         held_out=part(is_held_out),
         user_ids=[user for user in user_ids if user],
         item_ids=history.items.ids(range(len(history.items))),
-        times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000),
+        times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000, positions[~is_held_out]),
         catalog=history.catalog,
     )
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.base.backend import Backend
-from gpu.data.decay import weights_in
 from gpu.data.model import Model
 from gpu.data.ratings import NO_MIDDLE, are_likes
-from gpu.ranking.weighted import heard_by_age
+from gpu.ranking.weighted import rows_in_time
 from service.jobs.corpus import Corpus
 from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import live_versions, snapshot
@@ -57,9 +56,7 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_na
 
 def metrics_of(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
     """Metrics of one model; the deciding one comes first. For implicit models all held-out pairs are likes."""
-    rows, times = corpus.training.by_user, corpus.times
-    if times is not None:  # weights of age count if the model computes scores from them
-        rows = heard_by_age(model, rows, lambda entries: weights_in(model, times.seconds[entries]))
+    rows = rows_in_time(model, corpus.training.by_user, corpus.times)
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, NO_MIDDLE, backend=backend)
     users, items, values = corpus.held_out.coo()

@@ -153,9 +153,8 @@ def train(
     progress = Progress(send, f"{backend.name}: {backend.reason}{remark}", team, tunes=options.tune)
 
     progress.begin("read")
-    corpus = read_corpus(
-        options.data, StreamId.parse(options.watermark), options.events, is_implicit=params.is_implicit
-    )
+    kinds = {"is_implicit": params.is_implicit, "is_ordered": params.is_ordered}
+    corpus = read_corpus(options.data, StreamId.parse(options.watermark), options.events, **kinds)
     corpus, n_far = usable(corpus, params)
     are_given = params.values != "auto" or not params.is_calibrated
 
@@ -218,6 +217,7 @@ def tuned(
             corpus.held_out,
             ageless,
             backend=backend,
+            times=corpus.times if params.is_ordered else None,
             on_trial=lambda trial, n_done, n_trials: report(n_done / n_trials),
         )
     report(1.0)

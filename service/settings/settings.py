@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     trainer_ranks: PositiveInt = Field(
         1,
         description="Processes that train one model together, on this machine or in `cluster`, each with a GPU or a"
-        " share of the cores. ease trains in one.",
+        " share of the cores. ease and next train in one.",
     )
     cluster: str | None = Field(
         None,
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
         " clips extreme outliers.",
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["als-implicit", "ease", "neighbors", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
+        ["als-implicit", "ease", "neighbors", "next", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
         description="Names of models, algorithms or names of yours, comma-separated; the first live one answers. The"
         " default is by ranking quality.",
     )

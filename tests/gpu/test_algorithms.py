@@ -91,7 +91,7 @@ def test_parameters_of_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidParams, match="n_neighbors"):
         params_for("sgd", {"n_neighbors": 8})
     with pytest.raises(
-        InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, neighbors, nmf, sgd"
+        InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, neighbors, next, nmf, sgd"
     ):
         params_for("svd", {})
 

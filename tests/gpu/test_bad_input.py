@@ -9,7 +9,8 @@ import pytest
 import gpu
 from gpu.algorithms import ALGORITHMS
 from gpu.data.ratings import Ratings
-from tests.data import planted
+from gpu.ranking.weighted import rows_in_time
+from tests.data import planted, times_of
 
 SMALL = {"n_factors": 16, "n_epochs": 3, "n_bits": 64, "n_neighbors": 4}
 USERS, ITEMS, VALUES = planted(100, 60, 25).coo()
@@ -62,6 +63,7 @@ REFUSED = {
     "culsh-implicit": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "ease": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "neighbors": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
+    "next": {"all 0": "expected some above 0", "all -2": "expected some likes, got -2 everywhere"},
     "nmf": {
         "all 0": "not all 0",
         "all -2": r"got -2; train als-implicit.*user row 0, item row",
@@ -76,11 +78,12 @@ def test_any_data_is_learned_or_refused_with_a_reason(algorithm: str, name: str)
     ratings, reason = DATA[name], REFUSED.get(algorithm, {}).get(name)
     if reason is not None:
         with pytest.raises(gpu.EngineError, match=reason):
-            gpu.fit(ratings, params_of(algorithm))
+            gpu.fit(ratings, params_of(algorithm), times=times_of(ratings))
         return
-    model = gpu.fit(ratings, params_of(algorithm))
+    model = gpu.fit(ratings, params_of(algorithm), times=times_of(ratings))
     users, items, values = ratings.coo()
-    scores = gpu.evaluate.predict(model, ratings.by_user, users, items)
+    rows = rows_in_time(model, ratings.by_user, times_of(ratings))
+    scores = gpu.evaluate.predict(model, rows, users, items)
     assert np.isfinite(scores).all()
     if not model.is_implicit:
         deviation = float(np.std(values.astype(np.float64)))
@@ -131,11 +134,12 @@ def test_extreme_parameters_end_in_a_model_or_say_what_to_change(algorithm: str,
     params = params_of(algorithm, **given)
     for name in SAMPLE:
         try:
-            model = gpu.fit(DATA[name], params)
+            model = gpu.fit(DATA[name], params, times=times_of(DATA[name]))
         except gpu.EngineError as error:
             assert ADVICE.search(str(error)), error
         else:
-            scores = gpu.evaluate.predict(model, DATA[name].by_user, *DATA[name].coo()[:2])
+            rows = rows_in_time(model, DATA[name].by_user, times_of(DATA[name]))
+            scores = gpu.evaluate.predict(model, rows, *DATA[name].coo()[:2])
             assert np.isfinite(scores).all(), name
 
 

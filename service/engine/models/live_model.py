@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.growing import Growing
-from gpu.data.decay import weights_in
 from gpu.data.host_ids import NO_ROW, IdColumn
 from gpu.data.model import Model
 from gpu.data.rating_table import times_of
@@ -19,7 +18,7 @@ from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
-from gpu.ranking.weighted import heard_by_age
+from gpu.ranking.weighted import Moments, heard_in_time, heard_with, weights_by_time
 from gpu.trend.host_counts import DecayedCounts
 from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
@@ -151,23 +150,25 @@ class LiveModel:
         return are_personal
 
     def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]:
-        """(items, values, weights by age) of the newest `n` of what a user has in `table`, or of all; items ascend.
+        """(items, values, weights by time) of the newest `n` of what a user has in `table`, or of all; items ascend.
 
-        Models without a half-life have no weights.
+        Models in which time does not count have no weights.
         """
         items, values, timestamps, positions = self.table.row(user)
         is_new = positions >= (np.partition(positions, -n)[-n] if len(items) > n else 0)
-        weights = weights_in(self.model, times_of(timestamps[is_new], positions[is_new]))
-        return items[is_new], values[is_new], weights
+        items, values, positions = items[is_new], values[is_new], positions[is_new]
+        times = times_of(timestamps[is_new], positions)
+        return items, values, weights_by_time(self.model, np.array([len(items)]), values, times, positions)
 
     def rows_of(self, users: NDArray[np.int64]) -> Rows:
         """What `users` (B,) have in `table`, for `recommend` and `gpu.ranking.topn`."""
         table = self.table
-        return heard_by_age(
-            self.model,
-            topn.rows_of(table.rows, users),
-            lambda entries: weights_in(self.model, times_of(table.timestamps[entries], table.positions[entries])),
-        )
+
+        def moments_of(entries: NDArray[np.int64]) -> Moments:
+            positions = table.positions[entries]
+            return times_of(table.timestamps[entries], positions), positions
+
+        return heard_in_time(self.model, topn.rows_of(table.rows, users), moments_of)
 
     def kept_out(self, user: int, *, include_seen: bool, rotates: bool = False) -> NDArray[np.int32]:
         """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
@@ -248,7 +249,7 @@ class LiveModel:
     ) -> tuple[Users, Rows]:
         """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
-        return self.online.fold_in(items, values, reading), heard_by_age(self.model, rows, lambda _: reading.weights)
+        return self.online.fold_in(items, values, reading), heard_with(self.model, rows, reading.weights)
 
     def estimates(self, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""

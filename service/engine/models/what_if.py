@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.data.decay import weights_in
 from gpu.data.evidence import packed
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
 from gpu.data.refit_rules import MAX_RATINGS_OF_USERS
 from gpu.online.reading import ANONYMOUS_KEY, Reading
 from gpu.ranking.requests import Users
+from gpu.ranking.weighted import weights_by_time
 from service.base.errors import InvalidRequest
 from service.engine.models.live_model import LiveModel
 from service.engine.queries import Recommend
@@ -237,7 +237,8 @@ def limited(total: float) -> float:
 
 def _weights(live_model: LiveModel, row: UserRow, order_half_life: float | None) -> NDArray[np.float32] | None:
     """The weight of each rating of `row`, (B,); None if all weigh 1."""
-    weights = weights_in(live_model.model, row.seconds)
+    lengths = np.array([len(row.items)])
+    weights = weights_by_time(live_model.model, lengths, row.values, row.seconds, row.order)
     if order_half_life is None:
         return weights
     n_newer = np.empty(len(row.order))

@@ -17,7 +17,7 @@ from gpu.online.model import HostModel
 from gpu.online.reading import Reading
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.weighted import heard_by_age
+from gpu.ranking.weighted import heard_in_time
 from tests import reference
 from tests.data import planted
 
@@ -263,6 +263,6 @@ def test_ease_weighs_the_rows_of_x_and_the_rows_of_lists() -> None:
     assert (model.item_slots == np.arange(40)).all()
     np.testing.assert_allclose(model.item_weights, b, atol=1e-5)
     everyone = np.arange(60)
-    rows = heard_by_age(model, topn.rows_of(ratings.by_user, everyone), lambda at: weights_in(model, given.seconds[at]))
+    rows = heard_in_time(model, topn.rows_of(ratings.by_user, everyone), lambda at: (given.seconds[at], at))
     lists, scores = topn.recommend(ItemIndex(model), topn.users_of(model, everyone), rows, 40, include_seen=True)
     np.testing.assert_allclose(scores, np.take_along_axis(x @ b, lists, axis=1), atol=1e-4)

@@ -9,7 +9,7 @@ import gpu
 from gpu.algorithms import ALGORITHMS
 from gpu.data.ratings import Ratings
 from gpu.training.check import check_trained
-from tests.data import planted
+from tests.data import planted, times_of
 
 SMALL = {"n_factors": 4, "n_epochs": 10, "n_bits": 64, "n_neighbors": 2}
 HELD_BACK = {
@@ -58,7 +58,8 @@ def test_item_weights_of_users_with_one_rating_each_ask_for_more_ratings() -> No
 def test_what_is_too_small_to_say_anything_is_learned(algorithm: str, n: int) -> None:
     users, items = (index.ravel() for index in np.indices((n, n)))
     values = 1.0 + (users == items) * 4
-    gpu.fit(Ratings.from_coo(users, items, values), small_params(algorithm))
+    ratings = Ratings.from_coo(users, items, values)
+    gpu.fit(ratings, small_params(algorithm), times=times_of(ratings))
 
 
 def test_factors_are_measured_in_units_of_the_ratings() -> None:

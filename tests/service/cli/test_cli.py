@@ -70,7 +70,7 @@ def test_no_arguments_ask_for_help(capsys):
     [
         (["fly"], "No such command 'fly'"),
         (["bench"], "No such command 'bench'"),
-        (["train", "--algorithm", "culsh"], "expected --ratings, or --plan with --shape, got neither"),
+        (["train", "--algorithm", "culsh"], "expected --ratings or --events, or --plan with --shape, got none"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh"], "none.csv"),
         (["train", "--ratings", "none.csv", "--algorithm", "magic"], "Invalid algorithm: expected one of"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "n_factors"], "expected NAME=VALUE"),
@@ -192,12 +192,17 @@ def test_a_file_without_ratings_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
-def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
+def test_train_prints_json_lines_only(algorithm, ratings_csv, tmp_path, capsys):
     quick = [pair for pair in QUICK if pair.split("=")[0] in ALGORITHMS[algorithm].params.__dataclass_fields__]
-    command = ["train", "--ratings", str(ratings_csv), "--algorithm", algorithm, "--test-fraction", "0.1", "--json"]
+    file = ratings_csv
+    if ALGORITHMS[algorithm].params.is_ordered:  # it needs times
+        head, *rest = ratings_csv.read_text().splitlines()
+        file = tmp_path / "timed.csv"
+        file.write_text("\n".join([f"{head},timestamp", *(f"{line},{n}" for n, line in enumerate(rest))]))
+    command = ["train", "--ratings", str(file), "--algorithm", algorithm, "--test-fraction", "0.1", "--json"]
     assert run([*command, *(["--set", *quick] if quick else [])]) == 0
     *epochs, last = lines(capsys.readouterr().out)
-    assert [line["epoch"] for line in epochs] == ([1, 2, 3] if quick else [1])
+    assert [line["epoch"] for line in epochs] == ([1, 2, 3] if QUICK[0] in quick else [1])
     seconds = [line["seconds"] for line in epochs]
     assert seconds == sorted(seconds)
     assert "epoch" not in last

@@ -63,7 +63,7 @@ def run(
 @pytest.mark.parametrize("algorithm", [name for name in gpu.ALGORITHMS if name != "sgd"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     params, n_epochs = SMALL if algorithm.startswith("culsh") else ALS, 5
-    if algorithm in ("ease", "neighbors"):
+    if algorithm in ("ease", "neighbors", "next"):
         params, n_epochs = {}, 1
     last, told = run(data, algorithm, params)
     assert [line.progress for line in told] == pytest.approx([n / n_epochs for n in range(1, n_epochs + 1)])
@@ -85,6 +85,23 @@ def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
     total = len(pairs[0]) + len(pairs[1])
     assert 0.02 < len(pairs[1]) / total < 0.1
     assert total == len([rating for entry in entries() for rating in entry.ratings])
+
+
+def test_the_newest_pair_of_each_user_judges_a_model_of_order(data: Path) -> None:
+    newest = {rating.user: rating.item for entry in entries() for rating in entry.ratings}
+    late = [
+        RatingEvent("late", "i1", 4.0, 2.0),
+        RatingEvent("late", "i0", 5.0, 1.0),
+        RatingEvent("once", "i0", 5.0, 1.0),
+    ]
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", late)])
+    corpus = read_corpus(data, END, is_ordered=True)
+    users, items, _ = corpus.held_out.coo()
+    held_out = {corpus.user_ids[user]: corpus.item_ids[item] for user, item in zip(users, items, strict=True)}
+    assert held_out == newest | {"late": "i1"}  # by time, before the place in the stream
+    assert len(corpus.training) + len(users) == len(read_corpus(data, END).training) + len(
+        read_corpus(data, END).held_out
+    )
 
 
 def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:

@@ -136,7 +136,8 @@ class _Summed:
         """(bytes of sums, bytes of each batch, rows of this rank in each), as in `gpu.als.sum_batches`."""
         edges = self._bounds[:-1] + np.diff(self._bounds) * np.arange(q + 1)[:, None] // q
         n_rows, n_ratings = np.diff(edges, axis=0), np.diff(self._ends[edges], axis=0).sum(axis=1)
-        slots = self._twin(sums.slots_bytes)(int(n_rows.sum(axis=1).max()), self._problem)
+        most_rows, most_ratings = int(n_rows.sum(axis=1).max()), int(n_ratings.max())
+        slots = self._twin(sums.slots_bytes)(most_rows, most_ratings, self._problem)
         own = n_rows[:, self._rank]
         return slots, self._twin(sums.batch_bytes)(n_ratings, n_rows.sum(axis=1), own), own
 

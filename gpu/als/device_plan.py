@@ -28,6 +28,7 @@ LONG = 8192  # ratings of a part, at most
 SLOTS_SHARE = 16  # sums of a batch of rows in parts may take 1 / SLOTS_SHARE of the device's memory, on each side
 NARROW = 144  # columns of the fixed table; up to this width a few warps hold A
 SHORT, SHORT_OF_WIDE = 32, 64  # ratings of a short row, at most, of narrow and of wide tables: forming A would not pay
+PARTS_OF_BLOCK = 4  # of parts of rows of the greatest length, in mode reduce
 CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings of a part of such a row, on average at least
 MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
@@ -242,6 +243,60 @@ def batches(splits: NDArray[np.void], max_slots: int) -> list[Batch]:
         runs.append(Batch(first, last - first, slot, n_slots, n_slots))
         first, slot = last, int(ends[last - 1])
     return runs
+
+
+class Summed(NamedTuple):
+    """How A and b of rows are formed in mode reduce of several ranks.
+
+    Attributes:
+        items: `ITEM` (n,): parts of rows, longest first but for turns, see `balanced`. A row's first part has the slot
+            of the row, its place in the batch; further parts have consecutive slots after those of all rows.
+        joined: int32 (3, m): of each row in several parts its place, the slot of its second part, and the number of
+            parts but the first.
+    """
+
+    items: NDArray[np.void]
+    joined: NDArray[np.int32]
+
+
+def summed(
+    part: Rows, numbers: NDArray[np.int64], lengths: NDArray[np.int64], row_weights: NDArray[np.float32], n_blocks: int
+) -> Summed:
+    """The plan of the rows of a batch: no part has more than a share of a block's work, and than `LONG` ratings.
+
+    One row may have twice the ratings that a block has on average, such as the most popular of Hugewiki's items on one
+    of four devices: in one part it would take as long as all of the half.
+
+    Args:
+        part: the rows, with the ratings over the fixed rows of this rank.
+        numbers: int64 (rows,), their numbers on their side, to which `lengths`, all ratings, and `row_weights` belong.
+        n_blocks: blocks of the launch.
+    """
+    n_parts = -(-part.lengths // most_of_part(int(part.lengths.sum()), n_blocks))
+    rated = np.flatnonzero(n_parts)
+    bounds = np.column_stack([part.starts[rated], part.starts[rated] + part.lengths[rated]])
+    parts, more = _parts(bounds, rated, n_parts[rated][:, None]), np.maximum(n_parts - 1, 0)
+    firsts = len(n_parts) + np.cumsum(more) - more
+    place = np.arange(len(parts.rows)) - np.repeat(np.cumsum(n_parts[rated]) - n_parts[rated], n_parts[rated])
+    slots = np.where(place == 0, parts.rows, firsts[parts.rows] + place - 1)
+    order = longest_first(parts.lengths)
+    items = np.zeros(len(order), dtype=ITEM)
+    items["begin"], items["length"], items["slot"] = parts.begins[order], parts.lengths[order], slots[order]
+    items["row"] = numbers[parts.rows[order]]
+    items["total"], items["weight"] = lengths[items["row"]], row_weights[items["row"]]
+    several = np.flatnonzero(more)
+    joined = np.array([several, firsts[several], more[several]], dtype=np.int32)
+    return Summed(balanced(items, n_blocks, is_mixed=False), joined)
+
+
+def most_of_part(n_ratings: int, n_blocks: int) -> int:
+    """Ratings of a part of a row in mode reduce, at most, where `n_blocks` share `n_ratings`."""
+    return max(LONG, -(-n_ratings // (PARTS_OF_BLOCK * n_blocks)))
+
+
+def most_more(n_ratings: int, n_blocks: int) -> int:
+    """Slots, at most, beside one for each row."""
+    return min(n_ratings // LONG, PARTS_OF_BLOCK * n_blocks)
 
 
 class _Parts(NamedTuple):

@@ -1,7 +1,8 @@
 """ALS on a CUDA device in mode "reduce" of several ranks ([001] Alg. 3): A and b are added up, then solved.
 
 See `gpu.als.halves`. The kernels are those that solve long rows in parts (kernels/als.cu, als_wide.cu): here a
-rank's ratings of a row are one part, whose sums go to a slot of memory. Slots of all ranks are added up.
+rank's ratings of a row are one part, or several if they are many, whose sums go to slots of memory. Those of a row are
+added up (kernels/als_slots.cu), and then those of all ranks.
 """
 
 from __future__ import annotations
@@ -27,26 +28,32 @@ from gpu.base.errors import InvalidParams
 from gpu.cuda import work
 from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, Feed, Parcel
+from gpu.cuda.launcher import Launcher
 from gpu.data.ratings import Rows
-from gpu.data.views import longest_first, within_columns
+from gpu.data.views import within_columns
 
-N_ARRAYS = 5  # of a batch
+NAME, THREADS = "als_slots", 256
+N_OF_SIDE, N_ARRAYS = 5, 6  # arrays of a batch: those of its side; and the rows in several parts
+
+run = Launcher(NAME, {})
 
 
 class Batch(NamedTuple):
     """Ratings of a batch.
 
     Attributes:
-        arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves, and
-            places of rows without ratings. None if they are loaded.
+        arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves,
+            places of rows without ratings, and rows in several parts. None if they are loaded.
         number: of their parcel, if they are loaded.
         n_rows: rows.
+        n_slots: slots of their parts.
         own: those that this rank solves, by their place in its table.
     """
 
     arrays: list[Any] | None
     number: int
     n_rows: int
+    n_slots: int
     own: slice
 
 
@@ -58,7 +65,7 @@ class Sums(NamedTuple):
         feed: loads them; None: all are on the device.
         ridges: float64, ρ of the rows that this rank solves, on the host.
         n_rated: number of rows of the whole fixed side that have ratings.
-        slots: float32 (rows, numbers of a slot), for the sums of the largest batch.
+        slots: float32 (slots, numbers of a slot), for the sums of the largest batch.
         path: the kernels.
     """
 
@@ -74,10 +81,12 @@ class Loaded(NamedTuple):
     """A batch on the device: its ratings, items and splits as a side, and what it is part of.
 
     Attributes:
+        joined: int32 (3 m,), the rows in several parts; see `gpu.als.device_plan.Summed`.
         values: float32 rows that this rank solves, if they were loaded from the host.
     """
 
     side: Side
+    joined: Any
     batch: Batch
     sums: Sums
     values: list[Any]
@@ -93,23 +102,25 @@ def most_rows(problem: AlsObjective) -> int:
     return als.max_slots(problem)
 
 
-def slots_bytes(n_rows: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of `n_rows` rows."""
-    slots: int = n_rows * als.tensor_path_of(problem).slot_bytes(problem)
-    return slots
+def slots_bytes(n_rows: int, n_ratings: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows with `n_ratings` over the fixed rows of this rank."""
+    path = als.tensor_path_of(problem)
+    slots: int = n_rows + plan.most_more(n_ratings, path.n_resident(problem))
+    return slots * path.slot_bytes(problem)
 
 
 def batch_bytes(n_ratings: NDArray[np.int64], n_rows: NDArray[np.int64], n_own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes of batches without their sums.
 
-    They count ratings (8), for each row an item (32) or a place (8) and the sums of its errors (16), and for each row
-    that this rank solves a split (32), ρ and its norm (24).
+    They count ratings (8), for each part of a row an item (32) and the sums of its errors (16), for each row in several
+    parts three numbers (12), and for each row that this rank solves a split (32), ρ and its norm (24).
 
     Args:
         n_ratings, n_rows: int64 (q,), ratings over the fixed rows of this rank, and rows.
         n_own: int64 (q,), rows that this rank solves.
     """
-    of_rows = (work.ITEM.itemsize + 16) * n_rows
+    more = n_ratings // plan.LONG
+    of_rows = (work.ITEM.itemsize + 16) * (n_rows + more) + 12 * more
     return 8 * n_ratings + of_rows + (work.SPLIT.itemsize + 24) * n_own + N_ARRAYS * ALIGNMENT
 
 
@@ -146,42 +157,43 @@ def prepare(
     n_blocks, found = path.n_resident(problem), list[Batch]()
     for batch in batches:
         part = within_columns(rows.at(batch.numbers), columns)
-        rated = longest_first(part.lengths)[: np.count_nonzero(part.lengths)]
-        items = np.zeros(len(rated), dtype=work.ITEM)  # a row is one item, longest first; its slot is its place here
-        items["begin"], items["length"] = part.starts[rated], part.lengths[rated]
-        items["row"], items["slot"] = batch.numbers[rated], rated
-        items["total"], items["weight"] = rows.lengths[items["row"]], weights[items["row"]]
-        items, missing = plan.balanced(items, n_blocks, is_mixed=False), np.flatnonzero(part.lengths == 0)
+        items, joined = plan.summed(part, batch.numbers, rows.lengths, weights, n_blocks)
+        missing, n_slots = np.flatnonzero(part.lengths == 0), len(batch.numbers) + int(joined[2].sum())
         places = np.arange(batch.own.start, batch.own.stop)
         mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
         splits["row"] = splits["first_slot"] = places - batch.own.start
         splits["n_slots"] = 1
         splits["total"], splits["weight"] = rows.lengths[mine], weights[mine]
-        arrays = part.items, part.values, items.view(np.uint8), splits.view(np.uint8), missing
+        arrays = part.items, part.values, items.view(np.uint8), splits.view(np.uint8), missing, joined.ravel()
         held = [to_device(array) for array in arrays] if feed is None else None
         rows_of_table = (table.values[batch.own],) if type(table.values) is np.ndarray else ()
         number = 0 if feed is None else feed.add(Parcel((*arrays, *rows_of_table), 0, len(rows_of_table)))
-        found.append(Batch(held, number, len(batch.numbers), batch.own))
+        found.append(Batch(held, number, len(batch.numbers), n_slots, batch.own))
     ridges = problem.ridges(rows.lengths[own], n_rated)
-    shape = max(batch.n_rows for batch in found), path.slot_bytes(problem) // 4
+    shape = max(batch.n_slots for batch in found), path.slot_bytes(problem) // 4
     return Sums(found, feed, ridges, n_rated, cupy.empty(shape, dtype=cupy.float32), path)
 
 
 def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
     """Each batch on the device; the caller launches its work before it asks for the next one."""
     for batch, here in zip(batches, sums.batches, strict=True):
-        for side, values in _side_of(sums, here, is_changed=True):
-            yield batch, Loaded(side, here, sums, values)
+        for side, joined, values in _side_of(sums, here, is_changed=True):
+            yield batch, Loaded(side, joined, here, sums, values)
 
 
-def _side_of(sums: Sums, batch: Batch, *, is_changed: bool = False) -> Iterator[tuple[Side, list[Any]]]:
-    """The batch as a side, once, with its rows that were loaded; `is_changed`: the caller changes these."""
+def _side_of(sums: Sums, batch: Batch, *, is_changed: bool = False) -> Iterator[tuple[Side, Any, list[Any]]]:
+    """The batch as a side, its rows in several parts, and those that were loaded, once.
+
+    `is_changed`: the caller changes the last ones.
+    """
     nothing = plan.Plan(np.zeros(0, work.ITEM), np.zeros(0, work.SPLIT), 0, 0)
     if batch.arrays is not None:
-        yield sides.loaded_side(batch.arrays, nothing, [], sums.n_rated, sums.slots), []
+        arrays = batch.arrays
+        yield sides.loaded_side(arrays[:N_OF_SIDE], nothing, [], sums.n_rated, sums.slots), arrays[N_OF_SIDE], []
     elif sums.feed is not None:
         arrays, _ = sums.feed.take(batch.number)
-        yield sides.loaded_side(arrays[:N_ARRAYS], nothing, [], sums.n_rated, sums.slots), arrays[N_ARRAYS:]
+        side = sides.loaded_side(arrays[:N_OF_SIDE], nothing, [], sums.n_rated, sums.slots)
+        yield side, arrays[N_OF_SIDE], arrays[N_ARRAYS:]
         sums.feed.release(batch.number, is_changed=is_changed and len(arrays) > N_ARRAYS)
 
 
@@ -192,12 +204,16 @@ def gram_to_add(part: Table, problem: AlsObjective) -> Any:
 
 def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> Any:
     """A and b of the rows of a batch over the fixed rows `part`: float32 (n, numbers of a slot)."""
-    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[: batch.batch.n_rows]
+    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[: batch.batch.n_slots]
     slots[side.empty] = 0
     half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=slots)
     n_items, constants = side.items.size // work.ITEM.itemsize, plan.solver_of(problem, side.n_rated)
     path.form(side.items, n_items, n_items, half, constants, path.defines(problem))
-    return slots
+    width, n_joined = slots.shape[1], len(batch.joined) // 3
+    if n_joined:
+        rows, firsts, counts = (batch.joined[k * n_joined : (k + 1) * n_joined] for k in range(3))
+        run("add_parts", (-(-width // THREADS), n_joined), THREADS, slots, rows, firsts, counts, np.int32(width))
+    return slots[: batch.batch.n_rows]
 
 
 def solve(batch: Loaded, totals: Any, gram: Any, table: Table, problem: AlsObjective) -> None:
@@ -218,7 +234,7 @@ def errors(
     """As `gpu.als.device.errors`, of consecutive rows `table`, from row `first` on, over the fixed rows `part`."""
     squares, loss = 0.0, losses.of_unrated(table, part) if problem.is_implicit else 0.0
     for batch in sums.batches:
-        for side, _ in _side_of(sums, batch):
+        for side, _, _ in _side_of(sums, batch):
             found = losses.errors(side, table, part, problem, scale, first_row=first)
             squares, loss = squares + found[0], loss + found[1]
     return squares, loss

@@ -71,8 +71,9 @@ def _row_bytes(problem: AlsObjective) -> int:
     return 8 * width(problem) * (width(problem) + 1)
 
 
-def slots_bytes(n_rows: int, problem: AlsObjective) -> int:
-    """Bytes of the sums of `n_rows` rows."""
+def slots_bytes(n_rows: int, n_ratings: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of `n_rows` rows with `n_ratings` over the fixed rows of this rank."""
+    del n_ratings
     return n_rows * _row_bytes(problem)
 
 

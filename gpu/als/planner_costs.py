@@ -45,6 +45,7 @@ START_S, START_EACH_S = 0.48, 0.07  # seconds to make a communicator, and more f
 
 COMMUNICATOR_BYTES = 1_600_000_000  # on each GPU, at most, and only with several
 TILE = 16  # rows and columns of a tile of A on tensor cores
+MORE_SLOTS = 4300  # of mode reduce, beside one a row, at most: `PARTS_OF_BLOCK` of 8 blocks of 132 multiprocessors
 ROW_BYTES = 72  # its work item, sums of its errors, ρ, and position of its ratings
 
 
@@ -194,7 +195,7 @@ class Bytes:
         ratings: in both orders, by item and by user; if they are streamed, two buffers of them.
         work_items: work items of kernels, and positions of rows; two buffers of work items if ratings are streamed.
         slots: float32 sums of rows. Mode gather: of the parts of long rows. Mode reduce: of all solved rows of a batch
-            to add up.
+            to add up, and of their further parts.
         reserve: CUDA, the communicator of several GPUs, work space, and what is kept for other uses.
     """
 

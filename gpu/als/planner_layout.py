@@ -19,6 +19,7 @@ from gpu.als.planner_costs import (
     GRAM_MS,
     LATENCY_MS,
     MEMORY_BYTES,
+    MORE_SLOTS,
     ROW_BYTES,
     UNEVEN,
     UNEVEN_EACH,
@@ -70,7 +71,8 @@ class Layout(NamedTuple):
         shape, is_gather = self.shape, self.mode(half) == "gather"
         fixed = half.n_fixed * (1.0 if is_gather else share)
         solved = half.n_solved * (1.0 if self.other(half) == "gather" else share)
-        slots = self._part_bytes(half) * share if is_gather else half.n_solved * shape.slot_bytes / q
+        more = min(MORE_SLOTS, shape.n_ratings / LONG)  # of rows in several parts
+        slots = self._part_bytes(half) * share if is_gather else (half.n_solved / q + more) * shape.slot_bytes
         communicator = COMMUNICATOR_BYTES if self.p > 1 else 0
         return Bytes(
             fixed_table=ceil(shape.float16_bytes * fixed),

@@ -132,9 +132,10 @@ def test_sweeps_of_nmf_compile(numbers, architecture, tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize("name", ["als_slots", "descent_sums"])
 @pytest.mark.parametrize("architecture", ["sm_90", "sm_75"])
-def test_kernels_between_passes_of_descent_compile(architecture, tmp_path):
-    compile_with_nvcc("descent_sums", {}, architecture, tmp_path)
+def test_kernels_that_add_up_compile(name, architecture, tmp_path):
+    compile_with_nvcc(name, {}, architecture, tmp_path)
 
 
 @needs_nvcc

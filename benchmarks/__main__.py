@@ -24,7 +24,7 @@ MODULES = {
     "defaults": ("defaults", "table", "scale"),
     "quality": ("dislikes", "new-items"),
     "neighbors": ("accuracy", "noise", "neighbors"),
-    "learning": ("stream", "newcomers", "prequential", "half-life", "trend", "ab"),
+    "learning": ("stream", "newcomers", "prequential", "half-life", "trend", "repeat", "ab"),
     "als": ("als",),
     "sgd": ("sgd", "time-to-error"),
     "nmf": ("nmf",),

@@ -1,5 +1,5 @@
 """What learning online is worth: `python -m benchmarks stream`, `newcomers`, `prequential`, `half-life`,
-`trend` and `ab`.
+`trend`, `repeat` and `ab`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import gpu
 from benchmarks import datasets, options
 from benchmarks.datasets import Dataset, Fold, apply
 from benchmarks.defaults import Ours
-from benchmarks.options import Algorithm, Data, Factors, File, Fits, Names, Seeds, Source, Where
+from benchmarks.options import Algorithm, Data, Factors, File, Fits, Names, Seed, Seeds, Source, Where
 from benchmarks.results import Fit, Row, Store, say
 from benchmarks.running import post, retrain, serving
 from benchmarks.timing import median_of, timed
@@ -28,9 +28,14 @@ from gpu.algorithms import params_for
 from gpu.base.errors import InvalidInput
 from gpu.data.decay import DAY_S
 from gpu.data.param_kinds import Params, with_changes
+from gpu.data.ratings import Occasions
 from gpu.online import prepare_online
+from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.weighted import rows_in_time
+from gpu.repeat.learn import NEWEST, pairs_of
+from gpu.repeat.learn import learned as how_items_repeat
+from gpu.repeat.own import parts_of as own_parts
 from gpu.training.list_quality import Lists
 from gpu.trend.host_counts import lifts_of_training
 from gpu.trend.learn import learned
@@ -42,6 +47,7 @@ SET, TEST_SHARE, N_BATCHES = "ml-1m", 0.05, 20  # of `stream`
 SHARE = 0.01  # of users and items, that are new
 TRAINED, RETRAIN_EVERY = 0.9, 1000  # of `prequential`: share that is trained first, and ratings between retrainings
 N_PARTS, N_TRAINED = 20, 10  # of `half-life`: parts of equal length, and those that are only trained on
+BASKETS = 800, 500  # of `repeat`: users and items
 EXPERIMENT, BATCH = "ab", 50  # of `ab`: ratings of one batch
 SETTINGS = {"NEARFIELD_EVENTS": "impression=seen,hit=seen", "NEARFIELD_BACKEND": "host"}
 
@@ -347,6 +353,76 @@ def _trend_step(timeline: Timeline, step: int, algorithm: str, backend: gpu.Back
     strangers = Lists.of(popular, earlier.by_user, unknown, middle, 10).of_users("hit_rate", 10)
     found["hit_rate_10"] = float(strangers.mean()) if len(strangers) else math.nan
     return found | {"n_lifted": float(lifts is not None), "seconds": seconds}
+
+
+def repeat(
+    algorithms: Names = "als-implicit,ease",
+    returns: Annotated[str, typer.Option(help="Comma-separated shares of purchases that come back.")] = "0.65,0.2",
+    seed: Seed = 0,
+) -> Iterator[Row]:
+    """NDCG@10 and Recall@10 of the newest tenth of drawn baskets: by own counts, by a model, and with what comes back.
+
+    A share of the purchases is of what the user bought before, by how often. What a user bought competes in all lists
+    but those of `new_only`.
+    """
+    for share in options.numbers(returns):
+        whole = _baskets(share, seed)
+        is_older = whole.seconds < np.quantile(whole.seconds, 1 - NEWEST)
+        older, newer = whole.at(is_older), whole.at(~is_older)
+        (ratings, times), (test, _) = pairs_of(older, BASKETS), pairs_of(newer, BASKETS)
+        users, every = np.arange(BASKETS[0]), np.tile(np.arange(BASKETS[1]), (BASKETS[0], 1))
+        of_users, items, values = ratings.coo()
+        counts = np.zeros(BASKETS)
+        counts[of_users, items] = values
+        for algorithm in options.algorithms(algorithms):
+            say(f"{algorithm}, {share:g} of the purchases come back")
+            params = params_for(algorithm, {})
+            model, learned_repeat = gpu.fit(ratings, params), how_items_repeat(older, BASKETS, params)
+            scores = topn.scores(model, topn.users_of(model, users), ratings.by_user, every)
+            lists = {"own_counts": counts, "model": scores, "new_only": scores.copy(), "with_repeat": scores.copy()}
+            lists["new_only"][of_users, items] = -np.inf
+            assert learned_repeat is not None  # noqa: S101 - of implicit models; this narrows the type
+            for user in users.tolist():
+                own = slice(ratings.by_user.starts[user], ratings.by_user.starts[user] + ratings.by_user.lengths[user])
+                parts = own_parts(learned_repeat, values[own], times.seconds[own])
+                lists["with_repeat"][user, items[own]] += parts if learned_repeat.weight else -np.inf
+            row: Row = {"algorithm": algorithm, "returns": share}
+            for name, one in lists.items():
+                row[f"ndcg_10_{name}"], row[f"recall_10_{name}"] = _values_of(one, test)
+            yield row
+
+
+def _baskets(returns: float, seed: int) -> Occasions:
+    """A year of purchases of users of five kinds, who mostly buy for their kind."""
+    rng, columns = np.random.default_rng(seed), list[tuple[int, int, float]]()
+    popularity = rng.zipf(1.3, BASKETS[1]).clip(max=200).astype(np.float64)
+    for user in range(BASKETS[0]):
+        chances = popularity * np.where(np.arange(BASKETS[1]) % 5 == user % 5, 6, 1)
+        chances, had = chances / chances.sum(), dict[int, int]()
+        for week in np.flatnonzero(rng.random(52) < 0.35).tolist():
+            seconds = (week + rng.random()) * 7 * DAY_S
+            for _ in range(rng.integers(2, 8)):
+                item = int(rng.choice(BASKETS[1], p=chances))
+                if had and rng.random() < returns:
+                    own = np.array(list(had.values()), dtype=np.float64)
+                    item = int(rng.choice(list(had), p=own / own.sum()))
+                had[item] = had.get(item, 0) + 1
+                columns.append((user, item, seconds))
+    users, items, times = (np.array(column) for column in zip(*columns, strict=True))
+    return Occasions(users.astype(np.int32), items.astype(np.int32), times, np.ones(len(users), dtype=np.float32))
+
+
+def _values_of(scores: NDArray[np.float64], test: gpu.Ratings) -> tuple[float, float]:
+    """NDCG@10 and Recall@10 of lists in the order of `scores` (U, I), for users in `test`."""
+    discounts, found = 1 / np.log2(np.arange(2, 12)), list[tuple[float, float]]()
+    for user in np.flatnonzero(test.by_user.lengths).tolist():
+        start = test.by_user.starts[user]
+        relevant = test.by_user.items[start : start + test.by_user.lengths[user]]
+        best = np.argsort(-scores[user], kind="stable")[:10]
+        hits = np.isin(best, relevant) & (scores[user, best] > -np.inf)
+        found.append((float(hits @ discounts / discounts[: len(relevant)].sum()), float(hits.sum() / len(relevant))))
+    ndcg, recall = np.mean(found, axis=0)
+    return float(ndcg), float(recall)
 
 
 def ab(

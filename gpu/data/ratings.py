@@ -44,6 +44,25 @@ class Rows(NamedTuple):
         return Rows(self.starts[numbers], self.lengths[numbers], self.items, self.values)
 
 
+class Occasions(NamedTuple):
+    """Events of users, one by one, in any order.
+
+    Attributes:
+        users, items: rows, (N,).
+        seconds: float64 (N,), Unix seconds.
+        amounts: float32 (N,), what each adds to the strength of its pair; above 0.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    seconds: NDArray[np.float64]
+    amounts: NDArray[np.float32]
+
+    def at(self, which: NDArray[np.int64] | NDArray[np.bool_]) -> Occasions:
+        """Some of them."""
+        return Occasions(self.users[which], self.items[which], self.seconds[which], self.amounts[which])
+
+
 class Ratings:
     """Ratings as CSR (by user) and CSC (by item).
 

@@ -21,6 +21,7 @@ PLAIN = (
     "offset",
     "exclude",
     "include_seen",
+    "repeat",
     "min_ratings",
     "model",
     "experiment",

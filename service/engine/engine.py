@@ -28,7 +28,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
 from service.engine.pending_events import EventBatch, PendingEvents
 from service.engine.pending_queries import Limits, PendingQueries, PendingQuery, Promise
-from service.engine.queries import Query
+from service.engine.queries import Query, Repeat
 from service.engine.readiness import Readiness, Stages
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
@@ -70,6 +70,7 @@ class Engine:
         metrics: Metrics | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+        repeat: Repeat = "auto",
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -80,13 +81,13 @@ class Engine:
             limits: how many queries may wait, how long, and how many one batch holds.
             metrics: series to update; None updates none.
             on_failure: called once, on the event loop, when an exception has ended the thread.
-            half_lives: see `Ranking`.
+            half_lives, repeat: see `Ranking`.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._ranking = Ranking(history, default_models, half_lives)
+        self._ranking = Ranking(history, default_models, half_lives, repeat)
         self.live, self.signer = self._ranking.live, self._ranking.signer
         self._prequential = Prequential(history, self.live.tested, self._metrics)
         self.planner, self.answer_to = self._ranking.planner, self._ranking.answer_to

@@ -16,6 +16,7 @@ from gpu.online import prepare_online
 from service.base.errors import InvalidRequest
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel, rows_of
+from service.engine.queries import Repeat
 from service.engine.state.history import History
 from service.settings.event_types import EventTypes
 from service.settings.half_lives import DEFAULT_HALF_LIVES
@@ -51,6 +52,7 @@ def rebuild(
     backend: Backend,
     types: EventTypes,
     half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+    repeat: Repeat = "auto",
 ) -> Rebuilt:
     """The state at `position`.
 
@@ -59,7 +61,7 @@ def rebuild(
         folder, version: of the snapshot; it must not have been trained on later entries.
         position: the last entry to apply.
         backend: where the model lives.
-        types, half_lives: as the settings of the service.
+        types, half_lives, repeat: as the settings of the service.
 
     Raises:
         InvalidRequest: the position is beyond the log, or before the training.
@@ -81,7 +83,7 @@ def rebuild(
     live_model = LiveModel(loaded.manifest, ready, history, loaded.content)
     while not (live_model.settle(SETTLE_S) and live_model.catch_up(SETTLE_S)):
         pass
-    ranking = Ranking(history, [live_model.name], half_lives)
+    ranking = Ranking(history, [live_model.name], half_lives, repeat)
     ranking.recount()
     ranking.install(live_model)
     return Rebuilt(history, live_model, ranking, position)

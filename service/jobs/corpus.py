@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.data.ratings import Ratings
+from gpu.data.ratings import Occasions, Ratings
 from gpu.data.recency import places_back
 from service.engine.state.catalog import Catalog
 from service.engine.state.history import History
+from service.engine.state.strength_rows import NewestOccasions
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
@@ -24,6 +25,7 @@ class Corpus(NamedTuple):
     Attributes:
         times: of the training pairs, as of the watermark.
         catalog: the attributes of items, by row.
+        occasions: events with a weight above 0, one by one; None without any.
     """
 
     training: Ratings
@@ -32,6 +34,7 @@ class Corpus(NamedTuple):
     item_ids: list[str]
     times: gpu.Times | None = None
     catalog: Catalog | None = None
+    occasions: Occasions | None = None
 
 
 def read_corpus(
@@ -54,6 +57,7 @@ def read_corpus(
         is_ordered: whether the newest pair of each user with several is held out, instead of pairs by their keys.
     """
     history = History(types)
+    history.occasions = NewestOccasions() if is_implicit else None
     history.load(RatingLog(data / "ratings"), upto=watermark)
     table = history.table_of(has_strengths=is_implicit)
     ratings = table.ratings(history.users.keys, history.items.keys)
@@ -77,6 +81,11 @@ def read_corpus(
         shape = (int(is_present.sum()), ratings.n_items)
         return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, user_keys, ratings.item_keys)
 
+    occasions = None
+    if history.occasions is not None and history.occasions.parts:
+        came = Occasions(*map(np.concatenate, zip(*history.occasions.parts, strict=True)))
+        came = came.at(is_present[came.users] & ~np.pad(deleted, (0, ratings.n_items - len(deleted)))[came.items])
+        occasions = came._replace(users=rows[came.users].astype(np.int32))
     return Corpus(
         training=part(~is_held_out),
         held_out=part(is_held_out),
@@ -84,6 +93,7 @@ def read_corpus(
         item_ids=history.items.ids(range(len(history.items))),
         times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000, positions[~is_held_out]),
         catalog=history.catalog,
+        occasions=occasions,
     )
 
 

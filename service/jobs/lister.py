@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--query", required=True, help="JSON: n, filter, and whatever else Recommend has")
     parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
     parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
+    parser.add_argument("--repeat", default="auto", choices=("auto", "never", "allow"), help="as the setting")
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     tuning.limit_blas()
@@ -60,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
             backend,
             options.events,
             options.half_lives,
+            options.repeat,
         )
         tuning.settle()  # else collections of the whole state, while lists are made, take a third of the time
         path = list_files.path_of(options.data, options.job)

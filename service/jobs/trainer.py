@@ -28,6 +28,7 @@ from gpu.data.decay import DAY_S
 from gpu.data.model import Model
 from gpu.data.param_kinds import Values, with_changes
 from gpu.online import room
+from gpu.repeat.learn import learned as how_items_repeat
 from gpu.training import event_weight
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
@@ -169,7 +170,7 @@ def train(
 
     model = fitted(corpus, params, backend, progress.learned, team)
     progress.begin("measure")
-    add_trend(model, corpus, backend, options.half_lives)
+    add_priors(model, corpus, backend, options.half_lives)
     backend.release()
     metrics = measure(options.data, model, corpus, backend, options.name or options.algorithm)
     metrics |= {FAR: n_far} if n_far else {}
@@ -247,12 +248,19 @@ def fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpo
         )
 
 
-def add_trend(model: Model, corpus: Corpus, backend: Backend, half_lives: Mapping[str, float]) -> None:
-    """Measure how much of what is popular now belongs into the scores of `model`; its calibration tells it."""
+def add_priors(model: Model, corpus: Corpus, backend: Backend, half_lives: Mapping[str, float]) -> None:
+    """Measure what belongs into the scores of `model` beside taste: what is popular now, and what users had before.
+
+    Its calibration tells it.
+    """
     if corpus.times is not None:
         days = [seconds / DAY_S for seconds in half_lives.values()]
         trend = learned(corpus.training, corpus.times, model.params, backend, days)
         model.calibration = replace(model.calibration, trend=trend)
+    if corpus.occasions is not None:
+        shape = corpus.training.n_users, corpus.training.n_items
+        repeat = how_items_repeat(corpus.occasions, shape, model.params, backend)
+        model.calibration = replace(model.calibration, repeat=repeat)
 
 
 def cancel(signal_number: int, frame: FrameType | None) -> None:

@@ -102,6 +102,7 @@ def listing(
         "query": job.get("query", job["params"]),  # the latter of a job that an older version has queued
         "events": settings.events,
         "half-lives": settings.half_lives,
+        "repeat": settings.repeat,
         "backend": settings.backend,
     }
     gpus = gpu_order.serving_last(settings) if serves else ()

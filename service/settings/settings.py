@@ -147,6 +147,11 @@ class Settings(BaseSettings):
         description="Half-lives that GET /popular can ask for, comma-separated, in minutes (m), hours (h) or days (d)."
         " The first one is that of fallback=trending.",
     )
+    repeat: Literal["auto", "never", "allow"] = Field(
+        "auto",
+        description="Whether lists show again what users had, unless a request says so: never, allow, or auto, where"
+        " the model has learned from events that users come back to what they had.",
+    )
     values: Values = Field(
         "auto",
         description="How als-implicit, culsh-implicit, ease and neighbors interpret values: ratings (low values on a"

@@ -45,6 +45,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "prequential": ("--algorithm als", {"learning.TRAINED": 0.97}),
     "half-life": ("--days 7", {}),
     "trend": ("--algorithms als-implicit,als", {}),
+    "repeat": ("--returns 0.65", {"learning.BASKETS": (60, 50)}),
     "ab": ("--models als-implicit,als --trained 0.95", {}),
     "als": ("--factors 4 --epochs 3 --backend host", {}),
     "sgd": ("--factors 4 --epochs 3 --target .01", {}),

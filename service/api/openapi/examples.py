@@ -29,6 +29,7 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "explain": True,
     "fallback": "popular",
+    "repeat": "allow",
     "explore": 0.1,
     "explore_below": 5,
     "X-Source": "kafka:ratings/0",
@@ -171,6 +172,15 @@ _trend = {
     "interval": [0.019, 0.044],
     "remark": "",
 }
+_repeat = {
+    "weight": 0.0,
+    "half_life_days": 0.0,
+    "share": 0.011,
+    "n_pairs": 3414,
+    "gain": 0.0,
+    "interval": [0.0, 0.0],
+    "remark": "users hardly choose again what they had",
+}
 _calibration = {
     "values": "ratings",
     "middle": 3.0,
@@ -190,6 +200,7 @@ _calibration = {
     "event_damped": False,
     "event_typical": 1.4,
     "trend": _trend,
+    "repeat": _repeat,
 }
 _job = {
     "id": JOB,
@@ -327,6 +338,7 @@ COMPONENTS: dict[str, Any] = {
     "QualityResult": _result,
     "StoredCalibration": _calibration,
     "Trend": _trend,
+    "Repeat": _repeat,
     "Retrain": BODIES["retrain"]["usual"],
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},

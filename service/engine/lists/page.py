@@ -142,9 +142,10 @@ class Pages:
                 ranked = [(item, row) for item, row in zip(items, rows[first:end], strict=True) if item.source != "pin"]
                 reasons = source.reasons(at, [row for _, row in ranked])
                 lifts = source.lifts([row for _, row in ranked])
-                for (item, _), own, lift in zip(ranked, reasons, lifts, strict=True):
+                again = source.again(at, [row for _, row in ranked])
+                for (item, _), own, lift, part in zip(ranked, reasons, lifts, again, strict=True):
                     item.reasons = [Reason(self._items.id(row), share) for row, share in own]
-                    item.trend = lift
+                    item.trend, item.again = lift, part
             n_passing = UNSET if passing is None else passing.count
             made = Recommendation(user, items, is_personal, name, version, as_of, warnings, fallback, n_passing)
             answers.append(made)

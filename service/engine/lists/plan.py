@@ -154,7 +154,7 @@ class Planner:
                 width = query.n + query.offset  # a long list must not slow down short ones
                 length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
                 names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
-                masks = query.include_seen, query.min_ratings, query.available
+                masks = query.include_seen, query.repeat, query.min_ratings, query.available
                 key = live_model, length, *masks, names_items, explores, has_rules(query), is_plain(query)
             alike.setdefault(key, []).append(one)
         for key, own in alike.items():

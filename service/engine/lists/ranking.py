@@ -21,7 +21,7 @@ from service.engine.lists.sources import Sources
 from service.engine.lists.walk import Rules
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import LiveModels
-from service.engine.queries import Items, Query, Recommend
+from service.engine.queries import Items, Query, Recommend, Repeat
 from service.engine.queries.batches import AnswerTo
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
@@ -44,13 +44,15 @@ class Ranking:
         history: History,
         default_models: Sequence[str],
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+        repeat: Repeat = "auto",
     ) -> None:
+        """`half_lives` and `repeat` are those of the settings."""
         self._history = history
         self.live, self.signer = LiveModels(default_models), Signer()
         self._selection, self._exploration = Selection(history), Exploration()
         self._common = CommonLists(history, self._selection, half_lives)
         self.planner = Planner(history, self.live, self._selection)
-        self._sources = Sources(history, self.live, self._selection, self._common, self._exploration)
+        self._sources = Sources(history, self.live, self._selection, self._common, self._exploration, repeat)
         self._rules = Rules(history, self._selection, self._exploration)
         self._pages = Pages(history, self._selection)
         self._cursors = Cursors(history, self.live, self.signer)

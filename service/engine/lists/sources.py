@@ -19,6 +19,7 @@ from gpu.ranking import topn
 from gpu.ranking.diversity import similarities
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
+from gpu.repeat.own import Own
 from gpu.trend.host_counts import DecayedCounts
 from service.engine.errors import UnknownUser
 from service.engine.lists.common_lists import CommonLists
@@ -28,7 +29,7 @@ from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import NONE_LIVE, LiveModels
 from service.engine.models.what_if import Extra, WhatIf
-from service.engine.queries import Fallback
+from service.engine.queries import Fallback, Recommend, Repeat
 from service.engine.queries.batches import of_each
 from service.engine.state.history import History
 
@@ -99,12 +100,16 @@ class ModelSource:
         selection: Selection,
         exploration: Exploration,
         counts: DecayedCounts | None,
+        own: Sequence[Own] | None,
         warnings: list[str],
+        *,
+        shows_seen: bool,
     ) -> None:
-        """`users`, `rated` and `counts` as `LiveModel.recommend` takes them; `kept_out` has items of events, None if
-        there are none; `read` says of a list what its scores come from.
+        """`users`, `rated`, `counts` and `own` as `LiveModel.recommend` takes them; `kept_out` has items of events,
+        None if there are none; `read` says of a list what its scores come from; `shows_seen`: whether it may have what
+        the user had.
         """
-        self._counts = counts
+        self._counts, self._own, self._shows_seen = counts, own, shows_seen
         self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
         self._users, self._rated, self._read, self._selection = users, rated, read, selection
         self._exploration, query = exploration, group.query
@@ -117,7 +122,7 @@ class ModelSource:
         self._rank = partial(
             live_model.recommend,
             hidden=selection.hidden(query.available),
-            include_seen=query.include_seen,
+            include_seen=shows_seen,
             min_ratings=query.min_ratings,
             counts=counts,
         )
@@ -139,6 +144,7 @@ class ModelSource:
             exclude=self._exclude,
             candidates=self._candidates,
             eligible=eligible,
+            own=self._own,
         )
         are_shown = rows >= 0
         if first != max(starts) or end != min(ends):  # pages of several lengths or places
@@ -169,6 +175,7 @@ class ModelSource:
             exclude=exclude,
             candidates=None if candidates is None else [candidates[one] for one in at],
             eligible=[sets[one][1] for one in order],
+            own=None if self._own is None else [self._own[one] for one in at],
         )
         rows, scores = np.empty(ranked.shape, dtype=np.int64), np.empty(ranked.shape)
         rows[order], scores[order] = ranked, best
@@ -187,7 +194,7 @@ class ModelSource:
         rows = self._selection.may_show(query, rows)
         if self._exclude is not None:
             rows = rows[~np.isin(rows, self._exclude[at])]
-        if not query.include_seen:
+        if not self._shows_seen:
             rows = rows[~np.isin(rows, self._rated.items[start : start + self._rated.lengths[at]])]
         return rows[self.live_model.table.item_counts[rows] >= query.min_ratings]
 
@@ -209,6 +216,11 @@ class ModelSource:
         """The rated items that contribute most to the score of each of `rows` in a list."""
         items, values, weights = self._read(at)
         return self.live_model.reasons(items, values, rows, N_REASONS, weights)
+
+    def again(self, at: int, rows: Sequence[int]) -> Sequence[float | UnsetType]:
+        """The part of what the user of a list had in the score of each of `rows`; unset for others."""
+        part_of = {} if self._own is None else dict(zip(*(column.tolist() for column in self._own[at]), strict=True))
+        return [part_of.get(row, UNSET) for row in rows]
 
     def lifts(self, rows: Sequence[int]) -> Sequence[float | UnsetType]:
         """The part of what is popular now in the score of each of `rows`, if it is in scores."""
@@ -276,6 +288,10 @@ class CommonSource:
         """None: such a list has none."""
         return []
 
+    def again(self, at: int, rows: Sequence[int]) -> Sequence[float | UnsetType]:
+        """None: such a list leaves out what the user had."""
+        return [UNSET] * len(rows)
+
     def lifts(self, rows: Sequence[int]) -> Sequence[float | UnsetType]:
         """None: such a list has one kind of score alone."""
         return [UNSET] * len(rows)
@@ -293,8 +309,16 @@ class Sources:
     """Makes sources. Belongs to the engine thread."""
 
     def __init__(
-        self, history: History, live: LiveModels, selection: Selection, common: CommonLists, exploration: Exploration
+        self,
+        history: History,
+        live: LiveModels,
+        selection: Selection,
+        common: CommonLists,
+        exploration: Exploration,
+        repeat: Repeat,
     ) -> None:
+        """`repeat`: that of the settings."""
+        self._repeat = repeat
         self._history, self._live, self._selection, self._common = history, live, selection, common
         self._what_if, self._exploration = WhatIf(history), exploration
 
@@ -311,12 +335,17 @@ class Sources:
         if live_model is None or rated is None:
             seen = NO_ROWS if group.row is None else self._history.strengths.table.row(group.row)[0]
             return self._common_source(group, seen, NO_ROWS, [], None)
-        kept_out = None
+        kept_out, own, shows_seen = None, None, self._shows_seen(group.query, live_model)
+        if shows_seen and live_model.repeat.weight:
+            own = [live_model.own_of(*live_model.dated(user)) for user in users.tolist()]
         if self._history.strengths.has_events:
             kept_out = [
-                live_model.kept_out(user, include_seen=query.include_seen, rotates=query.rotate is not None)
+                live_model.kept_out(user, include_seen=shows_seen, rotates=query.rotate is not None)
                 for user, query in zip(users.tolist(), group.queries, strict=True)
             ]
+            if own is not None and not group.query.include_seen:  # what was only seen stays out
+                only_seen = map(self._history.strengths.only_seen, users.tolist())
+                kept_out = list(map(np.append, kept_out, only_seen))
         return ModelSource(
             group,
             live_model,
@@ -327,7 +356,9 @@ class Sources:
             self._selection,
             self._exploration,
             self._common.counts_of(live_model.trend),
+            own,
             [],
+            shows_seen=shows_seen,
         )
 
     def _imagined(self, group: Group) -> Source:
@@ -341,10 +372,26 @@ class Sources:
         users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
         selection, exploration = self._selection, self._exploration
-        counts = self._common.counts_of(live_model.trend)
+        counts, shows_seen = self._common.counts_of(live_model.trend), query.include_seen
         return ModelSource(
-            group, live_model, users, rated, kept_out, lambda at: of_list, selection, exploration, counts, warnings
+            group,
+            live_model,
+            users,
+            rated,
+            kept_out,
+            lambda at: of_list,
+            selection,
+            exploration,
+            counts,
+            None,
+            warnings,
+            shows_seen=shows_seen,
         )
+
+    def _shows_seen(self, query: Recommend, live_model: LiveModel) -> bool:
+        """Whether lists may show again what users had."""
+        repeat = query.repeat or self._repeat
+        return query.include_seen or repeat == "allow" or (repeat == "auto" and live_model.repeat.weight > 0)
 
     def _common_source(
         self,

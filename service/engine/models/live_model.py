@@ -8,17 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.growing import Growing
+from gpu.data.evidence import amounts
 from gpu.data.host_ids import NO_ROW, IdColumn
 from gpu.data.model import Model
 from gpu.data.rating_table import times_of
 from gpu.data.ratings import Rows
-from gpu.data.signals import Trend
+from gpu.data.signals import Repeat, Trend
 from gpu.online import ReadyModel, explain
 from gpu.online.reading import ANONYMOUS, Reading
 from gpu.ranking import topn
 from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import Users
 from gpu.ranking.weighted import Moments, heard_in_time, heard_with, weights_by_time
+from gpu.repeat.own import Own, parts_of, recommend
 from gpu.trend.host_counts import DecayedCounts
 from service.engine.models.shelf import Hidden
 from service.engine.state.applied import Applied
@@ -39,6 +41,7 @@ TAGS = 8  # known tags of a usual item
 IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
 VISIBLE: Hashable = 0  # before any hiding
 NO_ITEMS = np.zeros(0, dtype=np.int32)
+NO_REPEAT = Repeat()
 ONE_EMPTY_ROW = Rows(
     np.zeros(1, dtype=np.int64),
     np.zeros(1, dtype=np.int64),
@@ -160,6 +163,11 @@ class LiveModel:
         times = times_of(timestamps[is_new], positions)
         return items, values, weights_by_time(self.model, np.array([len(items)]), values, times, positions)
 
+    def dated(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+        """(items, values, Unix seconds) of what a user has in `table`; items ascend."""
+        items, values, timestamps, positions = self.table.row(user)
+        return items, values, times_of(timestamps, positions)
+
     def rows_of(self, users: NDArray[np.int64]) -> Rows:
         """What `users` (B,) have in `table`, for `recommend` and `gpu.ranking.topn`."""
         table = self.table
@@ -203,6 +211,7 @@ class LiveModel:
         candidates: Sequence[NDArray[np.integer] | None] | None = None,
         eligible: Sequence[Eligible | None] | None = None,
         counts: DecayedCounts | None = None,
+        own: Sequence[Own] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
         `gpu.ranking.topn`.
@@ -210,6 +219,7 @@ class LiveModel:
         Args:
             hidden: items to leave out of all lists.
             counts: what is popular now, if it is in the scores.
+            own: what each user had, with its part in scores, which competes too; None: `include_seen` decides.
             min_ratings: items with fewer ratings at present are left out too.
         """
         n = max(1, min(n, self.model.n_items))
@@ -228,21 +238,44 @@ class LiveModel:
             items = items[items < self.model.n_items]
             self._lifted_at, self._level = counts.n_changes, counts.level
             self.online.index.lift(items, self.lifts(counts, items).astype(np.float32))
-        return topn.recommend(
-            self.online.index,
-            users,
-            rows,
-            n,
-            offset=offset,
-            include_seen=include_seen,
-            exclude=exclude,
-            candidates=candidates,
-            eligible=eligible,
-        )
+        if own is None:
+            return topn.recommend(
+                self.online.index,
+                users,
+                rows,
+                n,
+                offset=offset,
+                include_seen=include_seen,
+                exclude=exclude,
+                candidates=candidates,
+                eligible=eligible,
+            )
+        competing = list[Own]()
+        for had, added in own:
+            are_shown = ~(hidden.mask[had] | self.unknown[had]) & (self.table.item_counts[had] >= min_ratings)
+            own_items, parts = had[are_shown], added[are_shown]
+            competing.append(Own(own_items, parts if counts is None else parts + self.lifts(counts, own_items)))
+        conditions = {"exclude": exclude, "candidates": candidates, "eligible": eligible}
+        return recommend(self.online.index, users, rows, competing, n, offset=offset, **conditions)  # type: ignore[arg-type]
 
     def lifts(self, counts: DecayedCounts, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """The part of what is popular now in the scores of `rows` (B,), float64 (B,); only with a `trend`."""
         return (0.0 if self.trend is None else self.trend.weight) * counts.shares(rows)
+
+    @property
+    def repeat(self) -> Repeat:
+        """Whether what users had comes back."""
+        return self.model.calibration.repeat or NO_REPEAT
+
+    def own_of(self, items: NDArray[np.int32], values: NDArray[np.float32], seconds: NDArray[np.float64]) -> Own:
+        """The items of a user that may come back, with the part of the user's own past in their scores.
+
+        Args:
+            items, values: what the user has in `table`, ascending.
+            seconds: when, Unix seconds.
+        """
+        parts, comes = parts_of(self.repeat, values, seconds), amounts(values) > 0
+        return Own(items[comes], parts[comes])
 
     def fold_in(
         self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS

@@ -38,6 +38,7 @@ from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
 from service.engine.queries.source_queries import SourceAnswer, SourceQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
+Repeat = Literal["auto", "never", "allow"]
 AskedFallback = Literal["auto", "popular", "trending", "latest", "none"]
 
 
@@ -150,6 +151,8 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
         model: name of a live model; None takes the first live one of the setting `default_models`.
         experiment: id of an experiment; the arm of each user names the model.
+        repeat: whether what the user had may come back: `allow`, `never`, or `auto`, if the model has learned that it
+            does. `include_seen` allows it too. None: the setting `repeat`.
         explain: whether each item carries the rated items that contribute most to its score.
         fallback: the list for users whom the model does not know: popular, trending (by the half-life of the model's
             trend, or the first one of the setting) or latest items. `auto`: trending ones if the times of ratings and
@@ -171,6 +174,13 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
     model: ModelName = None
     experiment: Annotated[
         str | None, Form(Id | None), Field(description="Experiment whose arm for the user names the model.")
+    ] = None
+    repeat: Annotated[
+        Repeat | None,
+        Field(
+            description="Whether what the user had may be shown again; auto: where users are seen to come back. "
+            "Default: the setting `repeat`."
+        ),
     ] = None
     explain: Annotated[bool, Field(description="Add to each item the ratings that most raise its score.")] = False
     fallback: Annotated[
@@ -250,6 +260,8 @@ class ScoredItem(Struct, omit_defaults=True):
         estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
         boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or `rotate`.
         trend: the part of the score that comes from what is popular now; only with `explain`, if the model adds any.
+        again: the part that comes from how often and when the user had the item; only with `explain`, if the model adds
+            any.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 
@@ -259,6 +271,7 @@ class ScoredItem(Struct, omit_defaults=True):
     reasons: list[Reason] | UnsetType = UNSET
     boost: float | UnsetType = UNSET
     trend: float | UnsetType = UNSET
+    again: float | UnsetType = UNSET
     source: Literal["explore", "pin"] | UnsetType = UNSET
 
 

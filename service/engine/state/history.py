@@ -26,7 +26,7 @@ from service.engine.state.log_windows import OneBehind, ahead, windows
 from service.engine.state.positions import ascending_from
 from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.state.sources import SourceMarks
-from service.engine.state.strength_rows import Attributed, Batch, EventRows
+from service.engine.state.strength_rows import Attributed, Batch, EventRows, NewestOccasions
 from service.engine.state.strengths import Strengths
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
@@ -77,6 +77,8 @@ class History:
         documents: named documents, such as scenarios.
         sources: how far each source of batches has come.
         observers: of extras.
+        occasions: events one by one, for who sets it before they come. Merged and forgotten users keep the rows that
+            they had. None: they are not kept.
         n_hidings: how often items were hidden or shown.
         n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
     """
@@ -90,6 +92,7 @@ class History:
         self.catalog = Catalog()
         self.documents = Documents()
         self.observers: list[Observer] = []
+        self.occasions: NewestOccasions | None = None
         self.position = ZERO
         self.n_hidings = self.n_events = 0
         self._next_position = 0
@@ -223,6 +226,8 @@ class History:
         are_ratings = ~events.are_events
         changes = self._rate_items(batch.where(are_ratings)) if are_ratings.any() else NO_CHANGES
         strengths = self.strengths.apply(batch, events, sums)
+        if self.occasions is not None:
+            self.occasions.add(batch, events, self.strengths.are_first)
         for observer in self.observers if events.attributed else ():
             observer.note(users[events.are_events], self.strengths.are_first, events.attributed)
         return Applied(changes, [], Applied(strengths, []))

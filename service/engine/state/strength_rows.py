@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpu.data.ratings import Occasions
+
+MOST_OCCASIONS = 2**25  # 700 MB
 
 
 class Attributed(NamedTuple):
@@ -56,6 +61,28 @@ class Batch(NamedTuple):
             return self
         users, items, values, timestamps, times_ms, positions = self
         return Batch(users[rows], items[rows], values[rows], timestamps[rows], times_ms[rows], positions[rows])
+
+
+class NewestOccasions:
+    """The newest events with a weight above 0, one by one, as a training reads them.
+
+    Attributes:
+        parts: in the order of the stream.
+    """
+
+    def __init__(self) -> None:
+        self.parts, self._n = deque[Occasions](), 0
+
+    def add(self, batch: Batch, events: EventRows, are_first: NDArray[np.bool_]) -> None:
+        """Add those of a batch that are no repetitions, by `are_first`, bool (E,). Of too many, drop the oldest."""
+        rows = batch.where(events.are_events)
+        added = rows.values * events.weights
+        comes = are_first & (added > 0)  # false for NaN
+        seconds = np.minimum(rows.timestamps, rows.times_ms / 1000)[comes]
+        self.parts.append(Occasions(rows.users[comes], rows.items[comes], seconds, added[comes].astype(np.float32)))
+        self._n += int(np.count_nonzero(comes))
+        while self._n > MOST_OCCASIONS:
+            self._n -= len(self.parts.popleft().users)
 
 
 class Sums(NamedTuple):

@@ -16,7 +16,7 @@ import msgspec
 from gpu.algorithms import ALGORITHMS
 from gpu.data.param_ranges import RENAMED
 from gpu.data.ratings import NO_MIDDLE
-from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, Trend, before_calibration
+from gpu.data.signals import EVENT_WEIGHT, Calibration, Kind, Repeat, Trend, before_calibration
 from service.base.errors import InvalidRequest
 from service.storage.errors import NewerSnapshot
 
@@ -63,6 +63,7 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     n_factors: int = 0
     chosen: tuple[str, ...] = ()
     trend: Trend | None = None
+    repeat: Repeat | None = None
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:

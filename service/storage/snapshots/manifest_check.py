@@ -62,6 +62,9 @@ def check(manifest: Manifest) -> None:
         _check("calibration.trend.weight", stored.trend.weight, 0, LARGEST)
         if stored.trend.weight:
             _check("calibration.trend.half_life_days", stored.trend.half_life_days, LEAST_DAYS, MOST_DAYS)
+    if stored.repeat is not None:
+        _check("calibration.repeat.weight", stored.repeat.weight, 0, LARGEST)
+        _check("calibration.repeat.half_life_days", stored.repeat.half_life_days, 0, MOST_DAYS)
 
 
 def _check_scale(name: str, scale: tuple[float, float | None]) -> None:

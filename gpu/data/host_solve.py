@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.base.host import njit
+from gpu.data.host_arena import Int
 from gpu.data.refit_rules import N_SWEEPS, TOLERANCE
 
 BATCH = 4  # observations added in one pass over the matrix
+PANEL, TILE = 8, 64  # pivots of a factorization that are subtracted in one pass; lines and columns of a tile
+_1, _2, _3, _4, _5, _6, _7 = (np.uintp(n) for n in range(1, 8))
 
 
 class LinearSystem(NamedTuple):
@@ -64,17 +67,50 @@ def add_observations(
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def factorize(matrix: NDArray[np.float64]) -> None:
-    """Cholesky factor R, RᵀR = matrix, in place of a positive definite matrix's upper triangle."""
-    n, one = np.uintp(len(matrix)), np.uintp(1)
-    for k in range(n):
-        pivot = matrix[k]
-        scale = 1 / np.sqrt(pivot[k])
-        for c in range(k, n):
-            pivot[c] *= scale
-        for i in range(k + one, n):
-            line, factor = matrix[i], pivot[i]
-            for c in range(i, n):
-                line[c] -= factor * pivot[c]
+    """Cholesky factor R, RᵀR = matrix, in place of a positive definite matrix's upper triangle.
+
+    A matrix of many factors does not fit into the cache. So `TILE` lines at a time lose the products of all pivots
+    above them, in tiles that stay in the cache, `PANEL` pivots in one pass. An entry loses its products one after the
+    other, in the order of the pivots, as it would without tiles.
+    """
+    n, one, panel, tile = np.uintp(len(matrix)), np.uintp(1), np.uintp(PANEL), np.uintp(TILE)
+    for top in range(np.uintp(0), n, tile):
+        bottom = min(top + tile, n)
+        for left in range(top, n, tile):
+            for first in range(np.uintp(0), top, panel):
+                subtract(matrix, first, (top, bottom), (left, min(left + tile, n)))
+        for first in range(top, bottom, panel):
+            end = min(first + panel, bottom)
+            for k in range(first, end):
+                pivot = matrix[k]
+                scale = 1 / np.sqrt(pivot[k])
+                for c in range(k, n):
+                    pivot[c] *= scale
+                for i in range(k + one, end):
+                    line, factor = matrix[i], pivot[i]
+                    for c in range(i, n):
+                        line[c] -= factor * pivot[c]
+            if end < bottom:
+                subtract(matrix, first, (end, bottom), (end, n))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def subtract(matrix: NDArray[np.float64], first: Int, lines: tuple[Int, Int], columns: tuple[Int, Int]) -> None:
+    """Subtract the products of `PANEL` pivots, from `first` on, from a tile of the upper triangle."""
+    p, q, r, s = matrix[first], matrix[first + _1], matrix[first + _2], matrix[first + _3]
+    t, u, v, w = matrix[first + _4], matrix[first + _5], matrix[first + _6], matrix[first + _7]
+    for i in range(lines[0], lines[1]):
+        line = matrix[i]
+        pi, qi, ri, si, ti, ui, vi, wi = p[i], q[i], r[i], s[i], t[i], u[i], v[i], w[i]
+        for c in range(max(i, columns[0]), columns[1]):
+            x = line[c] - pi * p[c]
+            x -= qi * q[c]
+            x -= ri * r[c]
+            x -= si * s[c]
+            x -= ti * t[c]
+            x -= ui * u[c]
+            x -= vi * v[c]
+            line[c] = x - wi * w[c]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

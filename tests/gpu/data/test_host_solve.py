@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from gpu.data.host_solve import BATCH, add_observations, solve, solve_nonnegative
+from gpu.base.host import njit
+from gpu.data.host_solve import BATCH, PANEL, TILE, add_observations, factorize, solve, solve_nonnegative
 
 
 @given(n_terms=st.integers(1, 40), n_batches=st.integers(0, 6), seed=st.integers(0, 99))
@@ -20,6 +22,30 @@ def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> N
     np.testing.assert_allclose(right, x.T @ targets, rtol=1e-10, atol=1e-10)
     solve(matrix, right)
     np.testing.assert_allclose(right, np.linalg.solve(full, x.T @ targets), rtol=1e-8, atol=1e-10)
+
+
+@njit(fastmath={"contract"}, error_model="numpy")
+def factorized_plainly(matrix):  # type: ignore[no-untyped-def]
+    """Cholesky, one pivot at a time."""
+    n, one = np.uintp(len(matrix)), np.uintp(1)
+    for k in range(n):
+        matrix[k, k:] *= 1 / np.sqrt(matrix[k, k])
+        for i in range(k + one, n):
+            line, pivot, factor = matrix[i], matrix[k], matrix[k, i]
+            for c in range(i, n):
+                line[c] -= factor * pivot[c]
+
+
+@pytest.mark.parametrize(
+    "n", [1, PANEL - 1, PANEL, PANEL + 1, TILE - 1, TILE, TILE + 1, 2 * TILE + PANEL, 3 * TILE - 3]
+)
+def test_tiles_change_no_bit(n: int) -> None:
+    x = np.random.default_rng(n).standard_normal((n + 9, n))
+    tiled, plain = (np.triu(x.T @ x) for _ in range(2))
+    factorize(tiled)
+    factorized_plainly(plain)
+    np.testing.assert_array_equal(tiled, plain)
+    np.testing.assert_allclose(tiled.T @ tiled, x.T @ x, rtol=1e-9, atol=1e-9)
 
 
 @given(n_terms=st.integers(1, 30), seed=st.integers(0, 99))

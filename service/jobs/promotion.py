@@ -20,6 +20,7 @@ from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import live_versions, snapshot
 
 MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared
+ONE_IN = 20  # pairs is held out (`gpu.evaluate.is_held_out`)
 MARGIN = 0.01  # share; a model may be this much worse than the live snapshot and still go live
 RMSE, NDCG = "rmse", "ndcg@10"
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
@@ -79,6 +80,14 @@ def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
     if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
         return f"{result}, and {live_one:.4f} of the live snapshot"
     return None
+
+
+def untested(n_held_out: int) -> tuple[str, ...]:
+    """That too few pairs are held out to compare a model with anything, and what a test would need."""
+    if n_held_out >= MIN_HELD_OUT:
+        return ()
+    needed = f"{MIN_HELD_OUT:,} held-out pairs (about {ONE_IN * MIN_HELD_OUT:,} pairs in all)"
+    return (f"promotion: nothing was tested: expected {needed}, got {n_held_out:,}",)
 
 
 def change_of_kind(data: Path, model: Model, model_name: str) -> str | None:

@@ -39,7 +39,7 @@ from service.engine import compilation
 from service.jobs import trainer_messages
 from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, read_corpus, usable
-from service.jobs.promotion import change_of_kind, measure, objection
+from service.jobs.promotion import change_of_kind, measure, objection, untested
 from service.jobs.trainer_messages import Progress, Team, TrainerMessage
 from service.settings.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.settings.half_lives import DEFAULT_HALF_LIVES, parse_half_lives
@@ -176,6 +176,8 @@ def train(
     metrics |= {FAR: n_far} if n_far else {}
     reason = None if are_given else change_of_kind(options.data, model, options.name or options.algorithm)
     reason = reason or objection(metrics, len(corpus.held_out))
+    chosen = (*model.calibration.chosen, *untested(len(corpus.held_out)))
+    model.calibration = replace(model.calibration, chosen=chosen)
     compilation.compile_model(options.algorithm, backend)  # the service then loads the kernels from the cache
 
     progress.begin("write")

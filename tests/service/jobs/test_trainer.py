@@ -150,6 +150,17 @@ def test_few_held_out_pairs_promote_if_finite(data: Path) -> None:
     live_versions.set_version(data, "culsh", str(first.version))
     worse, _ = run(data, params=SMALL | {"n_epochs": 1})
     assert worse.promote
+    assert worse.calibration is not None
+    (said,) = worse.calibration.chosen
+    assert said.startswith(
+        "promotion: nothing was tested: expected 1,000 held-out pairs (about 20,000 pairs in all), got"
+    )
+    assert snapshot.read_manifest(data / "snapshots", str(worse.version)).calibration.chosen == (said,)
+
+
+def test_what_is_tested_says_nothing() -> None:
+    assert promotion.untested(promotion.MIN_HELD_OUT) == ()
+    assert "about 20,000 pairs in all), got 200" in promotion.untested(200)[0]
 
 
 def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

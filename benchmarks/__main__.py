@@ -26,6 +26,7 @@ MODULES = {
     "neighbors": ("accuracy", "noise", "neighbors"),
     "learning": ("stream", "newcomers", "prequential", "half-life", "trend", "repeat", "ab"),
     "als": ("als",),
+    "factors": ("factors",),
     "sgd": ("sgd", "time-to-error"),
     "nmf": ("nmf",),
     "papers": ("papers",),

@@ -1,12 +1,14 @@
-"""`selected`: what held-out pairs of the training ratings decide before a training: the confidence of counts, and F.
+"""`selected`: what held-out pairs of the training ratings decide before a training: the confidence of counts, λ and F.
 
 Settings are tried with a part of the epochs on the ratings without a part of some users' pairs, and compared by NDCG@20
 of these users' lists. A setting replaces the one before only if it is better by `GAIN` and by more than a standard
 error (`gpu.training.trials.is_clear`). So little data keeps the rules of `gpu.data.calibration`, and `START_FACTORS`.
 
-F doubles while that pays. λ does not have to follow it: it is in units of the noise of a random matrix, which does not
-depend on F, so on dense data more factors than there are tastes stay near zero. What stops F is the data, the memory,
-or `MOST_WORK`. The ratings that judge the finished model are never used.
+λ of implicit ALS doubles while that pays, then F. Where users have two or three clicks each, eight times the λ of the
+calibration is right, and lists of most users are those of the most popular items: with less, noise puts other items
+first. λ need not follow F, because it is in units of the noise of a random matrix, which does not depend on F: on dense
+data more factors than there are tastes stay near zero. What stops F is the data, the memory, or `MOST_WORK`. The
+ratings that judge the finished model are never used.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ GAIN = 0.015  # share; the three doublings to `MOST_FACTORS` that are not tried 
 SHARE = 1 / 3  # of the epochs
 USERS, PAIRS = 4000, 0.2  # users at most, at random, and the share of their pairs that is held out
 ENOUGH = 1000  # held-out pairs; with fewer the noise decides
+MOST_RIDGE = 16  # λ at most, in multiples of the calibrated one
 LEAST_ROWS = 1000  # users and items with ratings; fewer have no more than `START_FACTORS` tastes
 MOST_TERMS = 3e9  # pairs of items that a trial of `by_steps` adds up; some seconds on two cores
 MOST_ITEMS = 1500  # of EASE, the most popular, while confidences are tried; all would take the cube of their number
@@ -38,6 +41,8 @@ MOST_WORK = 3e13
 CG_WORK = 4.5  # passes over the ratings of a half-iteration (`gpu.als.host_subspace`)
 CONFIDENCES = "linear", "log", "ones"
 K = 20  # items of a list
+
+Judge = Callable[[Params], NDArray[np.float64]]  # trains, and returns the losses of held-out pairs; empty if it failed
 
 
 class Selection(NamedTuple):
@@ -87,7 +92,14 @@ def selected(
     if len(held_out) < ENOUGH:
         params = with_changes(params, n_factors=min(params.width, most_factors))
     else:
-        params, reason = with_width(rest, held_out, params, backend, most_factors, kept)
+
+        def judge(params: Params) -> NDArray[np.float64]:
+            return losses_of(rest, held_out, params, replace(backend, kept_bytes=kept(params)))
+
+        params = with_changes(params, n_factors=min(params.width, most_factors))
+        params, reason, least = with_ridge(rest, params, judge)
+        reasons = (*reasons, reason)
+        params, reason = with_width(rest, params, judge, least, most_factors)
         reasons = (*reasons, reason)
     return Selection(params, reasons, params.width)
 
@@ -164,36 +176,41 @@ def with_confidence(rest: Ratings, held_out: Ratings, params: Params, backend: B
     return with_changes(params, confidence=best), f"confidence={best}: NDCG@{K} of {len(least):,} users {told}"
 
 
+def with_ridge(rest: Ratings, params: Params, judge: Judge) -> tuple[Params, str, NDArray[np.float64]]:
+    """(`params`, with λ if a multiple of the calibrated one pays; why; the losses): it doubles while lists improve."""
+    calibrated, least = calibrate(rest, params).regularization, judge(params)
+    told, best, factor = [_score(least)], params, 1
+    while params.regularization is None and len(least) and factor < MOST_RIDGE:
+        larger = with_changes(params, regularization=2 * factor * calibrated)
+        losses = judge(larger)
+        told.append(f"{_score(losses)} with {2 * factor} times as much")
+        if not pays(losses, least):
+            break
+        best, least, factor = larger, losses, 2 * factor
+    return best, f"regularization={factor * calibrated:.4g}: NDCG@{K} of {len(least):,} users {', '.join(told)}", least
+
+
 def with_width(
-    rest: Ratings,
-    held_out: Ratings,
-    params: Params,
-    backend: Backend,
-    most_factors: int,
-    kept: Callable[[Params], int],
+    rest: Ratings, params: Params, judge: Judge, least: NDArray[np.float64], most_factors: int
 ) -> tuple[Params, str]:
-    """`params` with F: it doubles while lists improve and the training stays within `MOST_WORK`."""
+    """`params`, whose losses are `least`, with F: it doubles while lists improve and the work stays in bounds; why."""
     n_rows = [int(np.count_nonzero(rows.lengths)) for rows in (rest.by_user, rest.by_item)]
-    best = min(params.width, most_factors)
     if min(n_rows) < LEAST_ROWS:
         few = f"{min(n_rows):,} {'users' if n_rows[0] < n_rows[1] else 'items'} have no more tastes"
-        return with_changes(params, n_factors=best), f"n_factors={best}: {few}"
-    told: list[str] = []
-    least, end = np.zeros(0), f"of at most {most_factors:,}"
-    factors = best
-    while factors <= most_factors:
-        if told and params.n_epochs * work_of_epoch(factors, sum(n_rows), len(rest)) > MOST_WORK:
-            end = f"{factors:,} would take more than {MOST_WORK:g} operations"
+        return params, f"n_factors={params.width}: {few}"
+    told, end = [f"{_score(least)} with {params.width:,}"], f"of at most {most_factors:,}"
+    while 2 * params.width <= most_factors:
+        larger = with_changes(params, n_factors=2 * params.width)
+        if params.n_epochs * work_of_epoch(larger.width, sum(n_rows), len(rest)) > MOST_WORK:
+            end = f"{larger.width:,} would take more than {MOST_WORK:g} operations"
             break
-        larger = with_changes(params, n_factors=factors)
-        losses = losses_of(rest, held_out, larger, replace(backend, kept_bytes=kept(larger)))
-        told.append(f"{_score(losses)} with {factors:,}")
+        losses = judge(larger)
+        told.append(f"{_score(losses)} with {larger.width:,}")
         if not pays(losses, least):
             end = f"each has to gain {GAIN:.1%} and a standard error" if len(losses) else "no memory for more"
             break
-        best, least, factors = factors, losses, 2 * factors
-    reason = f"n_factors={best}: NDCG@{K} of {len(least):,} users {', '.join(told)}; {end}"
-    return with_changes(params, n_factors=best), reason
+        params, least = larger, losses
+    return params, f"n_factors={params.width}: NDCG@{K} of {len(least):,} users {', '.join(told)}; {end}"
 
 
 def losses_of(rest: Ratings, held_out: Ratings, params: Params, backend: Backend) -> NDArray[np.float64]:

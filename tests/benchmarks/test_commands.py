@@ -37,6 +37,8 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "scale": ("--algorithms als", {}),
     "dislikes": ("--algorithms als,culsh-implicit", {"quality.N_ANONYMOUS": 3, "quality.WELL_RATED": 1}),
     "new-items": ("--algorithms als-implicit,als", {"quality.FEWEST_RATINGS": 10, "quality.SHARE": 0.3}),
+    "factors --ratings": ("--factors 4", {}),
+    "factors": ("--drawn 60,300,900 --cities 3 --factors 4", {}),
     "accuracy": ("--factors 4 --neighbors 4 --seeds 0,1", {}),
     "noise": ("--seeds 0", {}),
     "time-to-error": ("--factors 4 --epochs 3", {"sgd.SHARES": (0.5, 1.0)}),

@@ -51,7 +51,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Losses], list[Params]]:
 
 
 def by_width(scores: dict[int, float]) -> Losses:
-    return lambda params: -np.full(50, scores[params.width])
+    """A larger λ never pays."""
+    least = calibrate(split(clicks())[0], gpu.AlsImplicitParams()).regularization
+    return lambda params: -np.full(50, scores[params.width] - ((params.regularization or 0) > 1.5 * least))
 
 
 def test_what_is_given_is_not_tried(told: Callable[[Losses], list[Params]]) -> None:
@@ -81,9 +83,12 @@ def test_factors_double_while_each_doubling_pays(
     seen = told(by_width(scores))
     found = selected(clicks(), gpu.AlsImplicitParams())
     assert (found.params, found.n_factors) == (gpu.AlsImplicitParams(n_factors=expected), expected)
-    assert [params.width for params in seen] == list(scores)
+    first, larger_ridge, *others = seen
+    assert [params.width for params in (first, *others)] == list(scores)
+    assert (first.regularization, larger_ridge.width) == (None, 128)
     assert {params.n_epochs for params in seen if isinstance(params, gpu.AlsImplicitParams)} == {4}
-    (reason,) = found.reasons
+    ridge, reason = found.reasons
+    assert ridge.startswith("regularization=")
     assert reason.startswith(f"n_factors={expected}: NDCG@20 of 50 users ")
     assert all(f"{score:.4f} with {factors:,}" in reason for factors, score in scores.items())
 
@@ -97,19 +102,20 @@ def test_a_gain_within_noise_does_not_pay(told: Callable[[Losses], list[Params]]
 def test_memory_work_and_a_bound_end_the_doubling(
     told: Callable[[Losses], list[Params]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(lambda params: -np.full(50 if params.width < 512 else 0, params.width / 1e4))
+    scores = by_width({128: 0.1, 256: 0.2})
+    told(lambda params: scores(params) if params.width < 512 else np.zeros(0))
     found = selected(clicks(), gpu.AlsImplicitParams())
     assert found.n_factors == 256
-    assert "no memory for more" in found.reasons[0]
+    assert "no memory for more" in found.reasons[1]
     seen = told(by_width({128: 0.1, 256: 0.2, 512: 0.3}))
     del seen[:]
     assert selected(clicks(), gpu.AlsImplicitParams(), most_factors=256).n_factors == 256
-    assert [params.width for params in seen] == [128, 256]
+    assert [params.width for params in seen] == [128, 128, 256]
     work = 12 * selection.work_of_epoch(256, 2 * N, 10 * N)
     monkeypatch.setattr(selection, "MOST_WORK", work)
     found = selected(clicks(), gpu.AlsImplicitParams())
     assert found.n_factors == 256
-    assert "512 would take more than" in found.reasons[0]
+    assert "512 would take more than" in found.reasons[1]
 
 
 def test_a_training_of_the_search_leaves_what_the_finished_one_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,19 +126,49 @@ def test_a_training_of_the_search_leaves_what_the_finished_one_leaves(monkeypatc
         return None, -np.full(50, params.width / 1e4)
 
     monkeypatch.setattr(selection, "tried", tried)
-    selected(clicks(), gpu.AlsImplicitParams(), kept=lambda params: 7 * params.width)
+    params = gpu.AlsImplicitParams(regularization=0.1)
+    selected(clicks(), params, kept=lambda params: 7 * params.width)
     assert left == [(factors, 7 * factors) for factors in (128, 256, 512, 1024)]
 
 
 def test_few_pairs_and_few_rows_try_nothing_and_say_so(told: Callable[[Losses], list[Params]]) -> None:
-    seen = told(by_width({}))
+    seen = told(by_width({128: 0.1}))
     found = selected(clicks(n_users=200, each=5), gpu.AlsImplicitParams())
     assert found.n_factors == 128
     assert "nothing was tested: expected 1,000 held-out pairs (about 5,000 ratings" in found.reasons[0]
+    assert seen == []
     found = selected(clicks(n_items=400), gpu.AlsImplicitParams())
     assert found.n_factors == 128
-    assert "400 items have no more tastes" in found.reasons[0]
-    assert seen == []
+    assert "400 items have no more tastes" in found.reasons[1]
+    assert {params.width for params in seen} == {128}
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, 1), (4, 4), (100, 16)])
+def test_the_ridge_doubles_while_each_doubling_pays(
+    limit: int, expected: int, told: Callable[[Losses], list[Params]]
+) -> None:
+    least = calibrate(split(clicks())[0], gpu.AlsImplicitParams()).regularization
+    told(lambda params: -np.full(50, min((params.regularization or least) / least, limit)))
+    found = selected(clicks(), gpu.AlsImplicitParams())
+    assert found.params.regularization == (None if expected == 1 else pytest.approx(expected * least))
+    assert found.reasons[0].startswith(f"regularization={expected * least:.4g}: NDCG@20 of 50 users")
+    given = selected(clicks(), gpu.AlsImplicitParams(regularization=0.5))
+    assert given.params.regularization == 0.5
+
+
+def test_few_clicks_of_many_users_rank_no_worse_than_popularity() -> None:
+    """Two or three clicks each, a third of them by taste: with the λ of dense data noise came before popular items."""
+    generator = np.random.default_rng(0)
+    users = np.repeat(np.arange(8000), 1 + generator.poisson(1.7, 8000))
+    popularity = (np.arange(2000) + 5.0) ** -0.8
+    items = generator.choice(2000, len(users), p=popularity / popularity.sum())
+    by_taste = generator.random(len(users)) < 0.3
+    items[by_taste] = (items[by_taste] // 40 * 40 + users[by_taste] % 40) % 2000
+    rest, held_out = split(gpu.Ratings.from_coo(users, items, np.ones(len(users)), (8000, 2000)), seed=1)
+    popular = gpu.evaluate.baseline(rest, is_implicit=True)
+    model, calibrated = (gpu.fit(rest, gpu.AlsImplicitParams(n_factors=n, n_epochs=6)) for n in (None, 128))
+    scores = [gpu.evaluate.ndcgs(one, rest.by_user, held_out, 20).mean() for one in (model, calibrated, popular)]
+    assert scores[0] > 0.97 * scores[2] > scores[1]
 
 
 @pytest.mark.parametrize("params", [gpu.AlsImplicitParams(n_factors=8, n_epochs=3), gpu.EaseParams()])

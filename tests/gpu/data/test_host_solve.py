@@ -25,7 +25,7 @@ def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> N
 
 
 @njit(fastmath={"contract"}, error_model="numpy")
-def factorized_plainly(matrix):  # type: ignore[no-untyped-def]
+def factorized_plainly(matrix):
     """Cholesky, one pivot at a time."""
     n, one = np.uintp(len(matrix)), np.uintp(1)
     for k in range(n):

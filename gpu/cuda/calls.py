@@ -1,4 +1,7 @@
-"""`Calls`: copies and launches of a batch, collected and then made together, without the GIL."""
+"""`Calls`: copies and launches of a batch, collected and then made together, without the GIL.
+
+See docs/decisions/0117-one-call-makes-all-calls-of-the-driver.md.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpu.cuda.arrays import to_device
 from gpu.cuda.launcher import Launcher
 
-THREADS, MOST_BLOCKS = 256, 2048  # of kernels/descent_sums.cu; a thread has every n-th number
+THREADS, WIDE, MOST_BLOCKS = 256, 1024, 2048  # as in kernels/descent_sums.cu; a thread has every n-th number
 EDGE, N_SPLITS = 16, 8  # rows of a tile of Σ u uᵀ, and blocks that share its users
 N_ARRAYS = 4
 CHANGED = np.dtype(
@@ -59,7 +59,7 @@ class ItemChanges:
         sizes = np.int32(users.dtype == cupy.float16), np.int32(width), np.int32(n), np.int32(n_factors)
         run("add_moments", grid, THREADS, users, *sizes, self._moments)
         scale = np.float32(1 / n)
-        run("norm_of", 1, THREADS, self._moments, np.int32(N_SPLITS), np.int32(n_factors**2), scale, self._total[-1:])
+        run("norm_of", 1, WIDE, self._moments, np.int32(n_factors**2), scale, self._total[-1:])
         return self._total
 
     def apply(self, arrays: Sequence[Any], ways: Sequence[float]) -> None:

@@ -5,9 +5,10 @@
 // Who owns what: a thread owns every n-th number; in `add_moments` a block a tile of 16 x 16 sums over some users, in
 // `norm_of` one block all sums. Sums are added up in a fixed order. Races: none.
 
-constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int THREADS = 256, WIDE = 1024;
 constexpr int MOST = 6;            // arrays
 constexpr int EDGE = 16, CHUNK = 32;  // rows and columns of a tile of sums, and users that are staged at a time
+constexpr int SPLITS = 8;          // blocks that share the users of a tile, as in gpu/descent/device_item_changes.py
 
 struct Pulled {                    // arrays that a share pulls toward zero; words are a float, or two halves
     unsigned* words[MOST];
@@ -94,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) apply(Changed arrays, cons
     }
 }
 
-// sums[s] = Σ u uᵀ of the users of block row s, of `n` users with `width` numbers and `n_factors` factors in front.
+// sums[s] = Σ u uᵀ of the users of block row s of SPLITS, of `n` users with `width` numbers and `n_factors` factors in front.
 // Grid: tiles x splits.
 extern "C" __global__ void __launch_bounds__(THREADS) add_moments(
     const void* users, int are_halves, int width, int n, int n_factors, float* sums
@@ -120,14 +121,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) add_moments(
         sums[((long long)blockIdx.y * n_factors + row + i) * n_factors + column + j] = sum;
 }
 
-// The norm of the sum of `n_splits` arrays of `n` numbers, times `scale`. Grid: one block.
-extern "C" __global__ void __launch_bounds__(THREADS) norm_of(const float* sums, int n_splits, int n, float scale, float* found) {
+// The norm of the sum of SPLITS arrays of `n` numbers, times `scale`. Grid: one block, whose threads have many loads on
+// their way: with one at a time it would take longer than all other kernels here.
+extern "C" __global__ void __launch_bounds__(WIDE) norm_of(const float* sums, int n, float scale, float* found) {
     float squares = 0;
-    for (int at = threadIdx.x; at < n; at += THREADS) {
+#pragma unroll 4
+    for (int at = threadIdx.x; at < n; at += WIDE) {
         float sum = 0;
-        for (int split = 0; split < n_splits; ++split) sum += sums[(long long)split * n + at];
+#pragma unroll
+        for (int split = 0; split < SPLITS; ++split) sum += __ldg(sums + (long long)split * n + at);
         squares = fmaf(sum, sum, squares);
     }
-    const float total = sum_of_block<WARPS>(squares);
+    const float total = sum_of_block<WIDE / 32>(squares);
     if (threadIdx.x == 0) *found = sqrtf(total) * scale;
 }

@@ -31,6 +31,11 @@ class Keyspace(NamedTuple):
         return f"{self.prefix}:rejected"
 
     @property
+    def lost(self) -> str:
+        """Entries that Redis has lost, before they are written again."""
+        return f"{self.prefix}:lost"
+
+    @property
     def commit(self) -> str:
         """A request to the archiver."""
         return f"{self.prefix}:commit"

@@ -194,8 +194,10 @@ class Archiver:
             self._rating_log.clean()
             self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
         if not self._is_verified:
-            self._commit()  # entries of the previous server go to the log before another server may answer
-            self._stream.verify()
+            try:
+                self._commit()  # entries of the previous server go to the log before another server may answer
+            finally:
+                self._stream.verify()  # also while the disk is full: it offers what a new server lacks
             self._is_verified = True
         return self._reader
 

@@ -258,7 +258,7 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def users(self) -> set[str]:
         """The users whom it names."""
-        users = {element.user for element in (*self.ratings, *self.events)}
+        users = {rating.user for rating in self.ratings} | {event.user for event in self.events}
         if self.merge is not None:
             users |= {self.merge.user, self.merge.into}
         return users | {self.subject} if self.kind == "forget" and self.subject is not None else users

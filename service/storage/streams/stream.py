@@ -3,6 +3,7 @@
 nearfield:ratings    stream, one entry per accepted request (`service.storage.events`)
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
 nearfield:rejected   stream, bad entries under their original id, with the reason
+nearfield:lost       hash, entries by id that processes offer to a server that has lost them, see `verification`
 nearfield:commit     string, a position that a process has asked the archiver to commit
 nearfield:signing    string, the key that signs, see `service.storage.signing_key`
 nearfield:publisher  string, the folder whose worker publishes the log, see `service.extras.stores.publisher`

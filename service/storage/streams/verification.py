@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import redis
 import structlog
 
@@ -26,6 +27,9 @@ from service.storage.streams.tail import Tail
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
 OTHERS_S = 2.0  # seconds in which other processes give back what they have seen; they look for the server each second
 
+OFFERED_S = 60  # seconds after which an offer of a process that has ended goes
+
+_pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _log = structlog.get_logger(__name__)
 
@@ -66,28 +70,30 @@ class Verification:
                     " mode"
                 )
             self.check_durability()
-            now_ms = int(time.time() * 1000)
-            run, clock_ms = text_of(self.info("server").get("run_id", "")), None
+            run, began_ms = text_of(self.info("server").get("run_id", "")), int(time.time() * 1000)
+            is_new, bound, ahead_ms = not run or run != self._run, ZERO, self._ahead_ms
             with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
                 seconds, us = self._client.time()
                 clock_ms = int(seconds) * 1000 + int(us) // 1000
-            key = self._keys.ratings
-            is_new = not run or run != self._run
+                # What other processes have seen is not above the clock of the server that gave it out.
+                if is_new and clock_ms < (ours_ms := began_ms + max(self._ahead_ms, 0)):
+                    bound = StreamId(ours_ms, 0)
+                ahead_ms = clock_ms - int(time.time() * 1000)
             floor = max(self._archived(), self._tail.highest)  # before the last id: meanwhile both may grow
-            if floor > last_and_length(self._client, key)[0]:
-                if is_new and self._run is None:  # this process has just started: the others know more than it does
-                    time.sleep(OTHERS_S)
-                self._change(run, lambda pipeline: self._restore(pipeline, floor))
-                if is_new and self._run is not None:
+            last, _ = last_and_length(self._client, self._keys.ratings)
+            # Ids that are raised past the clock keep out what others give back, as those that are raised to a floor do.
+            if floor > last or (bound > last > ZERO and self._run is not None):
+                # All offer what they have. The first to go on writes all of it, in order: no entry goes below another.
+                self._change(run, lambda pipeline: self._offer(pipeline, floor))
+                if is_new:
                     time.sleep(OTHERS_S)
                 floor = max(self._archived(), self._tail.highest)
+                self._change(run, lambda pipeline: self._restore(pipeline, floor))
                 self._change(run, lambda pipeline: self._raise_to(pipeline, floor))
-            if is_new and clock_ms is not None:
-                # What other processes have seen is not above the clock of the server that gave it out.
-                bound = StreamId(now_ms + max(self._ahead_ms, 0), 0)
-                if clock_ms < bound.ms:
-                    self._change(run, lambda pipeline: self._raise_past(pipeline, bound, clock_ms))
-                self._ahead_ms = clock_ms - now_ms
+            if bound > ZERO:
+                self._change(run, lambda pipeline: self._raise_past(pipeline, bound))
+            if is_new:
+                self._ahead_ms = ahead_ms
             self._run = run
 
     def check_durability(self) -> None:
@@ -136,19 +142,32 @@ class Verification:
 
         self._client.transaction(on_this_server, self._keys.ratings)
 
+    def _offer(self, pipeline: Any, floor: StreamId) -> None:
+        """Show the other processes the entries that the server has lost and this one still has."""
+        lost = self._tail.after(max(self._last_if_ours(pipeline, floor), self._archived()))
+        pipeline.multi()
+        if lost:
+            pipeline.hset(self._keys.lost, mapping={str(stream_id): _pack(fields) for stream_id, fields in lost})
+            pipeline.expire(self._keys.lost, OFFERED_S)
+
     def _restore(self, pipeline: Any, floor: StreamId) -> None:
-        """Write the entries that the server has lost and this process still has, under their ids.
+        """Write the entries that the server has lost and any process still has, under their ids.
 
         Those that a log has stay away: it may have removed a forgotten user since, and `trim` would not see them.
         """
-        last = self._last_if_ours(pipeline, floor)
+        last, key = self._last_if_ours(pipeline, floor), self._keys.lost
         archived, trimmed = self._archived(), position_of(pipeline.get(self._keys.trimmed), self._keys.trimmed)
-        lost = self._tail.after(max(last, archived, trimmed))
+        offered = {
+            id_of(raw, self._keys.lost): _unpack(fields) for raw, fields in pipeline.hgetall(self._keys.lost).items()
+        }
+        offered |= dict(self._tail.after(max(last, archived)))
+        lost = sorted(entry for entry in offered.items() if entry[0] > max(last, archived, trimmed))
         pipeline.multi()
         if last < archived and trimmed < archived:  # so that who has not read them from the stream reads the log
             pipeline.set(self._keys.trimmed, str(archived))
         for stream_id, fields in lost:
             pipeline.xadd(self._keys.ratings, dict(fields), id=str(stream_id))
+        pipeline.delete(key)
         if lost:
             _log.warning("entries that redis had lost are written again", entries=len(lost), after=str(last))
 
@@ -160,13 +179,13 @@ class Verification:
             pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(floor))
             _log.warning("stream was behind and has been raised", last=str(last), raised_to=str(floor))
 
-    def _raise_past(self, pipeline: Any, bound: StreamId, clock_ms: int) -> None:
+    def _raise_past(self, pipeline: Any, bound: StreamId) -> None:
         """Make the next id greater than `bound`, which the clock of the server has not reached."""
         last, _ = last_and_length(pipeline, self._keys.ratings)
         pipeline.multi()
         if ZERO < last < bound:
             pipeline.xadd(self._keys.ratings, {"v": NOOP_VERSION}, id=str(bound))
-            _log.info("clock of redis is behind; ids go on from ours", behind_ms=bound.ms - clock_ms)
+            _log.info("clock of redis is behind; ids go on from ours", raised_to=str(bound))
 
     def _last_if_ours(self, pipeline: Any, floor: StreamId) -> StreamId:
         """The last id of the server. Raises `StreamReplaced` if it is below `floor` and has entries of others."""

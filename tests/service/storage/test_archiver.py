@@ -122,6 +122,25 @@ def test_a_commit_that_is_tried_again_brings_back_no_forgotten_user(
     assert log.files.listed().keys() == {segment.path.name for segment in log.files.segments()}
 
 
+def test_a_full_disk_keeps_nothing_from_a_server_that_has_lost_it(
+    stream: Stream, log: RatingLog, client: redis.Redis, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the archiver has read and cannot commit is written again."""
+    archiver = Archiver(stream, log)
+    stream_id = put("a")
+    archiver.step(0)
+    client.flushall()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(log.files, "write", fail)
+    archiver._is_verified = False  # as after each failure
+    with pytest.raises(OSError, match="No space"):
+        archiver.step(0)
+    assert client.xrange(RATINGS, min=str(stream_id), max=str(stream_id))
+
+
 def test_stopping_commits_everything(archiver: Archiver, log: RatingLog, put: Callable, client: redis.Redis) -> None:
     put("a")
     append(client, encode_subject("hide", "x"))

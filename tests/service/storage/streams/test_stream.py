@@ -22,7 +22,7 @@ from service.storage.streams import verification
 from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_server import RedisServer, find_binary
 from service.storage.streams.stream import REPACKED, Stream
-from tests.service.keys import COMMIT, RATINGS, REJECTED, TRIMMED
+from tests.service.keys import COMMIT, LOST, RATINGS, REJECTED, TRIMMED
 from tests.service.logs import append, commit
 from tests.service.waiting import eventually
 
@@ -335,17 +335,47 @@ def test_what_an_older_copy_has_again_can_be_trimmed_again(stream: Stream, clien
     assert client.get(TRIMMED) == "2000-0"
 
 
-def test_who_has_just_started_lets_the_others_give_back_first(
-    stream: Stream, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+def test_all_processes_give_back_in_order_what_each_has_acknowledged(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def others(seconds: float) -> None:
-        append(client, FIELDS, "1000-0")
-        stream.read(ZERO)
+    """None has read what the other has acknowledged: what one writes first must not keep the other's entries out."""
+    streams = [Stream(redis_url) for _ in range(2)]
+    monkeypatch.setattr(verification, "OTHERS_S", 0.3)
+    for first, stream in enumerate(streams):
+        stream.note([(StreamId(ms, 0), FIELDS) for ms in range(1001 + first, 1009, 2)])
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(stream.verify) for stream in streams]:
+            done.result()
+    ids = [stream_id for stream_id, fields in client.xrange(RATINGS) or () if fields["v"] != "noop"]
+    assert ids == [f"{ms}-0" for ms in range(1001, 1009)]
+    assert not client.exists(LOST)
+    for stream in streams:
+        stream.close()
 
-    monkeypatch.setattr(verification, "time", SimpleNamespace(sleep=others, time=time.time))
-    stream.note([(StreamId(2000, 0), FIELDS)])
-    stream.verify()
-    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()][:2] == ["1000-0", "2000-0"]
+
+def test_who_raises_ids_past_a_clock_that_is_behind_lets_the_others_give_back_first(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archiver that was away has nothing that the older copy lacks; the engine has."""
+    behind, ahead = Stream(redis_url), Stream(redis_url)
+    append(client, FIELDS, "500-0")
+    for stream in (behind, ahead):
+        stream.verify()
+        stream._verification._run = "another one"
+    ahead.note([(StreamId(1000, 0), FIELDS), (StreamId(2000, 0), FIELDS)])
+    behind.read(ZERO)
+    ahead.read(ZERO)
+    monkeypatch.setattr(verification, "OTHERS_S", 0.3)
+    now_s = time.time()
+    clock = SimpleNamespace(sleep=time.sleep, time=lambda: now_s + 1000.0)
+    monkeypatch.setattr(verification, "time", clock)
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(stream.verify) for stream in (behind, ahead)]:
+            done.result()
+    ids = [stream_id for stream_id, fields in client.xrange(RATINGS) or () if fields["v"] != "noop"]
+    assert ids == ["500-0", "1000-0", "2000-0"]
+    for stream in (behind, ahead):
+        stream.close()
 
 
 @pytest.mark.parametrize("has_verified", [False, True])

@@ -30,16 +30,17 @@ PLAIN = (
     "explore",
     "explore_below",
     "diversity",
+    "with_",
 )
 RULES = (*PLAIN, "candidates", "filter", "available", "boosts", "pins", "max_per", "rotate")
 
 
-@takes(Popular, "n", "offset", "min_ratings", "cursor", "available", "half_life")
+@takes(Popular, "n", "offset", "min_ratings", "cursor", "available", "half_life", "with_")
 class PopularQuery(Filtered[Popular]):
     """Parameters of the popular items."""
 
 
-@takes(LatestItems, "n", "offset", "min_ratings", "cursor", "available")
+@takes(LatestItems, "n", "offset", "min_ratings", "cursor", "available", "with_")
 class LatestQuery(Filtered[LatestItems]):
     """Parameters of the latest items."""
 

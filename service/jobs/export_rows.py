@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from service.engine.state.history import History
 from service.engine.state.sources import SourceMarks
 from service.storage.events import StreamId
-from service.storage.item_changes import Attributes
+from service.storage.item_changes import SHOWN, Attributes
 from service.storage.log.introductions import NOBODY
 from service.storage.log.ownership import Owners
 from service.storage.log.rating_log import RatingLog
@@ -47,6 +47,9 @@ ITEMS = pa.schema(
         ("published", pa.float64()),
         ("until", pa.float64()),
         ("embedding", pa.list_(pa.float32())),
+        ("title", pa.string()),
+        ("url", pa.string()),
+        ("image", pa.string()),
     ]
 )
 
@@ -149,6 +152,7 @@ def batches_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBat
                 "published": attributes.published,
                 "until": attributes.until,
                 "embedding": attributes.embedding,
+                **{name: getattr(attributes, name) for name in SHOWN},
             }
             for row in part
             if (attributes := history.catalog.attributes(row) or Attributes())

@@ -5,7 +5,8 @@ timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, even
 `service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `merge` (JSON
 `{user, into}`), `unmark` (JSON `{name, owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside
 `ratings` or `events` there may be `source` (JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events`
-there is `attributed` ("1") if some of them have the further name `recommendation_id`. `v=noop` alone only moves the
+there is `attributed` ("1") if some of them have the further name `recommendation_id`; beside `items` there is `shown`
+("1") if some of them have further names (`service.storage.item_changes.SHOWN`). `v=noop` alone only moves the
 stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
@@ -23,6 +24,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_args, overload
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from gpu.data import host_rating_text
@@ -48,7 +50,7 @@ ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 _CONTENTS = frozenset((b"ratings", b"events", b"items", b"document", b"merge", b"unmark", b"forget", b"hide", b"show"))
-_FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed"}
+_FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed", b"shown"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
@@ -293,7 +295,10 @@ def encode_events(events: Sequence[TypedEvent], source: Source | None = None) ->
 
 def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
     """Fields of an entry with these changes of the catalog."""
-    return {b"v": FORMAT_VERSION, b"items": _encoder.encode(items)}
+    fields = {b"v": FORMAT_VERSION, b"items": _encoder.encode(items)}
+    if any(getattr(item, name) is not UNSET for item in items for name in item_changes.SHOWN):
+        fields[b"shown"] = _YES
+    return fields
 
 
 def encode_document(document: Document) -> dict[bytes, bytes]:
@@ -338,6 +343,7 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
         (b"source" in fields and not contents <= _OF_SOURCES)
         or (b"owner" in fields and b"source" not in fields)
         or (b"attributed" in fields and contents != {b"events"})
+        or (b"shown" in fields and contents != {b"items"})
     )
     if len(contents) != 1 or is_odd:
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")

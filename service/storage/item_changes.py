@@ -7,6 +7,7 @@ removes), or deletes it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
@@ -21,7 +22,11 @@ MAX_NAMES = 100  # names of tags, and of numbers, of one item
 MAX_NAME_BYTES = 64
 MAX_VALUES = 1000  # values of all tags of one item
 MAX_DIMENSIONS = 4096  # of an embedding
+MAX_TITLE_BYTES, MAX_URL_BYTES = 1000, 2000
+SHOWN = ("title", "url", "image")  # attributes that are shown alone: nothing is filtered or learned by them
 LARGEST = float(np.finfo(np.float32).max)  # numbers are compared as float32
+
+_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f\"'<>\\]+", re.IGNORECASE)
 
 T = TypeVar("T")
 Operation = Literal["put", "patch", "delete"]
@@ -31,6 +36,8 @@ Number = Annotated[float, Meta(extra_json_schema={"minimum": -LARGEST, "maximum"
 Time = Annotated[float, Meta(extra_json_schema={"minimum": -LATEST_S, "maximum": LATEST_S})]
 Tags = Annotated[dict[str, list[Text] | None], Meta(extra_json_schema={"maxProperties": MAX_NAMES})]
 Numbers = Annotated[dict[str, Number | None], Meta(extra_json_schema={"maxProperties": MAX_NAMES})]
+Title = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_TITLE_BYTES})]
+Url = Annotated[str, Meta(extra_json_schema={"pattern": "^https?://", "maxLength": MAX_URL_BYTES})]
 Embedding = Annotated[list[Number], Meta(extra_json_schema={"minItems": 1, "maxItems": MAX_DIMENSIONS})]
 
 
@@ -43,6 +50,8 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
         available: false: lists do not show the item.
         published, until: Unix seconds; lists show the item from `published` until before `until`. None: no bound.
         embedding: float32 numbers, as many as those of every other item; None: it has none.
+        title: what people call the item; None: nothing.
+        url, image: addresses of a page about it, and of a picture.
     """
 
     tags: dict[str, list[str]] = {}
@@ -51,6 +60,9 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
     published: float | None = None
     until: float | None = None
     embedding: list[float] | None = None
+    title: str | None = None
+    url: str | None = None
+    image: str | None = None
 
 
 class AttributeChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,6 +83,9 @@ class AttributeChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Embedding | UnsetType | None,
         Meta(description="As many numbers as those of the other items. Places an item that nobody has rated."),
     ] = UNSET
+    title: Annotated[Title | UnsetType | None, Meta(description="What people call the item.")] = UNSET
+    url: Annotated[Url | UnsetType | None, Meta(description="Address of a page about the item.")] = UNSET
+    image: Annotated[Url | UnsetType | None, Meta(description="Address of a picture of the item.")] = UNSET
 
 
 class NewItem(AttributeChanges, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,6 +135,9 @@ def merged(old: Attributes, change: ItemChange) -> Attributes:
         old.published if change.published is UNSET else change.published,
         old.until if change.until is UNSET else change.until,
         old.embedding if change.embedding is UNSET else change.embedding,
+        old.title if change.title is UNSET else change.title,
+        old.url if change.url is UNSET else change.url,
+        old.image if change.image is UNSET else change.image,
     )
 
 
@@ -159,6 +177,18 @@ def check(change: ItemChange) -> None:
             raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {n:,}")
         for number in change.embedding:
             check_number("embedding", number)
+    check_shown(change)
+
+
+def check_shown(change: ItemChange) -> None:
+    """Check what is shown to people; ValueError if a text is too long or empty, or an address is none."""
+    if isinstance(change.title, str):
+        check_text("title", change.title, MAX_TITLE_BYTES)
+    for name, address in (("url", change.url), ("image", change.image)):
+        if isinstance(address, str):
+            check_text(name, address, MAX_URL_BYTES)
+            if not _ADDRESS.fullmatch(address):
+                raise ValueError(f"Invalid {name}: expected http://… or https://… without spaces, got {address[:80]!r}")
 
 
 def check_time(name: str, seconds: float | UnsetType | None) -> None:

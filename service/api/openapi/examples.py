@@ -48,6 +48,8 @@ PARAMETERS: dict[str, Any] = {
     "below": 0,
     "above": 4,
     "hidden": True,
+    "search": "Synthetic W",
+    "with": "title",
 }
 
 _boost = {"filter": {"tag": "genre", "in": ["western"]}, "add": 0.2}
@@ -73,6 +75,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "post_items": {
         "one item": {"item": ITEM, "tags": {"genre": ["western"]}, "numbers": {"price": 9.99}},
         "several items": [{"item": ITEM, "available": False}, {"item": OTHER_ITEM, "until": 1900000000}],
+        "what people see": {"item": ITEM, "title": "Synthetic Western", "url": "https://shop.example/western"},
     },
     "patch_items": {
         "one item": {"item": ITEM, "numbers": {"price": 7.99}},
@@ -136,6 +139,9 @@ _listed = {
     "available": True,
     "published": None,
     "until": None,
+    "title": "Synthetic Western",
+    "url": None,
+    "image": None,
     "hidden": False,
     "n_ratings": 17,
 }

@@ -46,9 +46,9 @@ from service.storage.item_changes import (
 MAX_ITEMS = 1000  # items of one request
 
 
-@takes(ListItems, "n", "cursor")
+@takes(ListItems, "n", "cursor", "search")
 class ItemsQuery(Filtered[ListItems]):
-    """A page of the items that pass a filter."""
+    """A page of the items that pass a filter, or of those whose titles begin with a text."""
 
 
 router = APIRouter(route_class=Route, tags=["items"])

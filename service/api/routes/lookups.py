@@ -33,12 +33,12 @@ class NeighborsQuery(Asked[Neighbors]):
     """Parameters of the neighbors of a user."""
 
 
-@takes(Neighbors, "n", "model", "cursor", "available")
+@takes(Neighbors, "n", "model", "cursor", "available", "with_")
 class ItemNeighborsQuery(Filtered[Neighbors]):
     """Parameters of the neighbors of an item."""
 
 
-@takes(SetNeighbors, "items", "n", "model", "filter", "available", "cursor")
+@takes(SetNeighbors, "items", "n", "model", "filter", "available", "cursor", "with_")
 class SetBody(Asked[SetNeighbors]):
     """Body of `POST /neighbors`."""
 

@@ -34,6 +34,13 @@ def tags_of(value: Any) -> list[str]:
     return list(map(str, tags))
 
 
+def text_of(value: Any) -> str:
+    """Text for people: one line, without spaces around."""
+    if isinstance(value, bytes | list | dict):
+        raise ValueError(f"expected text, got {str(value)[:EXCERPT]!r}")
+    return " ".join(str(value).split())
+
+
 def number_of(value: Any) -> float:
     """A finite number."""
     try:
@@ -80,4 +87,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "numbers": number_of,
     "available": flag_of,
     "embedding": numbers_of,
+    "title": text_of,
+    "url": text_of,
+    "image": text_of,
 }

@@ -9,11 +9,15 @@ from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.ratings_columns import columns_named, plain
 
 BY_NAME = ("tags", "numbers")
-ATTRIBUTES = (*BY_NAME, "available", "published", "until", "embedding")
+ATTRIBUTES = (*BY_NAME, "available", "published", "until", "embedding", "title", "url", "image")
 HIDDEN = "is_hidden"  # a column that says the opposite of `available`
-EXPECTED = "tags.NAME, numbers.NAME, genres, available, is_hidden, published or until"
+EXPECTED = "title, url, image, tags.NAME, numbers.NAME, genres, available, is_hidden, published or until"
 # Names of columns and fields, in lower-case letters and digits only.
-_MEANINGS = {name: name for name in ATTRIBUTES} | {"ishidden": HIDDEN, "genres": "tags.genre"}
+_MEANINGS = (
+    {name: name for name in ATTRIBUTES}
+    | {"ishidden": HIDDEN, "genres": "tags.genre", "link": "url", "imageurl": "image"}
+    | dict.fromkeys(("itemtitle", "movietitle", "booktitle"), "title")
+)
 _FIELDS = {name: name for name in ATTRIBUTES} | {"ishidden": HIDDEN, "item": "item", "itemid": "item"}
 _SHOWN = 80  # characters of a name in a message
 

@@ -151,6 +151,8 @@ def table(path: Path, data: bytes, how: How) -> tuple[list[tuple[int, str]], str
         if len(fields) != len(header):
             raise ValueError(f"expected {len(header)} columns, got {len(fields)}: {line[:EXCERPT]!r}")
         row = dict(zip(header, fields, strict=True))
+        if header is MOVIELENS and _NOT_UTF8.search(row["title"]):  # these files have titles in Latin-1
+            row["title"] = row["title"].encode("utf-8", "surrogateescape").decode("latin-1")
         for name, meaning in meanings.items():
             check_text(row[name], meaning)
         return element_of_row(row, meanings, how)

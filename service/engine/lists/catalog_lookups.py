@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
+from service.base.errors import InvalidRequest
 from service.engine.errors import UnknownItem
 from service.engine.lists.listing import page
 from service.engine.lists.selection import Selection
@@ -15,8 +18,10 @@ from service.engine.queries.catalog_queries import (
     GetCatalogNames,
     GetItem,
     GetTagSizes,
+    GetTitles,
     ItemDetails,
     ItemList,
+    ItemTitles,
     ListedItem,
     ListedUser,
     ListItems,
@@ -29,6 +34,7 @@ from service.engine.state.id_table import RETIRED
 from service.storage.item_changes import Attributes
 
 NOTHING = Attributes()
+MOST_LOOKED_AT = 100_000  # titles of a search, some 20 ms
 
 
 class CatalogLookups:
@@ -51,6 +57,12 @@ class CatalogLookups:
         mask[: len(deleted)] &= ~deleted
         if query.hidden is not None:
             mask &= history.hidden[:n_items] == query.hidden
+        if query.search is not None:
+            if query.cursor is not None:
+                raise InvalidRequest("Invalid cursor: expected none with search, which has one page, got one")
+            looked_at = itertools.islice(history.catalog.titles.starting_with(query.search), MOST_LOOKED_AT)
+            rows = itertools.islice((row for row in looked_at if mask[row]), query.n)
+            return ItemList([self._listed(row) for row in rows], None, as_of)
         n_listed = int(np.count_nonzero(mask))
         listing = page(history.items.keys, n_listed, lambda rows: mask[rows], query.n, query.cursor)
         return ItemList([self._listed(row) for row in listing.rows.tolist()], listing.next, as_of)
@@ -75,9 +87,19 @@ class CatalogLookups:
             attributes.available,
             attributes.published,
             attributes.until,
+            attributes.title,
+            attributes.url,
+            attributes.image,
             bool(history.hidden[row]),
             int(history.table.item_counts[row]),
         )
+
+    def titles(self, query: GetTitles, as_of: str) -> ItemTitles:
+        """The titles of some items."""
+        del as_of
+        rows = zip(query.items, self._history.items.rows(query.items), strict=True)
+        titles = {item: self._history.catalog.title(row) for item, row in rows if row is not None}
+        return ItemTitles({item: title for item, title in titles.items() if title is not None})
 
     def tag_sizes(self, query: GetTagSizes, as_of: str) -> TagSizes:
         """How many values of tags each of some items has."""

@@ -31,7 +31,14 @@ from service.engine.queries import (
     UserRatings,
 )
 from service.engine.queries.batches import AnswerTo, count_of
-from service.engine.queries.catalog_queries import GetCatalogNames, GetItem, GetTagSizes, ListItems, ListUsers
+from service.engine.queries.catalog_queries import (
+    GetCatalogNames,
+    GetItem,
+    GetTagSizes,
+    GetTitles,
+    ListItems,
+    ListUsers,
+)
 from service.engine.queries.document_queries import GetScenario, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
 from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
@@ -68,6 +75,7 @@ class Lookups:
             FindUser: ratings.found,
             AllRatings: ratings.all,
             GetItem: catalog.item,
+            GetTitles: catalog.titles,
             GetTagSizes: catalog.tag_sizes,
             ListItems: catalog.items,
             ListUsers: catalog.users,

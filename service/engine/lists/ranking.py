@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from service.base.signing import Signer
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.cursors import Cursors, Shown
@@ -21,7 +23,7 @@ from service.engine.lists.sources import Sources
 from service.engine.lists.walk import Rules
 from service.engine.models.live_model import LiveModel
 from service.engine.models.live_models import LiveModels
-from service.engine.queries import Items, Query, Recommend, Repeat
+from service.engine.queries import ItemNeighbors, Items, NeighborsOfSet, Query, Recommend, Repeat
 from service.engine.queries.batches import AnswerTo
 from service.engine.state.applied import Applied
 from service.engine.state.history import History
@@ -119,10 +121,22 @@ class Ranking:
                 answers[n] = self._pages.columns(own)
             else:
                 answers[n] = own[0] if query.users is None else own
+        self._add_titles(queries, answers)
         for n, (of_page, shown) in opened.items():
             if not isinstance(answers[n], Exception):
                 answers[n].next = self._cursors.next(of_page, shown, answers[n])
         return answers
+
+    def _add_titles(self, queries: Sequence[Query], answers: Sequence[Any]) -> None:
+        """Add to each line of the answers to queries with titles the title of its item."""
+        for query, answer in zip(queries, answers, strict=True):
+            if not isinstance(query, Items) or query.with_ is None:
+                continue
+            for one in answer if isinstance(answer, list) else [answer]:
+                is_near = isinstance(one, ItemNeighbors | NeighborsOfSet)
+                for line in getattr(one, "neighbors" if is_near else "items", ()):  # an error has none
+                    row = self._history.items.row(line.item)
+                    line.title = UNSET if row is None else self._history.catalog.title(row) or UNSET
 
     def _lists(self, plans: Sequence[Plan], as_of: str) -> list[dict[int, Any]]:
         """The answer, or the exception, for each list of each plan, by its place. A plain plan has its parts instead,

@@ -50,6 +50,7 @@ class Items(Struct, frozen=True, kw_only=True, omit_defaults=True):
         exclude: ids never to show.
         filter: canonical text of a `filter_tree`: only items that pass it are ranked; None ranks all.
         available: whether to leave out items that are not available now.
+        with_: what each line has beside its item: its title, if there is one.
         cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.lists.cursors`.
     """
 
@@ -59,6 +60,9 @@ class Items(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = ()
     filter: Annotated[str | None, Form(Filter | None)] = None
     available: Annotated[bool, Field(description="Whether to leave out items that are not available now.")] = True
+    with_: Annotated[
+        Literal["title"] | None, Field(alias="with", description="Add to each item its title, if it has one.")
+    ] = None
     cursor: Annotated[
         str | None,
         Field(
@@ -262,6 +266,7 @@ class ScoredItem(Struct, omit_defaults=True):
         trend: the part of the score that comes from what is popular now; only with `explain`, if the model adds any.
         again: the part that comes from how often and when the user had the item; only with `explain`, if the model adds
             any.
+        title: of the item; only with `with=title`, and if it has one.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 
@@ -273,6 +278,7 @@ class ScoredItem(Struct, omit_defaults=True):
     trend: float | UnsetType = UNSET
     again: float | UnsetType = UNSET
     source: Literal["explore", "pin"] | UnsetType = UNSET
+    title: str | UnsetType = UNSET
 
 
 class ScoredUser(Struct, gc=False):

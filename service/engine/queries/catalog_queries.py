@@ -9,6 +9,7 @@ from pydantic import Field
 
 from service.engine.errors import UnknownItem
 from service.engine.queries.forms import Count, PageCursor
+from service.storage.item_changes import MAX_TITLE_BYTES
 
 Kind = Literal["tag", "number"]
 
@@ -41,13 +42,34 @@ class GetCatalogNames(Struct, frozen=True, tag=True):
 class ListItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` items after `cursor` (None: the first) that pass the filter, as `ItemList`.
 
-    `hidden` lists only hidden items, or only others; None lists both.
+    `hidden` lists only hidden items, or only others; None lists both. With `search` there is one page, in the order of
+    titles.
     """
 
     n: Count = 100
     cursor: PageCursor = None
     filter: str | None = None
     hidden: Annotated[bool | None, Field(description="Whether to list hidden items or others; default: both.")] = None
+    search: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=MAX_TITLE_BYTES,
+            description="List the first items by title whose title begins so, in any capitals. There is no next page.",
+        ),
+    ] = None
+
+
+class GetTitles(Struct, frozen=True, tag=True):
+    """Asks for the `ItemTitles` of `items`."""
+
+    items: list[str]
+
+
+class ItemTitles(Struct):
+    """Titles by id, of the items that have one."""
+
+    titles: dict[str, str]
 
 
 class ListUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -66,6 +88,7 @@ class ItemDetails(Struct):
         available: whether lists show it.
         published, until: Unix seconds from which, and before which, lists show it; null: no bound.
         embedding: the numbers as float32, or null.
+        title, url, image: what to show to people, or null.
         hidden: whether an operator has hidden the item.
         n_ratings: its present ratings.
     """
@@ -76,6 +99,9 @@ class ItemDetails(Struct):
     available: bool
     published: float | None
     until: float | None
+    title: str | None
+    url: str | None
+    image: str | None
     embedding: list[float] | None
     hidden: bool
     n_ratings: int
@@ -97,12 +123,18 @@ class ListedItem(Struct):
     available: bool
     published: float | None
     until: float | None
+    title: str | None
+    url: str | None
+    image: str | None
     hidden: bool
     n_ratings: int
 
 
 class ItemList(Struct):
-    """Items in no meaningful order; `next` is the cursor of the next page, null after the last."""
+    """Items in no meaningful order, or with `search` in that of their titles.
+
+    `next` is the cursor of the next page, null after the last.
+    """
 
     items: list[ListedItem]
     next: str | None
@@ -138,5 +170,5 @@ class CatalogNames(Struct):
     n_dimensions: int | None
 
 
-CatalogQuery = GetItem | GetTagSizes | ListItems | ListUsers | GetCatalogNames
-CatalogAnswer = ItemDetails | TagSizes | ItemList | UserList | CatalogNames
+CatalogQuery = GetItem | GetTitles | GetTagSizes | ListItems | ListUsers | GetCatalogNames
+CatalogAnswer = ItemDetails | ItemTitles | TagSizes | ItemList | UserList | CatalogNames

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from service.api.serving import Serving
 from service.base.errors import ServiceError
+from service.engine.queries.catalog_queries import GetTitles, ItemTitles
 from service.extras.console import static_files
 
 HEADERS = {
@@ -72,6 +74,12 @@ async def part(answer: Awaitable[bytes], kind: Any) -> Part:
         return Part(msgspec.json.decode(await answer, type=kind))
     except ServiceError as error:
         return Part(error=f"{error.title}: {error}")
+
+
+async def titles_of(serving: Serving, items: Iterable[str]) -> dict[str, str]:
+    """The titles of those of `items` that have one."""
+    answer = await serving.answer(GetTitles(list(dict.fromkeys(items))))
+    return msgspec.json.decode(answer, type=ItemTitles).titles
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:

@@ -1,4 +1,7 @@
-"""`/console/user`: ratings and events of a user, the list with its reasons, and the list without one of the ratings."""
+"""`/console/user`: ratings and events of a user, and the list with its reasons, also without one of the ratings.
+
+`/console/users`: all users.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ from service.engine.queries import (
     UserEvents,
     UserRatings,
 )
-from service.engine.queries.forms import Id, Offset
-from service.extras.console.pages import Part, page, part
+from service.engine.queries.catalog_queries import ListUsers, UserList
+from service.engine.queries.forms import Id, Offset, PageCursor
+from service.extras.console.pages import Part, page, part, titles_of
 from service.extras.console.visit import console_router
 
 N_LISTED, N_RATINGS = 10, 50
@@ -89,4 +93,19 @@ async def get_user(
     shown = list_ if list_.error else Part(Shown.of(list_.value, before.value))
     values: dict[str, Any] = {"user": id, "without": without, "offset": offset, "n_ratings": n_ratings}
     values["events_offset"] = events_offset
-    return page(request, "user.html", ratings=ratings, events=events, shown=shown, **values)
+    of_page = [without] if without is not None else list[str]()
+    of_page += [] if ratings.error else [rating.item for rating in ratings.value.ratings]
+    of_page += [] if events.error else [event.item for event in events.value.events]
+    if not shown.error:
+        lines: list[Line] = shown.value.lines
+        of_page += [*shown.value.gone, *(line.item.item for line in lines)]
+        of_page += [reason.item for line in lines for reason in line.item.reasons or ()]
+    titles = await titles_of(serving, of_page)
+    return page(request, "user.html", ratings=ratings, events=events, shown=shown, titles=titles, **values)
+
+
+@router.get("/users")
+async def get_users(request: Request, serving: TheService, cursor: PageCursor = None) -> Response:
+    """A page of all users."""
+    asked = ListUsers(n=min(N_RATINGS, serving.settings.max_n), cursor=cursor)
+    return page(request, "users.html", users=await part(serving.answer(asked), UserList))

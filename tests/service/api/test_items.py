@@ -25,6 +25,7 @@ def details(app: Local, item: str, stream_id: str) -> dict[str, object]:
 
 NOTHING = {
     "tags": {}, "numbers": {}, "available": True, "published": None, "until": None, "embedding": None, "hidden": False,
+    "title": None, "url": None, "image": None,
 }  # fmt: skip
 
 
@@ -115,6 +116,59 @@ def test_a_changed_attribute_shows_in_the_next_list(shop):
         stream_id = written(shop.request("PATCH", "/items/x", json=patch))
         answer = shop.get("/recommend/stranger", **{"tag.kind": "red", "wait_for": stream_id})
         assert listed(answer) == ((1, ["x"]) if kind == "red" else (0, []))
+
+
+def test_items_have_titles(shop):
+    page, picture = "https://shop.example/x?a=1&b=%20", "http://img.example/x.png"
+    shop.request("PATCH", "/items", json=[{"item": "x", "title": "The Lamp", "url": page, "image": picture}])
+    answer = shop.request("PATCH", "/items", json=[{"item": "y", "title": "the Rug"}, {"item": "b", "title": "Éclair"}])
+    found = shop.get("/items", search="THE", wait_for=written(answer)).json()
+    assert ([one["item"] for one in found["items"]], found["next"]) == (["x", "y"], None)
+    assert [found["items"][0][name] for name in ("title", "url", "image")] == ["The Lamp", page, picture]
+    for query, items in (
+        ({"search": "the r"}, ["y"]), ({"search": "é"}, ["b"]), ({"search": "lamp"}, []),
+        ({"search": "the", "n": 1}, ["x"]), ({"search": "the", "tag.kind": "red"}, ["x"]),
+    ):  # fmt: skip
+        assert [one["item"] for one in shop.get("/items", **query).json()["items"]] == items
+    for query in ({"search": ""}, {"search": "x" * 1001}, {"search": "t", "cursor": "0" * 16}):
+        assert shop.get("/items", **query).status_code == 422
+    titles = {"x": "The Lamp", "y": "the Rug", "b": "Éclair"}
+    for path in ("/popular", "/latest", "/recommend/stranger", "/recommend/u"):
+        lines = shop.get(path, **{"with": "title"}).json()["items"]
+        assert [line.get("title") for line in lines] == [titles.get(line["item"]) for line in lines]
+        assert any("title" in line for line in lines)
+        assert not any("title" in line for line in shop.get(path).json()["items"])
+    bodies = ({"users": ["u", "stranger"]}, {"ratings": [{"item": "a", "rating": 5}]})
+    for body, n in zip(bodies, (2, 1), strict=True):
+        lists = shop.post("/recommend", body | {"with": "title"}).json()
+        lists = lists if isinstance(lists, list) else [lists]
+        assert len(lists) == n
+        assert all(line.get("title") == titles.get(line["item"]) for one in lists for line in one["items"])
+    assert shop.get("/popular", **{"with": "image"}).status_code == 422
+    stream_id = written(shop.request("PATCH", "/items/x", json={"title": None, "url": None}))
+    assert shop.get("/items", search="the", wait_for=stream_id).json()["items"][0]["item"] == "y"
+    assert details(shop, "x", stream_id)["image"] == picture
+    assert shop.request("DELETE", "/items/b").status_code == 202
+    assert written(shop.post("/items", {"item": "b"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("title", "", "Invalid title: expected 1 to 1000 bytes, got 0"),
+        ("title", "x" * 1001, "Invalid title: expected 1 to 1000 bytes, got 1,001"),
+        ("title", 5, "Invalid title"),
+        ("url", "javascript:alert(1)", "Invalid url: expected http://… or https://… without spaces, got 'javascript:"),
+        ("url", "//shop.example", "Invalid url: expected http"),
+        ("image", "https://shop.example/a b", "Invalid image: expected http"),
+        ("image", 'https://shop.example/"onload=', "Invalid image: expected http"),
+        ("image", "https://x/" + "y" * 2000, "Invalid image: expected 1 to 2000 bytes"),
+    ],
+)
+def test_what_people_see_is_judged(app, name, value, message):
+    refused = app.post("/items", {"item": "never", name: value})
+    assert refused.status_code == 422
+    assert message in refused.json()["detail"]
 
 
 def test_items_and_users_are_listed_in_pages(shop):

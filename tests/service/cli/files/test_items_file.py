@@ -65,6 +65,7 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
         "until": [moment, None],
         "embedding": [[Decimal("0.5"), Decimal(1)], None],
         "title": ["t", "u"],
+        "plot": ["p", "q"],
     }
     pq.write_table(pa.table({name: pa.array(column) for name, column in rows.items()}), tmp_path / "items.parquet")
     file = items_file.read(tmp_path / "items.parquet")
@@ -75,10 +76,11 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
             "numbers": {"weight": 2.5, "price": 1.5},
             "until": moment.timestamp(),
             "embedding": [0.5, 1.0],
+            "title": "t",
         },
-        {"item": "2", "tags": {}},
+        {"item": "2", "tags": {}, "title": "u"},
     ]
-    assert file.columns.endswith("embedding = embedding; not used: title")
+    assert file.columns.endswith("embedding = embedding, title = title; not used: plot")
 
 
 def test_movies_of_movielens(tmp_path: Path) -> None:
@@ -86,13 +88,13 @@ def test_movies_of_movielens(tmp_path: Path) -> None:
         tmp_path, "movies.dat", "1::Toy Story (1995)::Animation|Comedy\n2::Les Misérables::Drama".encode("latin-1")
     )
     assert items_file.read(dat).elements == [
-        {"item": "1", "tags": {"genre": ["Animation", "Comedy"]}},
-        {"item": "2", "tags": {"genre": ["Drama"]}},
+        {"item": "1", "title": "Toy Story (1995)", "tags": {"genre": ["Animation", "Comedy"]}},
+        {"item": "2", "title": "Les Misérables", "tags": {"genre": ["Drama"]}},
     ]
     csv = written(tmp_path, "movies.csv", 'movieId,title,genres\n1,"A, B",Drama\n2,C,(no genres listed)\n')
     assert items_file.read(csv).elements == [
-        {"item": "1", "tags": {"genre": ["Drama"]}},
-        {"item": "2", "tags": {"genre": []}},
+        {"item": "1", "title": "A, B", "tags": {"genre": ["Drama"]}},
+        {"item": "2", "title": "C", "tags": {"genre": []}},
     ]
 
 
@@ -240,7 +242,7 @@ def test_a_byte_that_is_not_utf8_is_refused_with_its_line(
 
 
 def test_bad_bytes_leave_other_lines_and_other_columns_as_they_are(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.csv", b"item,title,tags.x\nb\xc3\xbc,\xe9,y\nc,d,\xe9\n")
+    path = written(tmp_path, "a.csv", b"item,plot,tags.x\nb\xc3\xbc,\xe9,y\nc,d,\xe9\n")
     file = items_file.read(path, How(skip_bad=True))
     assert file.elements == [{"item": "b\u00fc", "tags": {"x": ["y"]}}]
     assert [line.number for line in file.bad] == [3]
@@ -249,18 +251,18 @@ def test_bad_bytes_leave_other_lines_and_other_columns_as_they_are(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "content", "got"),
     [
-        ("a.csv", "item,title\na,x\n", "got item, title"),
+        ("a.csv", "item,plot\na,x\n", "got item, plot"),
         ("a.csv", "item\na\n", "got item"),
         ("a.csv", "item,price,tags.\na,1,2\n", "got item, price, tags."),
         ("a.jsonl", '{"item": "a"}\n{"item": "b", "price": 3}\n', "got item, price"),
     ],
 )
 def test_a_file_without_an_attribute_is_refused(tmp_path: Path, name: str, content: str, got: str) -> None:
-    expected = r"expected an attribute \(tags.NAME, numbers.NAME, genres, available, .*\) beside item, "
+    expected = r"expected an attribute \(title, url, image, tags.NAME, numbers.NAME, .*\) beside item, "
     with pytest.raises(InvalidRatingsFile, match=f"{expected}{got}$"):
         items_file.read(written(tmp_path, name, content))
-    pq.write_table(pa.table({"item": ["a"], "title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(InvalidRatingsFile, match=f"{expected}got item, title$"):
+    pq.write_table(pa.table({"item": ["a"], "plot": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidRatingsFile, match=f"{expected}got item, plot$"):
         items_file.read(tmp_path / "a.parquet")
 
 

@@ -25,6 +25,9 @@ from tests.service.waiting import eventually
 
 HOSTILE = "<script>alert('1')</script>/../\"&?id=x#y%2F"
 PAGES = (
+    "users",
+    "items",
+    "items?search=nothing",
     "overview",
     "models",
     "jobs",
@@ -284,6 +287,40 @@ def test_a_user_has_a_list_with_reasons_and_a_list_without_a_rating(admin, job, 
         one["item"] for one in imagined["items"] if one["item"] != HOSTILE
     ]
     assert "As if i3 were not rated" in text_of(without)
+
+
+def test_titles_stand_for_ids_and_lists_lead_to_users_and_items(admin, api):
+    named = [
+        {
+            "item": "i1",
+            "title": "The <b>Lamp</b>",
+            "url": "https://shop.example/?a=1&b=2",
+            "image": "http://img.example/1",
+        },
+        {"item": "i3", "title": "the Rug"},
+    ]
+    api.wait_for(api.patch_items(named)["stream_id"])
+    try:
+        user, item = admin.open("user", id="u1").text, admin.open("item", id="i1").text
+        assert 'title="i1" href="item?id=i1">The &lt;b&gt;Lamp&lt;/b&gt;</a>' in user
+        assert 'title="i3" href="item?id=i3">the Rug</a>' in user
+        assert "<h1>The &lt;b&gt;Lamp" in item
+        assert '<a href="https://shop.example/?a=1&amp;b=2" rel="noopener noreferrer">' in item
+        listed = admin.open("items", search="THE").text
+        assert re.findall(r'href="item\?id=(\w+)"', listed) == ["i1", "i3"]
+        assert admin.open("search", id="the r").headers["location"] == "items?search=the%20r"
+    finally:
+        nothing = [{"item": one["item"], "title": None, "url": None, "image": None} for one in named]
+        api.wait_for(api.patch_items(nothing)["stream_id"])
+    for page in ("users", "items"):
+        seen, text = set[str](), admin.open(page).text
+        while True:
+            seen |= set(re.findall(rf'href="{page[:-1]}\?id=(\w+)"', text))
+            more = re.search(rf'href="{page}\?cursor=(\w+)"', text)
+            if more is None:
+                break
+            text = admin.open(page, cursor=more[1]).text
+        assert seen >= {f"{page[0]}1", f"{page[0]}2"}
 
 
 def test_a_user_has_events_with_their_strengths(admin, api):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 stderr = Console(stderr=True, highlight=False)
 BAD_USAGE, FAILED = 2, 1
+TOLD_EVERY_S = 2.0  # of lines that stand for a bar
 N_BAD_SHOWN = 10  # bad lines that are named one by one
 
 
@@ -63,7 +65,7 @@ class Bar:
 
     def __init__(self, bars: Progress, task: Any) -> None:
         self._bars, self._task = bars, task
-        self._n_bytes = 0
+        self._n_bytes, self._told, self._told_s = 0, "", -TOLD_EVERY_S
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """Advance by `n` and show `note` after the bar."""
@@ -85,6 +87,14 @@ class Bar:
     def reach(self, n: float, note: str = "") -> None:
         """Advance to `n` and show `note` after the bar."""
         self._bars.update(self._task, completed=n, note=note)
+
+    def tell(self, n: float, note: str) -> None:
+        """Advance to `n` and show `note`: after the bar, or as a line of its own if stderr is no terminal."""
+        now_s = time.monotonic()
+        if self._bars.disable and note != self._told and now_s - self._told_s >= TOLD_EVERY_S:
+            print(f"{self._bars.tasks[0].description.strip()}: {note}", file=sys.stderr, flush=True)
+            self._told, self._told_s = note, now_s
+        self.reach(n, note)
 
 
 def describe(name: str, columns: str, bad: Sequence[Any]) -> None:

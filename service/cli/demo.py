@@ -141,7 +141,9 @@ def show(client: Client, ratings: Path | None) -> None:
     started = time.perf_counter()
     params = {} if catalog is None else SMALL_MODEL
     with progress("   Training", 1) as bar:
-        job = client.retrain(ALGORITHM, params, on_poll=lambda job: bar.reach(job["progress"], job["state"]))
+        job = client.retrain(
+            ALGORITHM, params, on_poll=lambda job: bar.tell(job["progress"], job["phase"] or job["state"])
+        )
     out.print(f"   {job['version']} is live after {time.perf_counter() - started:.1f} s")
 
     user = Counter(file.users).most_common(1)[0][0]

@@ -63,9 +63,15 @@ def compile_reading() -> None:
         process.wait()
 
 
-def compile_model(algorithm: str, backend: Backend) -> None:
-    """Compile the kernels of a model, or load them from the cache, in this thread."""
-    _compile(needed(algorithm, backend))
+def compile_model(algorithm: str, backend: Backend, on_kernel: Callable[[int, int], None] = lambda *_: None) -> None:
+    """Compile the kernels of a model, or load them from the cache, in this thread.
+
+    `on_kernel` is called before each with its number, from 1, and the number of all.
+    """
+    kernels = list(needed(algorithm, backend))
+    for number, kernel in enumerate(kernels, 1):
+        on_kernel(number, len(kernels))
+        compilation.compile_kernel(kernel)
 
 
 def _compile(kernels: Iterable[str], is_stopping: Callable[[], bool] = bool) -> None:

@@ -11,15 +11,15 @@ class UnknownJob(NotFound):
     slug, title = "unknown-job", "Unknown job"
 
 
-class JobRunning(Conflict):
-    """A retrain is queued or running.
+class JobQueued(Conflict):
+    """A training of the same model is queued and has not begun.
 
     Attributes:
-        job_id: the unfinished job.
+        job_id: the queued job.
     """
 
-    slug, title = "job-running", "A job is already running"
+    slug, title = "job-queued", "A job is queued already"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"A retrain is already running (job {job_id}): wait for it or cancel it")
+        super().__init__(f"A training of this model is queued already (job {job_id}): wait for it or cancel it")
         self.job_id = job_id

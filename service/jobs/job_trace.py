@@ -35,8 +35,8 @@ class JobTrace:
         return {} if self._trace is None else {FIELD: self._trace.header}
 
     def phase(self, name: str) -> None:
-        """A phase begins, and the one before is over."""
-        if self._tracer is None or self._trace is None:
+        """A phase begins, and the one before is over; the same one goes on."""
+        if self._tracer is None or self._trace is None or name == self._phase:
             return
         now = time.time_ns()
         if self._phase:

@@ -42,6 +42,7 @@ class Job(msgspec.Struct):
         params: hyperparameters over the defaults; of `lists`, the body that was sent.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
+        phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
         metrics: of the last epoch; after the end, of the held-out pairs.
         calibration: the values that a training derived from the data; set after the end.
         trials: the trainings that a search for parameters has tried; set after the end.
@@ -57,6 +58,7 @@ class Job(msgspec.Struct):
     kind: str
     state: State
     progress: float
+    phase: str | None
     metrics: dict[str, float]
     algorithm: str | None
     name: str | None
@@ -94,19 +96,19 @@ class Jobs:
         self._served, self._swap_failure = served, swap_failure
 
     def submit_training(self, training: Training) -> Job:
-        """Queue a training on all ratings acknowledged until now.
+        """Queue a training on all ratings acknowledged until now. One runs at a time, the oldest first.
 
         Raises:
             Conflict: it shall be a shadow, and a model of that name answers.
-            JobRunning: another training is queued or running.
+            JobQueued: another training of the model is queued and has not begun.
         """
         if training.shadow:
             live_versions.check_shadow(live_versions.read_all(self._data), training.name)
-        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), only_one=True)
+        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), model=training.name)
 
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
-        return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
+        return self._submit({"kind": FORGET, "user": user}, position)
 
     def submit_lists(self, n: int, filter_: str | None = None, model: str | None = None, body: str = "{}") -> Job:
         """Queue lists for all users.
@@ -128,7 +130,7 @@ class Jobs:
             raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
         query = msgspec.json.encode(Recommend(n=n, filter=filter_))
         fields = {"kind": LISTS, "name": name, "params": body, "query": query.decode()}
-        return self._submit(fields, self._stream.last_id(), only_one=False)
+        return self._submit(fields, self._stream.last_id())
 
     def get(self, job_id: str) -> Job:
         """One job.
@@ -161,17 +163,20 @@ class Jobs:
         """Ask the worker to activate a version or end a model, see `service.jobs.orders`; `StreamUnavailable`."""
         self._table.order(f"{kind} {name}")
 
+    def trainings(self, name: str) -> Sequence[str]:
+        """The ids of the queued and running trainings of the model `name`."""
+        trainings = [job for job in self._table.all() if job["kind"] == TRAIN and name_of(job) == name]
+        return [job["id"] for job in trainings if job["state"] in ("queued", "running")]
+
     def cancel_trainings(self, name: str) -> Sequence[str]:
         """Cancel the queued and running trainings of the model `name`; returns their ids."""
-        trainings = [job for job in self._table.all() if job["kind"] == TRAIN and name_of(job) == name]
-        unfinished = [job["id"] for job in trainings if job["state"] in ("queued", "running")]
-        return [self._table.cancel(job_id)["id"] for job_id in unfinished]
+        return [self._table.cancel(job_id)["id"] for job_id in self.trainings(name)]
 
-    def _submit(self, fields: dict[str, str], watermark: StreamId, *, only_one: bool) -> Job:
+    def _submit(self, fields: dict[str, str], watermark: StreamId, model: str = "") -> Job:
         job_id = secrets.token_hex(6)
         trace = fairness.current.get().trace
         cause = {} if trace is None else {FIELD: trace.header}
-        self._table.submit(job_id, {**fields, **cause, "watermark": str(watermark)}, only_one=only_one)
+        self._table.submit(job_id, {**fields, **cause, "watermark": str(watermark)}, model=model)
         self._stream.request_commit(watermark)
         job = self.get(job_id)
         if job.reason is not None:
@@ -198,6 +203,7 @@ class Jobs:
             kind=fields["kind"],
             state=state,
             progress=float(fields.get("progress", 0)),
+            phase=fields.get("phase") if state == "running" else None,
             metrics=msgspec.json.decode(fields.get("metrics", "{}")),
             algorithm=fields.get("algorithm"),
             name=fields.get("name", fields.get("algorithm")),

@@ -65,7 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
         )
         tuning.settle()  # else collections of the whole state, while lists are made, take a third of the time
         path = list_files.path_of(options.data, options.job)
-        n_users = write(rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, description, ranks=0)))
+        n_users = write(
+            rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, description, ranks=0, step="ranking"))
+        )
         list_files.prune(options.data)
         metrics = {"users": float(n_users)}
         last = TrainerMessage(1.0, metrics, description, "succeeded", ranks=0, version=options.version)

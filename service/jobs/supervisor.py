@@ -163,6 +163,7 @@ class Supervisor:
 
     def _await_log(self, job: JobFields) -> None:
         """Wait until the rating log has all entries up to the job's watermark."""
+        self._tend(job, {"phase": "waiting for the log"})
         watermark, backoff = StreamId.parse(job["watermark"]), Backoff("the worker", self._stopping)
         while self._rating_log.last_id() < watermark:
             self._tend(job)
@@ -187,6 +188,7 @@ class Supervisor:
         its_turn = turn(self._settings, pause, lambda reason: self._tend(job, {"reason": reason}))
         with its_turn, self._lock(job, shared=True) as lock:
             self._trace.phase("start")
+            self._tend(job, {"phase": "starting"})
             try:
                 with training(self._settings, job, lock, serves=self._serves, trainer=self._trainer) as process:
                     last = self._watch(job, process)
@@ -195,6 +197,7 @@ class Supervisor:
             if last.outcome == "failed":
                 raise _Interrupted("failed", last.error)
             self._trace.phase("activate")
+            self._tend(job, {"phase": "activating"})
             version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
             promoted, reason = decision(job, last)
             if promoted:
@@ -251,6 +254,7 @@ class Supervisor:
                 _log.warning("ranks lost", job=job["id"], reason=message.loss)
             elif message is not None and message.phase is not None:
                 self._trace.phase(message.phase)
+                self._tend(job, None if message.step is None else {"phase": message.step})
             elif message is not None:
                 last = message
                 self._metrics.training_ranks.set(message.ranks)
@@ -295,6 +299,7 @@ class Supervisor:
             jobs=self._table,
             settle=self._settle,
         )
+        self._tend(job, {"phase": "removing"})
         steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
 

@@ -6,7 +6,6 @@ nearfield:jobs            sorted set of ids by order of creation, counted by nea
 nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
 nearfield:jobs:ended         list of ids of jobs that have ended, which `service.extras.webhooks.deliveries` takes
-nearfield:jobs:only       string, the unfinished job of those that exclude each other
 nearfield:jobs:orders        list of what replicas that follow a store want of the worker, see `service.jobs.orders`
 nearfield:jobs:wake          channel of jobs that were submitted or have ended; each worker listens to it
 nearfield:jobs:worker        string with expiry, of a worker whose rights do not allow it to listen
@@ -23,7 +22,7 @@ from typing import Any, Literal
 import redis
 from redis.exceptions import NoPermissionError
 
-from service.jobs.errors import JobRunning, UnknownJob
+from service.jobs.errors import JobQueued, UnknownJob
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.storage.streams.redis_client import connect, translated
 
@@ -47,7 +46,6 @@ local function finish(id, to, ...)
   redis.call('DEL', key(id) .. ':lease')
   redis.call('SREM', P .. 's:running', id)
   redis.call('LREM', P .. 's:queue', 0, id)
-  if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
   redis.call('RPUSH', P .. 's:ended', id)
   redis.call('LTRIM', P .. 's:ended', -MAX_JOBS, -1)
   redis.pcall('PUBLISH', P .. 's:wake', id)
@@ -71,12 +69,14 @@ for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
 end
 """.replace("MAX_DEATHS", str(MAX_DEATHS)).replace("MAX_JOBS", str(MAX_JOBS))
 
-# ARGV: id, now in ms, whether it must be the only one, most jobs, then field, value, ...; returns the conflicting id.
+# ARGV: id, now in ms, the model of a training or '', most jobs, then field, value, ...; returns the id of a training of
+# the model that has not begun.
 _SUBMIT = """
-if ARGV[3] == '1' then
-  local other = redis.call('GET', P .. 's:only')
-  if other and redis.call('EXISTS', key(other)) == 1 then return other end
-  redis.call('SET', P .. 's:only', ARGV[1])
+if ARGV[3] ~= '' then
+  for _, id in ipairs(redis.call('LRANGE', P .. 's:queue', 0, -1)) do
+    local name = redis.call('HGET', key(id), 'name') or redis.call('HGET', key(id), 'algorithm')
+    if kind(id) == 'train' and name == ARGV[3] then return id end
+  end
 end
 redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
 redis.call('ZADD', P .. 's', redis.call('INCR', P .. 's:count'), ARGV[1])
@@ -91,18 +91,25 @@ end
 return false
 """
 
-# ARGV: worker, lease in ms, now in ms; returns the id of the oldest queued job. A forgetting runs alone.
+# ARGV: worker, lease in ms, now in ms; returns the id of the oldest queued job that may run. A forgetting runs alone,
+# and one training at a time: other jobs go past those that wait for it.
 _CLAIM = """
-local id = redis.call('LINDEX', P .. 's:queue', 0)
-if not id then return false end
-for _, other in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
-  if kind(id) == 'forget' or kind(other) == 'forget' then return false end
+local running, trains = redis.call('SMEMBERS', P .. 's:running'), false
+for _, other in ipairs(running) do
+  if kind(other) == 'forget' then return false end
+  trains = trains or kind(other) == 'train'
 end
-redis.call('LPOP', P .. 's:queue')
-redis.call('HSET', key(id), 'state', 'running', 'worker', ARGV[1], 'started_ms', ARGV[3])
-redis.call('SET', key(id) .. ':lease', ARGV[1], 'PX', ARGV[2])
-redis.call('SADD', P .. 's:running', id)
-return id
+for _, id in ipairs(redis.call('LRANGE', P .. 's:queue', 0, -1)) do
+  if kind(id) == 'forget' and #running > 0 then return false end
+  if kind(id) ~= 'train' or not trains then
+    redis.call('LREM', P .. 's:queue', 1, id)
+    redis.call('HSET', key(id), 'state', 'running', 'worker', ARGV[1], 'started_ms', ARGV[3])
+    redis.call('SET', key(id) .. ':lease', ARGV[1], 'PX', ARGV[2])
+    redis.call('SADD', P .. 's:running', id)
+    return id
+  end
+end
+return false
 """
 
 # ARGV: id, worker, lease in ms, field, value, ...; returns whether the worker still has the job.
@@ -160,25 +167,25 @@ class JobTable:
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
         self._release = self._client.register_script(_COMMON + _RELEASE)
 
-    def submit(self, job_id: str, fields: Mapping[str, str], *, only_one: bool) -> None:
+    def submit(self, job_id: str, fields: Mapping[str, str], *, model: str = "") -> None:
         """Queue a job.
 
         Args:
             job_id: unique.
             fields: the fields that its worker needs, at least `kind`.
-            only_one: refuse while another job submitted with `only_one` is not finished.
+            model: of a training: refuse while another one of the same model is queued.
 
         Raises:
-            JobRunning: such a job is queued or running.
+            JobQueued: there is one, and it has not begun.
         """
-        arguments = [job_id, now_ms(), int(only_one), MAX_JOBS, *flat(fields)]
+        arguments = [job_id, now_ms(), model, MAX_JOBS, *flat(fields)]
         with translated():
             other = self._submit(keys=[self._prefix], args=arguments)
         if other:
-            raise JobRunning(other.decode())
+            raise JobQueued(other.decode())
 
     def claim(self, worker: str) -> JobFields | None:
-        """Take the oldest queued job with a lease of ten seconds; None if there is none."""
+        """Take the oldest queued job that may run, with a lease of ten seconds; None if there is none."""
         with translated():
             job_id = self._claim(keys=[self._prefix], args=[worker, LEASE_MS, now_ms()])
         return self.get(job_id.decode()) if job_id else None

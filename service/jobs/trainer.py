@@ -178,7 +178,7 @@ def train(
     reason = reason or objection(metrics, len(corpus.held_out))
     chosen = (*model.calibration.chosen, *untested(len(corpus.held_out)))
     model.calibration = replace(model.calibration, chosen=chosen)
-    compilation.compile_model(options.algorithm, backend)  # the service then loads the kernels from the cache
+    compilation.compile_model(options.algorithm, backend, progress.compiling)  # the service then loads the kernels
 
     progress.begin("write")
     manifest = snapshot.write(

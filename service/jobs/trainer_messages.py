@@ -14,6 +14,13 @@ from service.jobs.promotion import finite
 from service.jobs.table import JobFields, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
 
+STEPS = {  # the phases of a training, in words
+    "read": "reading",
+    "tune": "searching for parameters",
+    "fit": "training",
+    "measure": "measuring",
+    "write": "writing",
+}
 TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
 
 
@@ -29,7 +36,8 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         trials: only in the last message, the trainings of a search for parameters.
         ranks: number of processes that train together.
         sent, wait_seconds: what they have exchanged since the last message; see `gpu.ranks.traffic.Moved`.
-        phase: what begins now; such a message has nothing else.
+        phase: what begins or goes on now; such a message has nothing else but `step`.
+        step: the same, or the epoch, in words that the job shows.
         loss: why an attempt of several ranks was lost; such a message has nothing else.
         version: the snapshot that was written.
         promote: whether the model is good enough to go live; if not, `reason` has why.
@@ -46,6 +54,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
     sent: dict[str, int] = {}
     wait_seconds: float = 0.0
     phase: str | None = None
+    step: str | None = None
     loss: str | None = None
     version: str | None = None
     promote: bool = False
@@ -57,6 +66,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         if self.outcome not in (None, "succeeded"):
             return {}
         fields = {"progress": f"{self.progress:.4f}", "metrics": msgspec.json.encode(self.metrics).decode()}
+        fields |= {} if self.step is None else {"phase": self.step}
         return fields if self.backend is None else fields | {"backend": self.backend}
 
 
@@ -101,17 +111,22 @@ class Progress:
         self._tuned_share = TUNING_SHARE if tunes else 0.0
 
     def begin(self, phase: str) -> None:
-        """A phase begins."""
-        self._send(TrainerMessage(phase=phase))
+        """A phase begins, one of `STEPS`."""
+        self._send(TrainerMessage(phase=phase, step=STEPS[phase]))
+
+    def compiling(self, number: int, of: int) -> None:
+        """A kernel that the service will need is compiled, or loaded."""
+        self._send(TrainerMessage(phase="measure", step=f"compiling {number} of {of}"))
 
     def searched(self, share: float) -> None:
         """A training of the search is over; `share` of all are."""
-        self._send(self.message(progress=self._tuned_share * share))
+        self._send(self.message(progress=self._tuned_share * share, step=f"{STEPS['tune']}, {share:.0%}"))
 
     def learned(self, report: gpu.EpochReport) -> None:
         """An epoch is over."""
         share = self._tuned_share + (1 - self._tuned_share) * report.epoch / report.n_epochs
-        self._send(self.message(progress=share, metrics=finite(report.metrics)))
+        step = f"epoch {report.epoch} of {report.n_epochs}"
+        self._send(self.message(progress=share, metrics=finite(report.metrics), step=step))
 
     def message(self, **fields: Any) -> TrainerMessage:
         """A message with these fields, where the training runs, and what a team has exchanged since the last one."""

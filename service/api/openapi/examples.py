@@ -213,6 +213,7 @@ _job = {
     "kind": "train",
     "state": "succeeded",
     "progress": 1.0,
+    "phase": None,
     "metrics": _metrics,
     "algorithm": MODEL,
     "name": MODEL,
@@ -284,9 +285,9 @@ PROBLEMS = {
     ),
     409: problem_like(
         409,
-        "job-running",
-        "A job is already running",
-        f"A retrain is already running (job {JOB}): wait for it or cancel it",
+        "job-queued",
+        "A job is queued already",
+        f"A training of this model is queued already (job {JOB}): wait for it or cancel it",
         job=JOB,
     ),
     413: problem_like(

@@ -78,7 +78,7 @@ class MergeBody(Wait):
         Job,
         202,
         "Queued",
-        http_409="A job is queued or running, or the name of the shadow is that of a model that answers",
+        http_409="A training of the model is queued already, or the name of the shadow is that of a model that answers",
     ),
 )
 async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> bytes:

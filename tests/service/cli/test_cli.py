@@ -15,7 +15,7 @@ from scipy import io
 
 from gpu.algorithms import ALGORITHMS
 from service.__main__ import run
-from service.cli import synthetic
+from service.cli import console, synthetic
 from service.cli.options import ALGORITHM_NAMES
 
 COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics")
@@ -293,6 +293,21 @@ def test_a_device_that_is_not_there_is_refused_before_the_ratings_are_read(capsy
     monkeypatch.setattr("gpu.base.device.obstacle", lambda: "there is no CuPy")
     assert run(["train", "--ratings", "none.csv", "--algorithm", "culsh", "--backend", "device"]) == 1
     assert "expected a usable CUDA device, got none (there is no CuPy); use host" in capsys.readouterr().err
+
+
+def test_what_goes_on_is_told_in_lines_without_a_terminal(capsys, monkeypatch):
+    now_s = iter([0.0, 1.0, 3.0, 6.0, 9.0])
+    monkeypatch.setattr("service.cli.console.time.monotonic", lambda: next(now_s))
+    with console.progress("   Training", 1) as bar:
+        for share, note in (
+            (0, "reading"),
+            (0, "epoch 1 of 3"),
+            (0.3, "epoch 2 of 3"),
+            (0.3, "epoch 2 of 3"),
+            (1, "writing"),
+        ):
+            bar.tell(share, note)
+    assert capsys.readouterr().err.splitlines() == ["Training: reading", "Training: epoch 2 of 3", "Training: writing"]
 
 
 def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp_path):

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 from service.cli import synthetic
 from service.jobs import supervisor as supervisors
 from service.jobs import table
-from service.jobs.errors import JobRunning
+from service.jobs.errors import JobQueued
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
@@ -138,7 +139,7 @@ def test_a_job_of_an_unknown_kind_fails_and_forgets_nobody(
     last_id = rate()
     table = JobTable(redis_url)
     user = next(iter(events())).user
-    table.submit("newer", {"kind": "compact", "user": user, "watermark": str(last_id)}, only_one=False)
+    table.submit("newer", {"kind": "compact", "user": user, "watermark": str(last_id)})
     supervise(settings)
     eventually(lambda: jobs.get("newer").state == "failed")
     table.close()
@@ -152,21 +153,24 @@ def test_a_job_of_an_unknown_kind_fails_and_forgets_nobody(
     assert ratings_of(log, user)
 
 
-def test_only_one_training_at_a_time(
+def test_trainings_run_one_after_the_other(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:
     rate()
     supervise(settings)
-    job = jobs.submit_training(Training.of("culsh", ENDLESS))
-    with pytest.raises(JobRunning) as refused:
-        jobs.submit_training(Training.of("culsh", SMALL))
-    assert refused.value.job_id == job.id
-    running(jobs, job)
+    job = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
+    assert re.fullmatch(r"epoch \d+ of [\d]+", str(jobs.get(job.id).phase))
     assert trainer_of(job).nice() == 19
+    other = jobs.submit_training(Training.of("als", {"n_factors": 4, "n_epochs": 1}))
+    again = jobs.submit_training(Training.of("culsh", SMALL))
+    with pytest.raises(JobQueued) as refused:
+        jobs.submit_training(Training.of("culsh", SMALL))
+    assert refused.value.job_id == again.id
+    assert [(jobs.get(one.id).state, jobs.get(one.id).phase) for one in (other, again)] == [("queued", None)] * 2
     jobs.cancel(job.id)
     assert ended(jobs, job).state == "cancelled"
-    assert [found.id for found in jobs.list()] == [job.id]
-    assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
+    assert [ended(jobs, one).state for one in (other, again)] == ["succeeded"] * 2
+    assert jobs.get(other.id).phase is None
 
 
 def test_a_failed_training_keeps_its_progress(

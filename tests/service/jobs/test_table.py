@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from service.jobs import table
-from service.jobs.errors import JobRunning, UnknownJob
+from service.jobs.errors import JobQueued, UnknownJob
 from service.jobs.table import JobTable
 from service.storage.errors import StreamUnavailable
 from service.storage.streams.redis_server import RedisServer
@@ -26,8 +26,9 @@ def claimed(jobs: JobTable, worker: str) -> str | None:
     return None if job is None else job["id"]
 
 
-def submit(jobs: JobTable, job_id: str, only_one: bool = True) -> None:
-    jobs.submit(job_id, {"kind": "retrain"}, only_one=only_one)
+def submit(jobs: JobTable, job_id: str, model: str | None = None, kind: str = "train") -> None:
+    name = model or f"model of {job_id}"
+    jobs.submit(job_id, {"kind": kind, "name": name}, model=name if kind == "train" else "")
 
 
 def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
@@ -35,7 +36,7 @@ def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
     assert jobs.get("a")["state"] == "queued"
     job = jobs.claim("w")
     assert job is not None
-    assert (job["id"], job["state"], job["kind"], job["worker"]) == ("a", "running", "retrain", "w")
+    assert (job["id"], job["state"], job["kind"], job["worker"]) == ("a", "running", "train", "w")
     assert jobs.renew("a", "w", {"progress": "0.5"})
     assert jobs.get("a")["progress"] == "0.5"
     assert jobs.finish("a", "w", "succeeded", {"version": "v1"})
@@ -45,17 +46,34 @@ def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
     assert jobs.claim("w") is None
 
 
-def test_a_second_one_is_refused_until_the_first_ends(jobs: JobTable) -> None:
+def test_a_second_training_of_a_model_is_refused_until_the_first_begins(jobs: JobTable) -> None:
+    submit(jobs, "a", "als")
+    with pytest.raises(JobQueued) as caught:
+        submit(jobs, "b", "als")
+    assert caught.value.job_id == "a"
+    submit(jobs, "other", "sgd")
+    jobs.claim("w")
+    submit(jobs, "b", "als")
+    with pytest.raises(JobQueued):
+        submit(jobs, "c", "als")
+    assert [job["id"] for job in jobs.all()] == ["b", "other", "a"]
+
+
+def test_one_training_runs_at_a_time_and_other_jobs_go_past_it(jobs: JobTable) -> None:
     submit(jobs, "a")
-    for _ in range(2):
-        with pytest.raises(JobRunning) as caught:
-            submit(jobs, "b")
-        assert caught.value.job_id == "a"
-        jobs.claim("w")
-    submit(jobs, "forget", only_one=False)
-    jobs.finish("a", "w", "failed", {"error": "no ratings"})
-    submit(jobs, "b")
-    assert [job["id"] for job in jobs.all()] == ["b", "forget", "a"]
+    submit(jobs, "b", "sgd")
+    submit(jobs, "lists", kind="lists")
+    submit(jobs, "gone", kind="forget")
+    submit(jobs, "more", kind="lists")
+    assert [claimed(jobs, "v"), claimed(jobs, "w"), claimed(jobs, "x")] == ["a", "lists", None]
+    jobs.finish("lists", "w", "succeeded", {})
+    assert claimed(jobs, "w") is None, "the forgetting waits, and what came after it"
+    jobs.finish("a", "v", "succeeded", {})
+    assert claimed(jobs, "v") == "b"
+    jobs.finish("b", "v", "succeeded", {})
+    assert [claimed(jobs, "v"), claimed(jobs, "w")] == ["gone", None]
+    jobs.finish("gone", "v", "succeeded", {})
+    assert claimed(jobs, "w") == "more"
 
 
 def test_of_many_at_once_one_is_taken(jobs: JobTable) -> None:
@@ -63,9 +81,9 @@ def test_of_many_at_once_one_is_taken(jobs: JobTable) -> None:
 
     def attempt(job_id: str) -> None:
         try:
-            submit(jobs, job_id)
+            submit(jobs, job_id, "als")
             outcomes.append(job_id)
-        except JobRunning:
+        except JobQueued:
             pass
 
     threads = [threading.Thread(target=attempt, args=(str(n),)) for n in range(8)]
@@ -110,7 +128,7 @@ def test_cancelling(jobs: JobTable) -> None:
 
 
 def forgetting(jobs: JobTable, job_id: str, user: str = "ann") -> None:
-    jobs.submit(job_id, {"kind": "forget", "user": user}, only_one=False)
+    jobs.submit(job_id, {"kind": "forget", "user": user})
 
 
 def test_a_forgetting_outlives_its_workers(
@@ -192,11 +210,11 @@ def test_unknown_jobs(jobs: JobTable) -> None:
 
 def test_old_finished_jobs_are_dropped(jobs: JobTable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MAX_JOBS", 3)
-    submit(jobs, "first", only_one=False)
+    submit(jobs, "first")
     for n in range(5):
-        submit(jobs, f"j{n}", only_one=False)
+        submit(jobs, f"j{n}")
         jobs.cancel(f"j{n}")
-    submit(jobs, "last", only_one=False)
+    submit(jobs, "last")
     assert {job["id"] for job in jobs.all()} == {"first", "j3", "j4", "last"}
     assert not client.exists("nearfield:job:j0")
 

@@ -67,6 +67,7 @@ def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
         params, n_epochs = {}, 1
     last, told = run(data, algorithm, params)
     assert [line.progress for line in told] == pytest.approx([n / n_epochs for n in range(1, n_epochs + 1)])
+    assert [line.step for line in told] == [f"epoch {n} of {n_epochs}" for n in range(1, n_epochs + 1)]
     assert last.outcome == "succeeded"
     assert last.promote
     assert last.reason is None

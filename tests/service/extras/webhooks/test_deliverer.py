@@ -68,7 +68,7 @@ def start(
 
 
 def ended(table: JobTable, job_id: str, state: FinalState = "succeeded") -> None:
-    table.submit(job_id, {"kind": "forget", "user": "ann"}, only_one=False)
+    table.submit(job_id, {"kind": "forget", "user": "ann"})
     table.claim("w")
     assert table.finish(job_id, "w", state, {})
 
@@ -78,13 +78,13 @@ def add(data: Path, url: str) -> StoredWebhook:
 
 
 def test_every_kind_of_end_is_kept(table: JobTable, client: redis.Redis) -> None:
-    table.submit("cancelled", {"kind": "train"}, only_one=False)
+    table.submit("cancelled", {"kind": "train"})
     table.cancel("cancelled")
     ended(table, "finished")
-    table.submit("died", {"kind": "train"}, only_one=False)
+    table.submit("died", {"kind": "train"})
     table.claim("w")
     client.delete("nearfield:job:died:lease")
-    table.submit("running", {"kind": "train"}, only_one=False)
+    table.submit("running", {"kind": "train"})
     table.claim("w")
     assert client.lrange("nearfield:jobs:ended", 0, -1) == ["cancelled", "finished", "died"]
 

@@ -60,7 +60,7 @@ class CatalogLookups:
         if query.search is not None:
             if query.cursor is not None:
                 raise InvalidRequest("Invalid cursor: expected none with search, which has one page, got one")
-            looked_at = itertools.islice(history.catalog.titles.starting_with(query.search), MOST_LOOKED_AT)
+            looked_at = itertools.islice(history.catalog.index.titles.starting_with(query.search), MOST_LOOKED_AT)
             rows = itertools.islice((row for row in looked_at if mask[row]), query.n)
             return ItemList([self._listed(row) for row in rows], None, as_of)
         n_listed = int(np.count_nonzero(mask))

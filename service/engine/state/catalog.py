@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from gpu.base.growing import Growing
 from service.engine.queries.catalog_queries import CatalogNames, Kind
 from service.engine.state.catalog_index import CatalogIndex
-from service.engine.state.titles import Titles
 from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged, n_values
 
 MAX_NAMES = 1000  # names of tags and numbers in the whole catalog; a number takes 4 bytes an item
@@ -33,12 +32,11 @@ class Catalog:
         n_changes: changes applied; 0: the service uses no catalog.
         n_moves: how often an item became available or deleted, or ceased to be.
         index: finds items by their attributes.
-        titles: finds items by their titles.
     """
 
     def __init__(self) -> None:
         self.n_changes = self.n_moves = 0
-        self.index, self.titles = CatalogIndex(), Titles()
+        self.index = CatalogIndex()
         self._texts: list[bytes | None] = []  # attributes without the embedding, as JSON; None: not in the catalog
         self._deleted, self._withdrawn = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
         self._out, self._listed = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
@@ -154,7 +152,6 @@ class Catalog:
         new = NONE if is_gone else self._allowed(old, merged(old, change))
         self._count(new, +1)
         self.index.change(row, old, new)
-        self.titles.change(row, old.title, new.title)
         # Note whether and when lists may show the item.
         published = -math.inf if new.published is None else new.published
         until = math.inf if new.until is None else new.until

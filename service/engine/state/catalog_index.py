@@ -1,14 +1,17 @@
-"""`CatalogIndex`: finds the items with a tag, or with a number in a range. Derived from the attributes of items."""
+"""`CatalogIndex`: finds the items with a tag, a number in a range, or a title. Derived from the attributes of items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import bisect
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from service.engine.state.number_column import NumberColumn
 from service.engine.state.row_set import Bits, RowSet, n_words
 from service.storage.item_changes import Attributes
+
+LONGEST = 2000  # entries of a bucket: one that grows beyond it is cut in two
 
 
 class CatalogIndex:
@@ -19,12 +22,14 @@ class CatalogIndex:
 
     Attributes:
         n_items: rows that changes may name; the owner sets it.
+        titles: items in the order of their titles.
     """
 
     def __init__(self) -> None:
         self._tags: dict[str, dict[str, RowSet]] = {}
         self._numbers: dict[str, NumberColumn] = {}
         self._versions: dict[str, int] = {}
+        self.titles = Titles()
         self.n_items = 0
 
     @property
@@ -39,6 +44,7 @@ class CatalogIndex:
 
     def change(self, row: int, old: Attributes, new: Attributes) -> None:
         """The attributes of item `row`, one of `n_items`, change from `old` to `new`."""
+        self.titles.change(row, old.title, new.title)
         if old.tags != new.tags:
             for name in old.tags.keys() | new.tags.keys():
                 self._change_tag(row, name, set(old.tags.get(name, ())), set(new.tags.get(name, ())))
@@ -94,3 +100,49 @@ class CatalogIndex:
 
     def _touch(self, name: str) -> None:
         self._versions[name] = self._versions.get(name, 0) + 1
+
+
+def _first(bucket: list[tuple[str, int]]) -> tuple[str, int]:
+    return bucket[0] if bucket else ("", -1)
+
+
+class Titles:
+    """Rows of items by their titles, without regard to capitals; about 150 bytes a title."""
+
+    def __init__(self) -> None:
+        self._buckets: list[list[tuple[str, int]]] = []  # none is empty; all entries are in order
+
+    def change(self, row: int, old: str | None, new: str | None) -> None:
+        """The title of an item changes; None is none. Takes a few microseconds."""
+        if old == new:
+            return
+        if old is not None:
+            entry = old.casefold(), row
+            place = self._place(entry)
+            bucket = self._buckets[place]
+            del bucket[bisect.bisect_left(bucket, entry)]
+            if not bucket:
+                del self._buckets[place]
+        if new is not None:
+            entry = new.casefold(), row
+            if not self._buckets:
+                self._buckets.append([])
+            place = self._place(entry)
+            bucket = self._buckets[place]
+            bisect.insort(bucket, entry)
+            if len(bucket) > LONGEST:
+                self._buckets[place : place + 1] = [bucket[: LONGEST // 2], bucket[LONGEST // 2 :]]
+
+    def starting_with(self, text: str) -> Iterator[int]:
+        """The rows of items whose titles begin with `text`, in the order of their titles."""
+        prefix = text.casefold()
+        place = self._place((prefix, -1))
+        for bucket in self._buckets[place:]:
+            for title, row in bucket[bisect.bisect_left(bucket, (prefix, -1)) :]:
+                if not title.startswith(prefix):
+                    return
+                yield row
+
+    def _place(self, entry: tuple[str, int]) -> int:
+        """The bucket that has `entry`, or would have it."""
+        return max(bisect.bisect_right(self._buckets, entry, key=_first) - 1, 0)

@@ -138,7 +138,7 @@ def test_items_have_titles(shop):
         assert [line.get("title") for line in lines] == [titles.get(line["item"]) for line in lines]
         assert any("title" in line for line in lines)
         assert not any("title" in line for line in shop.get(path).json()["items"])
-    bodies = ({"users": ["u", "stranger"]}, {"ratings": [{"item": "a", "rating": 5}]})
+    bodies: tuple[dict[str, object], ...] = ({"users": ["u", "stranger"]}, {"ratings": [{"item": "a", "rating": 5}]})
     for body, n in zip(bodies, (2, 1), strict=True):
         lists = shop.post("/recommend", body | {"with": "title"}).json()
         lists = lists if isinstance(lists, list) else [lists]

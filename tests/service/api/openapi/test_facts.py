@@ -22,6 +22,14 @@ MEANT: Mapping[str, str] = {
     r"patch /items .*": "new route: patches of many items",
     r".* /admin/.*\bcalibration\.event_\w+( .*)?: .*": "how events count beside ratings",
     r".* /admin/keys\b.*\.(expires|last_used)( .*)?: .*": "keys may expire, and tell their last use",
+    r".* /admin/.*\bcalibration\.(chosen|n_factors)\b.*": "trainings choose the number of factors",
+    r"(post|get|delete) /admin/.* 20\d .*\bphase: .*": "jobs tell what they do",
+    r"get /users/\{user\}/events .*": "new route: what the events of a user add up to",
+    r"post /recommend.*\bevents\b.*": "events that are not stored",
+    r"post /recommend body .*\bratings\b.*": "a session may have events in place of ratings",
+    r".*\.(title|url|image)( \(string\))?: .*": "items have titles and addresses",
+    r"get /items query search( \(string\))?: .*": "items are found by their titles",
+    r".* (query |.*\.)with: .*": "lists show titles",
     r"get /health/ready 200 .*\.left_out.*": "readiness names versions that cannot be loaded",
 }
 MAX_SHOWN = 60

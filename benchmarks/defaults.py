@@ -64,7 +64,7 @@ CHANGES = {"× 1": (1.0, 0.0), "× 1/4": (0.25, 0.0), "× 20": (20.0, 0.0), "−
 # Task -> algorithms, in the order of the tables.
 ALGORITHMS = {
     ESTIMATES: ("als", "sgd", "culsh", "esgd"),
-    LISTS: ("als-implicit", "culsh-implicit", "ease"),
+    LISTS: ("als-implicit", "culsh-implicit", "ease", "neighbors"),
     FACTORS: ("nmf",),
 }
 RIDGES, STEPS = (0.015, 0.03, 0.06, 0.12, 0.24), (0.01, 0.02, 0.04)  # λ and learning rates of descent
@@ -259,6 +259,11 @@ GRIDS: dict[str, Callable[[Facts], list[Settings]]] = {
         regularization=(0.002, 0.005, 0.01, 0.02, 0.05), learning_rate=(0.04, 0.08, 0.16), n_epochs=(20, 40, 80)
     ),
     "ease": lambda _: product(regularization=geometric(1, 10_000, 40)),
+    "neighbors": lambda _: product(
+        popularity_exponent=(0.3, 0.5, 0.75, 0.9),
+        popularity_prior=(0.0, 5.0, 20.0, 100.0),
+        activity_exponent=(0.5, 1.0),
+    ),
     "nmf": lambda _: product(start=("random", "nndsvd")),
 }
 

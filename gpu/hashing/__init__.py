@@ -1,1 +1,1 @@
-"""Neighbors of items: simLSH ([004] eq. 3), and what it is compared with."""
+"""Neighbors of items: simLSH ([004] eq. 3), what it is compared with, and exact counts of what is liked together."""

@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     trainer_ranks: PositiveInt = Field(
         1,
         description="Processes that train one model together, on this machine or in `cluster`, each with a GPU or a"
-        " share of the cores. ease and next train in one.",
+        " share of the cores. ease, next and neighbors train in one.",
     )
     cluster: str | None = Field(
         None,

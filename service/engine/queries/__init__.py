@@ -323,8 +323,8 @@ class ItemNeighbors(Struct):
     """Items most similar to `item`.
 
     Attributes:
-        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine of the
-            factors.
+        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), the weight of what is
+            liked together (`neighbors`), or the cosine of the factors.
         eligible: as in `Recommendation`.
     """
 

@@ -46,8 +46,8 @@ class Params:
         is_predictable: whether attributes predict factors of items that nobody has rated (`gpu.training.content`).
         dies_beyond: parameters by which factors shrink to zero, with the largest value by which they do not.
         grid: settings that `gpu.training.tune` tries first; none where it makes them from the data.
-        open_steps: what `gpu.training.selection` tries for parameters that the data is to decide, step by step; the
-            first of each step is what `sized` gives.
+        open_settings: what `gpu.training.selection` tries for parameters that the data is to decide; the first is what
+            `sized` gives.
 
     Others are parameters of some algorithms; here they have the values of those without them.
     """
@@ -68,7 +68,7 @@ class Params:
     together: ClassVar[Together] = {}
     dies_beyond: ClassVar[Mapping[str, float]] = {}
     grid: ClassVar[tuple[Mapping[str, float], ...]] = ()
-    open_steps: ClassVar[tuple[tuple[Mapping[str, float], ...], ...]] = ()
+    open_settings: ClassVar[tuple[Mapping[str, float], ...]] = ()
 
     n_epochs = 1
     n_neighbors = 0
@@ -158,7 +158,7 @@ class Params:
         return 0
 
     def sized(self) -> Self:
-        """These with what holds until the data has decided: `width` as F, and the first of each of `open_steps`."""
+        """These with what holds until the data has decided: `width` as F, and the first of `open_settings`."""
         return self
 
     def with_epochs(self, share: float) -> Self:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from gpu.data.param_kinds import Params, RefitKind, Values
 
-# (α, h) and β, the default first. Measured on held-out parts of the training parts of nine sets (docs/algorithms.md).
-POPULARITIES = (0.5, 100.0), (0.5, 5.0), (0.3, 20.0), (0.9, 0.0)
-ACTIVITIES = 0.5, 1.0
-MORE_POPULARITIES = (0.3, 5.0), (0.3, 100.0), (0.5, 20.0), (0.75, 0.0)  # that `tune` tries beside these
+# (α, h, β), the default first. Measured on held-out parts of the training parts of nine sets (docs/decisions/0118).
+SETTINGS = (0.5, 100.0, 0.5), (0.5, 5.0, 1.0), (0.3, 5.0, 1.0), (0.9, 0.0, 0.5)
+POPULARITIES = (0.3, 5.0), (0.3, 20.0), (0.5, 5.0), (0.5, 20.0), (0.5, 100.0), (0.75, 0.0), (0.9, 0.0)
+NAMES = "popularity_exponent", "popularity_prior", "activity_exponent"
 
 
-def _setting(popularity: tuple[float, float]) -> Mapping[str, float]:
-    return {"popularity_exponent": popularity[0], "popularity_prior": popularity[1]}
-
-
-GRID = tuple(
-    {**_setting(popularity), "activity_exponent": activity}
-    for activity, popularity in itertools.product(ACTIVITIES, (*POPULARITIES, *MORE_POPULARITIES))
-)
-STEPS = (tuple(map(_setting, POPULARITIES)), tuple({"activity_exponent": activity} for activity in ACTIVITIES))
+def _named(*settings: tuple[float, float, float]) -> tuple[Mapping[str, float], ...]:
+    return tuple(dict(zip(NAMES, setting, strict=True)) for setting in settings)
 
 
 @dataclass(frozen=True)
@@ -35,10 +27,11 @@ class NeighborsParams(Params):
         n_neighbors: L, items that each item lists, those of the largest weights. It takes 8 bytes for each. More reach
             further and take longer to read.
         popularity_exponent, popularity_prior: α and h; a weight is multiplied by (d + h)^(α−1) for both items, where d
-            is the number of ratings. A larger α or h favors popular items. None: 0.5 and 100, unless others are clearly
-            better on held-out pairs of the training ratings (`gpu.training.selection`).
+            is the number of ratings. A larger α or h favors popular items. None: 0.5 and 100. If both and
+            `activity_exponent` are None, others replace them that are clearly better on held-out pairs of the training
+            ratings (`gpu.training.selection`).
         activity_exponent: β; a user of n likes counts n^−β for each pair of them. 0 counts all users the same. None:
-            0.5, unless 1 is clearly better on those pairs.
+            0.5, or chosen as above.
         max_likes: users with more likes count for no pair: one adds at most the square of it to the time.
         values: as in `AlsImplicitParams`.
     """
@@ -50,8 +43,10 @@ class NeighborsParams(Params):
     has_item_lists: ClassVar[bool] = True
     refits: ClassVar[RefitKind] = "lists"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_neighbors": (1, 1024)}
-    grid: ClassVar[tuple[Mapping[str, float], ...]] = GRID
-    open_steps: ClassVar[tuple[tuple[Mapping[str, float], ...], ...]] = STEPS
+    open_settings: ClassVar[tuple[Mapping[str, float], ...]] = _named(*SETTINGS)
+    grid: ClassVar[tuple[Mapping[str, float], ...]] = _named(
+        *((*popularity, activity) for popularity in POPULARITIES for activity in (0.5, 1.0))
+    )
 
     n_neighbors: int = 500
     popularity_exponent: float | None = None
@@ -62,6 +57,6 @@ class NeighborsParams(Params):
 
     def sized(self) -> Self:
         """See `Params.sized`."""
-        firsts = {name: value for step in self.open_steps for name, value in step[0].items()}
-        missing: dict[str, Any] = {name: value for name, value in firsts.items() if getattr(self, name) is None}
+        firsts = self.open_settings[0].items()
+        missing: dict[str, Any] = {name: value for name, value in firsts if getattr(self, name) is None}
         return dataclasses.replace(self, **missing)

@@ -34,7 +34,7 @@ USERS, PAIRS = 4000, 0.2  # users at most, at random, and the share of their pai
 ENOUGH = 1000  # held-out pairs; with fewer the noise decides
 MOST_RIDGE = 16  # λ at most, in multiples of the calibrated one
 LEAST_ROWS = 1000  # users and items with ratings; fewer have no more than `START_FACTORS` tastes
-MOST_TERMS = 3e9  # pairs of items that a trial of `by_steps` adds up; some seconds on two cores
+MOST_TERMS = 3e9  # pairs of items that a trial of `by_settings` adds up; some seconds on two cores
 MOST_ITEMS = 1500  # of EASE, the most popular, while confidences are tried; all would take the cube of their number
 # Multiply-adds and additions of a whole training, about: ten minutes on two cores of 2024, half a minute on an H100.
 MOST_WORK = 3e13
@@ -75,8 +75,8 @@ def selected(
     """
     if not params.is_calibrated:
         return Selection(params.sized())
-    if params.open_steps:
-        return by_steps(ratings, params, backend)
+    if params.open_settings:
+        return by_settings(ratings, params, backend)
     has_counts = has_open_counts(ratings, params)
     if params.has_width and not has_counts:
         return Selection(params)
@@ -104,30 +104,25 @@ def selected(
     return Selection(params, reasons, params.width)
 
 
-def by_steps(ratings: Ratings, params: Params, backend: Backend) -> Selection:
-    """`params` with the best of each of their `open_steps`, for parameters that the caller has not given."""
-    best = params.sized()
-    if best == params:
-        return Selection(params)
+def by_settings(ratings: Ratings, params: Params, backend: Backend) -> Selection:
+    """`params` with the best of their `open_settings`, if the caller has given none of these parameters."""
+    best, names = params.sized(), params.open_settings[0]
+    if any(getattr(params, name) is not None for name in names):
+        return Selection(best)
     rest, held_out = split(ratings)
     if len(held_out) < ENOUGH:
         return Selection(best, (untested(held_out),))
     n_terms = float(np.square(rest.by_user.lengths, dtype=np.float64).sum())
     if n_terms > MOST_TERMS:
         return Selection(best, (f"nothing was tested: each trial would add up {n_terms:.2g} pairs of items",))
-    least, reasons = losses_of(rest, held_out, best, backend), list[str]()
-    for step in params.open_steps:
-        told = list[str]()
-        for change in step:
-            if any(getattr(params, name) is not None for name in change):
-                continue
-            setting = with_changes(best, **change)
-            losses = least if setting == best else losses_of(rest, held_out, setting, backend)
-            told.append(f"{_score(losses)} with {', '.join(f'{name}={value:g}' for name, value in change.items())}")
-            if setting != best and pays(losses, least):
-                best, least = setting, losses
-        reasons += [f"NDCG@{K} of {len(least):,} users {'; '.join(told)}"] if told else []
-    return Selection(best, tuple(reasons))
+    least, told = np.zeros(0), list[str]()
+    for setting in params.open_settings:
+        changed = with_changes(params, **setting)
+        losses = losses_of(rest, held_out, changed, backend)
+        told.append(f"{_score(losses)} with {', '.join(f'{name}={value:g}' for name, value in setting.items())}")
+        if pays(losses, least):
+            best, least = changed, losses
+    return Selection(best, (f"NDCG@{K} of {len(least):,} users {'; '.join(told)}",))
 
 
 def untested(held_out: Ratings) -> str:

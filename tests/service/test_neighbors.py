@@ -46,6 +46,7 @@ def test_reasons_are_parts_of_the_score(served: Whole) -> None:
     caught_up(served)
     scored = scores(served.recommend("fresh", n=5))
     for one in served.recommend("fresh", n=5, explain=True).items:
+        assert isinstance(one.reasons, list)
         assert {reason.item for reason in one.reasons} == {"i4", "i6"}
         assert sum(reason.contribution for reason in one.reasons) == pytest.approx(scored[one.item], abs=1e-5)
 

@@ -182,7 +182,11 @@ def table(result: dict[str, Any], cuts: Sequence[int]) -> str:
         middle = "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
         lines.append(f"{name:14}{result[name]:8.4f}   {middle:17}{result[f'popular_{name}']:12.4f}")
     for k in cuts if any(name.startswith("order_") for name in result) else ():
-        gain, (low, high) = result[f"order_ndcg@{k}"], result.get(f"interval_order_ndcg@{k}", (0.0, 0.0))
+        gain, bounds = result[f"order_ndcg@{k}"], result.get(f"interval_order_ndcg@{k}")
+        if bounds is None:  # a mean over folds
+            lines.append(f"ndcg@{k} {gain:+.4f} by the order of each user's ratings")
+            continue
+        low, high = bounds
         says = "order matters" if low > 0 else "order hurts" if high < 0 else "no difference"
         within = f"{gain:+.4f} ({low:+.4f} to {high:+.4f}) by the order of each user's ratings: {says}"
         lines.append(f"ndcg@{k} {within}; shuffled {result[f'shuffled_ndcg@{k}']:.4f}")

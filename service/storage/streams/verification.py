@@ -20,7 +20,7 @@ import structlog
 from service.settings.keyspace import Keyspace
 from service.settings.settings import AppendFsync
 from service.storage.errors import BadEntry, NewerEntry, StreamReplaced, StreamUnavailable, VolatileServer
-from service.storage.events import NOOP_VERSION, ZERO, Entry, StreamId, parse_entry
+from service.storage.events import NOOP_VERSION, ZERO, Entry, Fields, StreamId, parse_entry
 from service.storage.streams.redis_client import id_of, last_and_length, position_of, text_of, translated
 from service.storage.streams.tail import Tail
 
@@ -157,9 +157,9 @@ class Verification:
         """
         last, key = self._last_if_ours(pipeline, floor), self._keys.lost
         archived, trimmed = self._archived(), position_of(pipeline.get(self._keys.trimmed), self._keys.trimmed)
-        offered = {
-            id_of(raw, self._keys.lost): _unpack(fields) for raw, fields in pipeline.hgetall(self._keys.lost).items()
-        }
+        offered = dict[StreamId, Fields]()
+        for raw, packed in pipeline.hgetall(key).items():
+            offered[id_of(raw, key)] = _unpack(packed)
         offered |= dict(self._tail.after(max(last, archived)))
         lost = sorted(entry for entry in offered.items() if entry[0] > max(last, archived, trimmed))
         pipeline.multi()

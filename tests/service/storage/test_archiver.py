@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from service.storage import archiver as archiver_module
+from service.storage import files
 from service.storage.archive_lock import ArchiveLock
 from service.storage.archiver import Archiver
 from service.storage.errors import NewerEntry, StreamUnavailable
@@ -110,7 +111,7 @@ def test_a_commit_that_is_tried_again_brings_back_no_forgotten_user(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(segment_folder.files, "sync", fail)
+        broken.setattr(files, "sync", fail)
         with pytest.raises(OSError, match="Input/output"):
             archiver.flush()
     assert log.last_id() == forgotten

@@ -1,0 +1,50 @@
+"""Stands for `pyarrow.parquet` in a world: row groups in Arrow's own format, which takes a tenth of the time.
+
+The segments of a world are small and many. How Parquet stores them is tested elsewhere; here their bytes matter only
+as far as they can be lost.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import IO, Any, BinaryIO
+
+import pyarrow as pa
+
+_END = b"end of the row groups"
+_ENCODED = ("kind", "user", "item")
+
+
+class ParquetWriter:
+    """Writes row groups."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, **_: Any) -> None:
+        fields = [pa.field(f.name, pa.dictionary(pa.int32(), f.type)) if f.name in _ENCODED else f for f in schema]
+        self._schema = pa.schema(fields)
+        self._file, self._writer = file, pa.ipc.new_stream(file, self._schema)
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._writer.close()
+            self._file.write(_END)
+
+    def write_table(self, table: pa.Table, row_group_size: int) -> None:
+        self._writer.write_table(table.cast(self._schema))
+
+
+class ParquetFile:
+    """Reads row groups."""
+
+    def __init__(self, file: BinaryIO, **_: Any) -> None:
+        content = file.read()
+        if not content.endswith(_END):
+            raise pa.ArrowInvalid("the end is missing")
+        self._batches = list(pa.ipc.open_stream(pa.py_buffer(content)))
+        self.num_row_groups = len(self._batches)
+
+    def read_row_group(self, group: int, columns: list[str] | None, use_threads: bool) -> pa.Table:
+        table = pa.Table.from_batches([self._batches[group]])
+        return table if columns is None else table.select([name for name in table.column_names if name in columns])

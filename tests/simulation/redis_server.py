@@ -1,0 +1,420 @@
+"""`Server`: a Redis in memory, and the two clients with which the service speaks to it.
+
+The server executes one command at a time and keeps what it has executed, as one with `appendfsync always` does. It can
+be killed with commands on their way, hang, be slow, and come back older, empty, or with another clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import redis
+
+from service.storage.errors import StreamUnavailable
+from service.storage.events import ZERO, StreamId
+from service.storage.streams.redis_client import COUNT, REPACK, SOCKET_TIMEOUT_S, TRIM
+from service.storage.streams.stream_writer import REPLY_TIMEOUT_S
+from tests.simulation.virtual import START_S, World
+
+Fields = dict[bytes, bytes]
+HANGING_S = 0.1  # seconds; who waits longer is woken when the server dies
+DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "0", "maxmemory-policy": "noeviction"}
+
+
+class State:
+    """What the server keeps: streams, texts, and the last id of each stream."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, list[StreamId]] = {}
+        self.fields: dict[str, dict[StreamId, Fields]] = {}
+        self.last: dict[str, StreamId] = {}
+        self.texts: dict[str, bytes] = {}
+        self.hashes: dict[str, dict[bytes, bytes]] = {}
+
+
+class Server:
+    """The server.
+
+    Attributes:
+        state: what it keeps.
+        is_up: whether it takes connections.
+        behind_s: by which its clock is behind that of the host.
+        hangs_until_s: until when it answers nothing.
+        latency_s: longest time of a command or a reply on its way.
+        reply_share: share of the replies that take time.
+        on_add, on_trim: told of each entry that is written, and of those that are removed.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world, self.state = world, State()
+        self.is_up, self.behind_s, self.hangs_until_s, self.latency_s = True, 0.0, 0.0, 0.002
+        self.reply_share = 0.3
+        self.run, self._versions = 1, Counter[str]()
+        self.changed: list[Callable[[], None]] = []
+        self.connections: set[Connection] = set()
+        self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
+        self.on_trim: Callable[[StreamId, list[StreamId]], None] = lambda upto, removed: None
+
+    # --- what happens to it
+
+    def kill(self) -> None:
+        """End it; what it has executed stays."""
+        self.is_up, self.run, self.hangs_until_s = False, self.run + 1, 0.0
+        self._wake()
+        for connection in tuple(self.connections):
+            connection.lose()
+
+    def start(self, state: State | None = None) -> None:
+        """Start it, with another state if it is given."""
+        self.state = self.state if state is None else state
+        self.is_up = True
+        self._wake()
+
+    def copy(self) -> State:
+        """Its present state."""
+        state = State()
+        state.ids = {key: list(ids) for key, ids in self.state.ids.items()}
+        state.fields = {key: dict(fields) for key, fields in self.state.fields.items()}
+        state.last, state.texts = dict(self.state.last), dict(self.state.texts)
+        state.hashes = {key: dict(fields) for key, fields in self.state.hashes.items()}
+        return state
+
+    def travel_s(self) -> float:
+        """How long a command or a reply is on its way now."""
+        return self.world.random.random() * self.latency_s + max(0.0, self.hangs_until_s - self.world.time())
+
+    def _wake(self) -> None:
+        for wake in tuple(self.changed):
+            wake()
+
+    # --- commands
+
+    @property
+    def clock_s(self) -> float:
+        """Its wall clock."""
+        return START_S + self.world.time() + self.world.skew_s - self.behind_s
+
+    def touched(self, key: str) -> int:
+        """How often a key was changed."""
+        return self._versions[key]
+
+    def xadd(self, key: str, fields: Fields, stream_id: str = "*", maxlen: int | None = None) -> StreamId:
+        last, ms = self.state.last.get(key, ZERO), int(self.clock_s * 1000)
+        if stream_id == "*":
+            added = StreamId(ms, 0) if ms > last.ms else StreamId(last.ms, last.seq + 1)
+        else:
+            added = StreamId.parse(stream_id)
+            if added <= last:
+                raise redis.ResponseError(
+                    "The ID specified in XADD is equal or smaller than the target stream top item"
+                )
+        self.state.last[key] = added
+        self.state.ids.setdefault(key, []).append(added)
+        self.state.fields.setdefault(key, {})[added] = fields
+        if maxlen is not None:
+            self.keep(key, self.state.ids[key][-maxlen:] if maxlen else [])
+        if key.endswith(":ratings"):
+            self.on_add(added, fields)
+        self._change(key)
+        return added
+
+    def keep(self, key: str, kept: list[StreamId]) -> None:
+        """Remove all other entries."""
+        if key not in self.state.ids:
+            return
+        fields = self.state.fields.get(key, {})
+        self.state.ids[key], self.state.fields[key] = kept, {each: fields[each] for each in kept}
+        self._change(key)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.state.texts[key] = value
+        self._change(key)
+
+    def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:
+        ids = self.state.ids.get(key, [])
+        return [(each, self.state.fields[key][each]) for each in ids[bisect_right(ids, position) :]]
+
+    def trim(self, key: str, trimmed: str, upto: str, minimum: str) -> None:
+        ids = self.state.ids.get(key, [])
+        place = bisect_left(ids, StreamId.parse(minimum))
+        self.on_trim(StreamId.parse(upto), ids[:place])
+        self.set(trimmed, upto.encode())
+        self.keep(key, ids[place:])
+
+    def _change(self, key: str) -> None:
+        self._versions[key] += 1
+        self._wake()
+
+
+class Client:
+    """A `redis.Redis`, as far as the service uses it, whose calls take time and fail with the server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._world = server, server.world
+        self._idle: list[int] = []  # run of the server of each connection that waits for a command
+
+    def close(self) -> None:
+        """Close all connections."""
+
+    def _connect(self) -> int:
+        if not self._server.is_up:
+            raise redis.ConnectionError("refused")
+        run = self._idle.pop() if self._idle else self._server.run
+        return run if run == self._server.run else self._server.run  # a closed one is opened again, in silence
+
+    def do(
+        self, command: Callable[[Server], Any], is_due: Callable[[Server], bool] | None = None, timeout_s: float = 0.0
+    ) -> Any:
+        """Send a command, have it executed, when it `is_due` or late, and wait for the reply."""
+        run, server = self._connect(), self._server
+        self._travel(run)
+        if is_due is not None:
+            self._world.wait_until(lambda: run != server.run or is_due(server), server.changed, timeout_s)
+            if run != server.run:
+                raise redis.ConnectionError("Connection closed by server.")
+        value = command(server)
+        if self._world.random.random() < server.reply_share:
+            self._travel(run)
+        self._idle.append(run)
+        return value
+
+    def _travel(self, run: int) -> None:
+        server, takes_s = self._server, self._server.travel_s()
+        if takes_s < HANGING_S:
+            self._world.sleep(takes_s)
+        else:
+            self._world.wait_until(lambda: run != server.run, server.changed, min(takes_s, SOCKET_TIMEOUT_S))
+            if run == server.run and takes_s > SOCKET_TIMEOUT_S:
+                raise redis.TimeoutError("Timeout reading from socket")
+        if run != self._server.run:
+            raise redis.ConnectionError("Connection closed by server.")
+
+    # --- commands
+
+    def config_get(self, name: str) -> dict[str, str]:
+        return self.do(lambda server: {name: DURABLE[name]} if name in DURABLE else {})
+
+    def info(self, section: str) -> dict[str, Any]:
+        facts = {"cluster": {"cluster_enabled": 0}, "memory": {"used_memory": 1, "maxmemory": 0}}
+        facts["persistence"] = {"aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0}
+        facts["persistence"]["aof_last_bgrewrite_status"] = "ok"  # type: ignore[assignment]
+        return self.do(lambda server: {"run_id": str(server.run)} if section == "server" else facts[section])
+
+    def bgrewriteaof(self) -> None:
+        self.do(lambda server: None)
+
+    def time(self) -> tuple[int, int]:
+        return self.do(lambda server: (int(server.clock_s), int(server.clock_s % 1 * 1e6)))
+
+    def get(self, key: str) -> bytes | None:
+        return self.do(lambda server: server.state.texts.get(key))
+
+    def set(self, key: str, value: Any, nx: bool = False) -> None:
+        text = value if isinstance(value, bytes) else str(value).encode()
+        self.do(lambda server: None if nx and key in server.state.texts else server.set(key, text))
+
+    def hgetall(self, key: str) -> dict[bytes, bytes]:
+        return self.do(lambda server: dict(server.state.hashes.get(key, {})))
+
+    def delete(self, key: str) -> None:
+        self.do(lambda server: server.state.texts.pop(key, None))
+
+    def xinfo_stream(self, key: str) -> dict[str, Any]:
+        def info(server: Server) -> dict[str, Any]:
+            if key not in server.state.ids:
+                raise redis.ResponseError("no such key")
+            last = str(server.state.last[key]).encode()
+            return {"last-generated-id": last, "length": len(server.state.ids[key])}
+
+        return self.do(info)
+
+    def xrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
+        return self.do(lambda server: _raw(server.after(key, ZERO)[:count]))
+
+    def xrevrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
+        return self.do(lambda server: _raw(reversed(server.after(key, ZERO)[-count:])))
+
+    def xadd(self, key: str, fields: dict[Any, Any], id: str = "*", maxlen: int | None = None) -> bytes:
+        return self.do(lambda server: str(server.xadd(key, _encoded(fields), id, maxlen)).encode())
+
+    def xtrim(self, key: str, maxlen: int, approximate: bool) -> None:
+        self.do(lambda server: server.keep(key, []))
+
+    def blpop(self, keys: list[str], timeout: float) -> None:
+        self.do(lambda server: None, lambda server: False, timeout)
+
+    def eval(self, script: str, n_keys: int, *arguments: Any) -> Any:
+        def run(server: Server) -> Any:
+            key = arguments[0]
+            if script == TRIM:
+                return server.trim(key, arguments[1], arguments[3], arguments[4])
+            if script == COUNT:
+                return len(server.after(key, StreamId.parse(arguments[1][1:])))
+            assert script == REPACK
+            ids, most = server.state.ids.get(key, []), int(arguments[1])
+            return str(ids[most]).encode() if len(ids) > most else None
+
+        return self.do(run)
+
+    def pipeline(self, transaction: bool = True) -> Pipeline:
+        return Pipeline(self)
+
+    def transaction(self, run: Callable[[Any], None], *watched: str) -> None:
+        while True:
+            pipeline = Pipeline(self)
+            versions = self.do(lambda server: (server.run, [server.touched(key) for key in watched]))
+            run(pipeline)
+            queued = pipeline.queued
+
+            def execute(server: Server, versions: Any = versions, queued: Any = queued) -> bool:
+                if server.run != versions[0]:
+                    raise redis.ConnectionError("Connection closed by server.")
+                if [server.touched(key) for key in watched] != versions[1]:
+                    return False
+                for command in queued:
+                    command(server)
+                return True
+
+            if self.do(execute):
+                return
+
+
+class Pipeline:
+    """Commands that are sent together: a blocking read and a text, or a transaction, whose reads come first."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.queued: list[Callable[[Server], Any]] = []
+        self.get, self.xinfo_stream, self.xrevrange = client.get, client.xinfo_stream, client.xrevrange
+        self.info, self.hgetall = client.info, client.hgetall
+
+    def __enter__(self) -> Pipeline:
+        self.get = lambda key: self.queued.append(lambda server: server.state.texts.get(key))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left."""
+
+    def xread(self, streams: dict[str, str], count: int, block: int | None) -> None:
+        ((key, after),) = streams.items()
+        position, self._block_s = StreamId.parse(after), (block or 0) / 1000
+
+        def read(server: Server) -> list[Any]:
+            entries = _raw(server.after(key, position)[:count])
+            return [(key.encode(), entries)] if entries else []
+
+        self.queued.append(read)
+        self._is_due = lambda server: bool(server.after(key, position))
+
+    def execute(self) -> list[Any]:
+        is_due = self._is_due if self._block_s else None
+        return self._client.do(lambda server: [command(server) for command in self.queued], is_due, self._block_s)
+
+    def multi(self) -> None:
+        """What follows is executed at once, if nobody has changed what is watched."""
+
+    def set(self, key: str, value: str) -> None:
+        self.queued.append(lambda server: server.set(key, value.encode()))
+
+    def hset(self, key: str, mapping: dict[str, bytes]) -> None:
+        fields = {name.encode(): value for name, value in mapping.items()}
+        self.queued.append(lambda server: server.state.hashes.setdefault(key, {}).update(fields))
+
+    def expire(self, key: str, seconds: int) -> None:
+        """No world lasts so long."""
+
+    def delete(self, key: str) -> None:
+        self.queued.append(lambda server: server.state.hashes.pop(key, None))
+
+    def xadd(self, key: str, fields: dict[Any, Any], id: str) -> None:
+        self.queued.append(lambda server: server.xadd(key, _encoded(fields), id))
+
+
+class Connection:
+    """A `service.storage.streams.stream_writer.Connection`."""
+
+    server: Server  # of the present world
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost, self._is_open, self._run = on_lost, True, self.server.run
+        self._waiting: list[asyncio.Future[Any]] = []
+        self._order_s = 0.0
+        self.server.connections.add(self)
+
+    @classmethod
+    async def open(cls, url: str, on_lost: Callable[[], None] = lambda: None) -> Connection:
+        run, until_s = cls.server.run, cls.server.world.time() + cls.server.travel_s()
+        while cls.server.world.time() < until_s and run == cls.server.run:
+            await asyncio.sleep(min(until_s - cls.server.world.time(), HANGING_S))
+        if not cls.server.is_up or run != cls.server.run:
+            raise StreamUnavailable("Redis cannot be reached: refused")
+        return cls(on_lost)
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    async def run_id(self) -> str:
+        return await self._reply(lambda server: str(server.run))
+
+    async def call(self, name: str, *arguments: Any) -> Any:
+        key, *rest = [part if isinstance(part, str) else part.decode() for part in arguments[:2]]
+        if "NOMKSTREAM" in rest:
+            return await self._reply(lambda server: None)
+        fields = dict(zip(*[iter(arguments[2:])] * 2, strict=True))
+        return await self._reply(lambda server: str(server.xadd(key, fields)).encode())
+
+    async def _reply(self, command: Callable[[Server], Any]) -> Any:
+        if not self._is_open:
+            raise StreamUnavailable("Redis connection is closed")
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waiting.append(future)
+        watchdog = loop.call_later(REPLY_TIMEOUT_S, self.lose)
+        arrives_s = self._order_s = max(self._order_s, loop.time() + self.server.travel_s())  # in the order of sending
+
+        def execute() -> None:
+            if self._is_open:
+                value = command(self.server)
+                loop.call_later(self.server.travel_s(), settle, value)
+
+        def settle(value: Any) -> None:
+            if self._is_open and not future.done():
+                future.set_result(value)
+
+        loop.call_at(arrives_s, execute)
+        try:
+            return await future
+        finally:
+            watchdog.cancel()
+            self._waiting.remove(future)
+
+    def lose(self) -> None:
+        """The connection has ended."""
+        if self._is_open:
+            self._is_open = False
+            self.server.connections.discard(self)
+            for future in self._waiting:
+                if not future.done():
+                    future.set_exception(StreamUnavailable("Redis connection lost: closed"))
+            self._on_lost()
+
+    def close(self) -> None:
+        if self._is_open:
+            asyncio.get_running_loop().call_soon(self.lose)
+
+
+def _encoded(fields: dict[Any, Any]) -> Fields:
+    return {_bytes(name): _bytes(value) for name, value in fields.items()}
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _raw(entries: Iterable[tuple[StreamId, Fields]]) -> list[tuple[bytes, Fields]]:
+    return [(str(stream_id).encode(), fields) for stream_id, fields in entries]

@@ -1,0 +1,338 @@
+"""`run`: one world from one seed: clients write, everything fails, and the promises are checked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+
+from service.base.errors import ServiceError
+from service.settings.keyspace import DEFAULT
+from service.storage.errors import CorruptLiveFile, CorruptLog, CorruptSnapshot
+from service.storage.events import ZERO, RatingEvent, StreamId, encode_ratings, encode_subject
+from service.storage.log.rating_log import RatingLog
+from service.storage.log.segment_folder import span_of
+from service.storage.snapshots import live_versions, snapshot
+from tests.simulation.disk import BROKEN, NO_SPACE
+from tests.simulation.processes import END, Cluster, Engine, Front, Worker
+from tests.simulation.redis_server import State
+from tests.simulation.virtual import Process, World
+
+FAULTS_S = 8.0  # seconds during which things fail
+HEAL_S = 10.0  # seconds after which everything works again
+WORKER = 9  # number of the folder of a worker that publishes to a store
+CLOCKS_S = (0.0, 0.0, 1.0, 5.0, 30.0, 3600.0, -5.0)  # by which the clock of another Redis may be behind
+
+
+class Simulation:
+    """One world."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.chance = self.world.random
+        self.cluster = Cluster(self.world)
+        self.has_store = self.chance.random() < 0.25
+        self.cluster.trains = self.chance.random() < 0.2
+        self.n_services = self.chance.choice((1, 1, 2))
+        # A process that starts while Redis is replaced cannot tell what it has lost, unless its own front or log knows.
+        # So where others know, either Redis is replaced, or processes are killed.
+        is_alone = self.n_services == 1 and not self.has_store
+        self.may_kill = is_alone or self.chance.random() < 0.5
+        self.may_replace = is_alone or not self.may_kill
+        self.fronts: dict[int, Front] = {}
+        self.workers: dict[int, Worker] = {}
+        self.copies: list[State] = []  # of Redis, the oldest first
+        self.users = Process("users")
+        self.has_lost = self.is_over = False
+        self.calm_until_s = 0.0  # no process starts until then, see `_replace_redis`
+        self.started_s = 0.0  # when the last process was started
+        self.n_written = self.n_versions = 0
+        self.cluster.new_version = self._new_version
+        self.cluster.server.on_trim = self._trimmed
+
+    def run(self) -> list[str]:
+        """What was broken."""
+        with patched(self.cluster):
+            try:
+                self._start_missing()
+                self.cluster.disk.settle()
+                for number in range(3):
+                    self.world.task(self.users, self._write(number))
+                self.world.task(self.users, self._parent())
+                self.world.task(self.users, self._fail())
+                self.world.task(self.users, self._end())
+                self.world.run_forever()
+            finally:
+                self.world.end()
+                self.cluster.disk.remove()
+        return self.cluster.truth.broken + [f"{type(error).__name__}: {error}" for error in self.world.failures]
+
+    def _new_version(self) -> str:
+        self.n_versions += 1
+        return f"als-20270115T08{self.n_versions // 60:02}{self.n_versions % 60:02}-{self.n_versions:04x}"
+
+    # --- processes
+
+    def _slots(self) -> Iterator[tuple[dict[int, Any], int, Callable[[], Any]]]:
+        cluster: Any = self.cluster
+        for n in range(self.n_services):
+            shared = n if self.has_store else 0  # services share a folder, unless each follows the store
+            engine_of = functools.partial(cluster.engines.get, n)
+            yield cluster.engines, n, functools.partial(Engine, cluster, n, shared, follows=self.has_store)
+            yield self.fronts, n, functools.partial(Front, cluster, n)
+            if not self.has_store:
+                yield self.workers, n, functools.partial(Worker, cluster, 0, engine_of, publishes=False)
+        if self.has_store:
+            yield self.workers, WORKER, lambda: Worker(cluster, WORKER, lambda: None, publishes=True)
+
+    def _start_missing(self) -> None:
+        for slots, number, make in self._slots():
+            if number not in slots or not slots[number].process.is_alive:
+                slots[number] = make()
+
+    async def _parent(self) -> None:
+        while True:
+            await asyncio.sleep(0.1 + self.chance.random())
+            for slots, number, make in self._slots():
+                if number not in slots or (not slots[number].process.is_alive and self.chance.random() < 0.5):
+                    slots[number], self.started_s = make(), self.world.time()
+
+    def _processes(self) -> list[Any]:
+        every: list[Any] = [*self.fronts.values(), *self.cluster.engines.values(), *self.workers.values()]
+        return [each for each in every if each.process.is_alive]
+
+    # --- clients
+
+    async def _write(self, number: int) -> None:
+        truth = self.cluster.truth
+        await asyncio.sleep(self.chance.random() * 2)
+        while not self.is_over:
+            front = self.fronts[self.chance.randrange(self.n_services)]
+            if front.process.is_alive:
+                before = dict(truth.acknowledged)
+                self.n_written += 1
+                user = f"u{self.chance.randrange(4)}"
+                if self.chance.random() < 0.04:
+                    content: Any = ("forget", (), user)
+                    fields = encode_subject("forget", user)
+                else:
+                    rating = RatingEvent(user, f"i{self.chance.randrange(6)}", float(self.n_written), 1.0)
+                    content = ("rating", ((rating.user, rating.item, rating.rating),), None)
+                    fields = encode_ratings([rating])
+                with contextlib.suppress(ServiceError, OSError, asyncio.CancelledError):
+                    stream_id = await self.world.task(front.process, front.serving.append(fields))
+                    if content[0] == "forget":
+                        truth.forgets[user] = max(stream_id, truth.forgets.get(user, ZERO))
+                        truth.forgotten.discard(user)
+                        self.cluster.jobs.append((user, stream_id))
+                    truth.acknowledge(stream_id, content, before)
+            await asyncio.sleep(self.chance.expovariate(2.0))
+
+    # --- faults
+
+    @property
+    def _is_starting(self) -> bool:
+        """Whether a process may not have verified Redis yet."""
+        engines = self.cluster.engines.values()
+        is_young = self.world.time() < self.started_s + 1.0
+        return is_young or not all(engine.stages.is_done("stream") for engine in engines)
+
+    async def _fail(self) -> None:
+        faults = [
+            self._kill,
+            self._kill,
+            self._cut_power,
+            self._restart_redis,
+            self._replace_redis,
+            self._replace_redis,
+            self._hang_redis,
+            self._slow_redis,
+            self._fail_disk,
+            self._lose_store,
+            self._set_clock,
+            self._copy_redis,
+            self._copy_redis,
+        ]
+        end_s = self.world.time() + FAULTS_S
+        while self.world.time() < end_s:
+            await asyncio.sleep(self.chance.expovariate(0.7))
+            fault = self.chance.choice(faults)
+            self.cluster.note(fault.__name__)
+            await fault()
+
+    async def _kill(self) -> None:
+        if self.may_kill and self.world.time() >= self.calm_until_s and (living := self._processes()):
+            chosen = self.chance.choice(living)
+            self.cluster.note(chosen.process.name)
+            chosen.process.kill()
+            self._excuse()
+
+    async def _cut_power(self) -> None:
+        if not self.may_kill or self.world.time() < self.calm_until_s:
+            return
+        for each in self._processes():
+            each.process.kill()
+        self.cluster.server.kill()
+        self.cluster.disk.power_cut(self.chance)
+        self._excuse()
+        await asyncio.sleep(self.chance.random())
+        self.cluster.server.start()
+
+    async def _restart_redis(self) -> None:
+        self.cluster.server.kill()
+        await asyncio.sleep(self.chance.expovariate(1.0))
+        self.cluster.server.start()
+
+    async def _copy_redis(self) -> None:
+        self.copies.append(self.cluster.server.copy())
+
+    async def _replace_redis(self) -> None:
+        server = self.cluster.server
+        if not self.may_replace:
+            return
+        # A process that starts meanwhile cannot offer what only those know that it has not heard of yet.
+        while len(self._processes()) < len(list(self._slots())) or self._is_starting:
+            await asyncio.sleep(0.2)
+        self.calm_until_s = math.inf
+        server.kill()
+        await asyncio.sleep(self.chance.expovariate(1.0))
+        state = self.chance.choice([*self.copies[-2:], State()])
+        server.behind_s = self.chance.choice(CLOCKS_S)
+        self.cluster.note(f"last {state.last.get(DEFAULT.ratings)}, behind {server.behind_s}")
+        self.copies.clear()
+        server.start(state)
+        self.has_lost, self.calm_until_s = True, self.world.time() + 4.0
+        self._excuse()
+
+    async def _hang_redis(self) -> None:
+        if self.n_services > 1 or self.world.time() < self.calm_until_s:  # processes wait two seconds for each other
+            return
+        self.cluster.server.hangs_until_s = self.world.time() + self.chance.expovariate(0.3)
+
+    async def _slow_redis(self) -> None:
+        self.cluster.server.latency_s = self.chance.choice((0.002, 0.03, 0.03))
+
+    async def _fail_disk(self) -> None:
+        count = self.chance.randrange(1, 20)
+        self.cluster.disk.faults = [self.chance.choice((0, NO_SPACE, BROKEN)) for _ in range(count)]
+
+    async def _lose_store(self) -> None:
+        self.cluster.bucket.is_up = False
+        await asyncio.sleep(self.chance.expovariate(0.5))
+        self.cluster.bucket.is_up = True
+
+    async def _set_clock(self) -> None:
+        self.world.skew_s += self.chance.choice((-3600.0, -2.0, 2.0, 3600.0))
+
+    def _excuse(self) -> None:
+        """Excuse entries that neither Redis nor the log has, nor any process that lives."""
+        if not self.has_lost:
+            return
+        cluster, logged = self.cluster, self._logged()
+        there = cluster.server.state.fields.get(DEFAULT.ratings, {})
+        tails = [each.serving._tail if isinstance(each, Front) else each.stream._tail for each in self._processes()]
+        held = set().union(*(tail.ids() for tail in tails))
+        cluster.truth.excused |= {
+            each for each in cluster.truth.written if each > logged and each not in there and each not in held
+        }
+        cluster.jobs = [job for job in cluster.jobs if job[1] not in cluster.truth.excused]  # Redis has lost these, too
+
+    def _logged(self) -> StreamId:
+        folder = self.cluster.data(WORKER if self.has_store else 0) / "ratings"
+        spans = filter(None, map(span_of, self.cluster.disk.names(folder)))
+        return max((last for _, last in spans), default=ZERO)
+
+    def _trimmed(self, upto: StreamId, removed: list[StreamId]) -> None:
+        folder = self.cluster.data(WORKER if self.has_store else 0) / "ratings"
+        self.cluster.truth.trimmed(upto, removed, self.cluster.disk.names(folder))
+        if self.has_store:
+            published = self.cluster.bucket.segments()
+            self.cluster.truth.trimmed(upto, removed, published)
+
+    # --- the end
+
+    async def _end(self) -> None:
+        truth, server = self.cluster.truth, self.cluster.server
+        await asyncio.sleep(HEAL_S)
+        server.latency_s, self.cluster.disk.faults = 0.002, []
+        n_acknowledged = len(truth.acknowledged)
+        end_s = self.world.time() + 60.0
+        while not self._is_quiet(n_acknowledged) and self.world.time() < end_s:
+            await asyncio.sleep(0.5)
+        truth.check(self._is_quiet(n_acknowledged), f"the service does not recover: {self._why()}")
+        self.is_over = True
+        self._check()
+        self.world.stop()
+
+    def _is_quiet(self, n_acknowledged: int) -> bool:
+        """Whether writes go on, all is learned and archived, and all jobs are done."""
+        truth = self.cluster.truth
+        self.is_over = self.is_over or len(truth.acknowledged) >= n_acknowledged + 5
+        last = max(truth.acknowledged.keys() - truth.excused, default=ZERO)
+        engines = list(self.cluster.engines.values())
+        logs = [worker.log for worker in self.workers.values()] + [engine.log for engine in engines]
+        return (
+            self.is_over
+            and not self.cluster.jobs
+            and all(engine.process.is_alive and engine.as_of >= last for engine in engines)
+            and all(log.last_id() >= last for log in logs)
+            and all(engine.served == live_versions.read(engine.data) for engine in engines)
+        )
+
+    def _why(self) -> str:
+        workers = [
+            worker.archiver and (worker.archiver.obstacle, worker.archiver.damage) for worker in self.workers.values()
+        ]
+        engines = [(engine.as_of, engine.stages.readiness.reason) for engine in self.cluster.engines.values()]
+        return f"{len(self.cluster.jobs)} jobs, {workers}, {engines}, is over: {self.is_over}"
+
+    def _check(self) -> None:
+        truth = self.cluster.truth
+        try:
+            for folder in {worker.log.folder for worker in self.workers.values()}:
+                log = RatingLog(folder)
+                entries = [entry for entries in log.entries(ZERO, END) for entry in entries]
+                truth.check_log(entries)
+                for engine in self.cluster.engines.values():
+                    engine.learned.check(entries)
+            for engine in self.cluster.engines.values():
+                for version in live_versions.read(engine.data).values():
+                    snapshot.verify(engine.data / "snapshots", version)
+        except (CorruptLog, CorruptSnapshot, CorruptLiveFile) as error:
+            truth.check(False, str(error))
+
+
+class Lines:
+    """A logger: what the service logs stands beside the faults."""
+
+    def __init__(self, cluster: Cluster, *_: object, **__: object) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def note(event: str, **facts: object) -> None:
+            self._cluster.note(f"{self._cluster.world.process.name}: {event} {facts or ''}")
+
+        return note
+
+
+@contextlib.contextmanager
+def patched(cluster: Cluster) -> Iterator[None]:
+    """Let the service live in a world."""
+    patches = list(cluster.patches())
+    old = [(owner, name, vars(owner).get(name), name in vars(owner)) for owner, name, _ in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    config = structlog.get_config()
+    lines: Any = functools.partial(Lines, cluster)
+    structlog.configure(wrapper_class=lines)
+    try:
+        yield
+    finally:
+        structlog.configure(**config)
+        for owner, name, value, had in reversed(old):
+            setattr(owner, name, value) if had else delattr(owner, name)

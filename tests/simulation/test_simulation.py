@@ -1,0 +1,172 @@
+"""Every world keeps the promises; and no world would, if one of the bugs that were repaired came back."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.extras.stores import publisher
+from service.storage import archiver, exclusion, files
+from service.storage.events import ZERO
+from service.storage.log.segment_folder import SegmentFolder
+from service.storage.streams.stream import Stream
+from service.storage.streams.tail import Tail
+from service.storage.streams.verification import Verification
+from tests.faults import results
+from tests.simulation import processes
+from tests.simulation.disk import Disk
+from tests.simulation.run import Simulation
+
+SHORT = 120  # worlds of `make test`
+A_TRIAL, A_PART = 500, 100  # worlds for each trial of `make faults`, and worlds that a process runs at once
+MOST = 10_000  # worlds in which a planted bug must show
+
+
+def broken(seed: int) -> list[str]:
+    return Simulation(seed).run()
+
+
+def first_broken(seeds: range) -> tuple[int, list[str], int]:
+    """A seed, the promises that its world has broken, and how many ratings were acknowledged in all worlds before."""
+    n_acknowledged = 0
+    for seed in seeds:
+        simulation = Simulation(seed)
+        if promises := simulation.run():
+            return seed, promises, n_acknowledged
+        n_acknowledged += len(simulation.cluster.truth.acknowledged)
+    return -1, [], n_acknowledged
+
+
+def test_every_promise_is_kept_in_every_world() -> None:
+    if results.IS_LONG:
+        row = results.row("everything at once, in simulated time")
+        row.n_trials = A_TRIAL * results.TRIALS
+        parts = [range(first, first + A_PART) for first in range(0, row.n_trials, A_PART)]
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            outcomes = list(pool.map(first_broken, parts))
+        row.n_acknowledged = sum(n for _, _, n in outcomes)
+    else:
+        outcomes = [first_broken(range(SHORT))]
+    failures = {seed: promises for seed, promises, _ in outcomes if promises}
+    assert not failures, f"python -m tests.simulation {' '.join(map(str, failures))}\n{failures}"
+
+
+def test_a_world_is_the_same_each_time() -> None:
+    first, second = Simulation(7), Simulation(7)
+    assert first.run() == second.run()
+    assert first.cluster.truth.written == second.cluster.truth.written
+    assert first.world.time() == second.world.time()
+
+
+# --- bugs that were repaired
+
+
+def the_clock_of_redis(patch: pytest.MonkeyPatch) -> None:
+    """Ids went back with the clock of a Redis that had been replaced."""
+    patch.setattr(Verification, "_raise_past", lambda self, pipeline, bound: pipeline.multi())
+    patch.setattr(Tail, "highest", property(lambda tail: ZERO, lambda tail, stream_id: None), raising=False)
+
+
+def replaced_while_connecting(patch: pytest.MonkeyPatch) -> None:
+    """A front wrote to a Redis that had taken the place of the one that was verified."""
+    patch.setattr(Stream, "verify_run", lambda stream, run: None)
+
+
+def nothing_given_back(patch: pytest.MonkeyPatch) -> None:
+    """A Redis that came back older stayed without what a process still had."""
+    patch.setattr(Tail, "after", lambda tail, position: [])
+
+
+def forgotten_in_training(patch: pytest.MonkeyPatch) -> None:
+    """A user who was forgotten during a training came back with its model."""
+
+    @contextlib.contextmanager
+    def free(*_: object, **__: object) -> Iterator[None]:
+        yield
+
+    patch.setattr(exclusion, "try_take", free)
+    patch.setattr(processes, "without_forgotten", lambda data, log, version: version)
+
+
+def the_archiver_gives_up(patch: pytest.MonkeyPatch) -> None:
+    """An error ended the archiver."""
+
+    def run(self: Any) -> None:
+        with contextlib.suppress(Exception):
+            while self._lock is not None or self._acquire():
+                self.step()
+
+    patch.setattr(archiver.Archiver, "_run", run)
+
+
+def trimmed_too_early(patch: pytest.MonkeyPatch) -> None:
+    """What was read left the stream before the log had it."""
+    patch.setattr(archiver.OwnLog, "upto", lambda keeper: keeper._stream.newest())
+
+
+def no_file_synced(patch: pytest.MonkeyPatch) -> None:
+    """A rename was on the disk before the content of the file."""
+    sync = Disk.fsync
+    patch.setattr(Disk, "fsync", lambda disk, fd: sync(disk, fd) if Path(f"/proc/self/fd/{fd}").is_dir() else None)
+
+
+def no_folder_synced(patch: pytest.MonkeyPatch) -> None:
+    """A rename was not on the disk on return."""
+    patch.setattr(files, "sync", lambda path: None)
+
+
+def committed_again(patch: pytest.MonkeyPatch) -> None:
+    """A commit that had failed after its rename was written again, with users who were forgotten since."""
+
+    def commit(self: Any) -> None:
+        if self._has_pending:
+            self._to_columns()
+            self._rating_log.files.write(self._first, self._last, [pa.concat_tables(self._pending)])
+            self._pending, self.n_pending = [], 0
+
+    patch.setattr(archiver.Archiver, "_commit", commit)
+
+
+def settled_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A forgetting trimmed what the store did not have, or what was not on the disk."""
+    patch.setattr(SegmentFolder, "settle", lambda folder: None)
+    patch.setattr(publisher.Publisher, "settle", lambda sender: None)
+
+
+LOST = r"acknowledged and is not in the log|without learning it|given to two entries|was acknowledged after|differ at"
+EARLY = "trimmed"
+FORGOTTEN = "was forgotten|of a forgotten user"
+STUCK = "does not recover"
+# By bug: the promise that it breaks, and a world in which it shows today. Else those that follow are tried.
+PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
+    the_clock_of_redis: (LOST, 47),
+    replaced_while_connecting: (LOST, 33),
+    nothing_given_back: (LOST, 6),
+    forgotten_in_training: (FORGOTTEN, 209),
+    the_archiver_gives_up: (STUCK, 2),
+    trimmed_too_early: (EARLY, 2),
+    no_file_synced: (EARLY, 0),
+    no_folder_synced: (EARLY, 0),
+    committed_again: (FORGOTTEN, 139),
+    settled_too_early: (EARLY, 3),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
+def test_a_bug_that_comes_back_breaks_a_promise(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, first = PLANTED[bug]
+    first = 0 if results.IS_LONG else first
+    with monkeypatch.context() as patch:
+        bug(patch)
+        seed = next((seed for seed in range(first, first + MOST) if re.search(promise, " ".join(broken(seed)))), None)
+    assert seed is not None, bug.__doc__
+    results.MEASURED.append(f"* {bug.__doc__} It shows in world {seed:,}.")
+    assert broken(seed) == []

@@ -1,0 +1,304 @@
+"""`World`: virtual time for asyncio tasks and for threads, all on one real thread, in an order that a seed decides.
+
+A thread of the service becomes a greenlet that runs until it waits: for time, an event, a lock, Redis or the disk.
+Tasks of asyncio run on the event loop of the world, whose clock moves only when nothing else is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+import greenlet
+
+START_S = 1.8e9  # Unix seconds at which a world begins
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")  # of the present task
+
+
+class Ended(BaseException):
+    """Ends what still runs in a process that was killed, or in a world that is over."""
+
+
+class Process:
+    """A process of the service: what is killed at once.
+
+    Attributes:
+        is_alive: whether it was not killed.
+        on_kill: called when it is killed, in place of what the kernel frees.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.is_alive = name, True
+        self.on_kill: list[Callable[[], object]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: nothing of it runs again, no `finally` either."""
+        self.is_alive = False
+        for free in self.on_kill:
+            free()
+
+
+NOBODY = Process("nobody")
+_EventLoop: Any = asyncio.BaseEventLoop  # whose methods are replaced by simpler ones
+
+
+class Timer:
+    """What shall happen at a time."""
+
+    __slots__ = ("arguments", "callback", "is_cancelled", "time_s")
+
+    def __init__(self, time_s: float, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.time_s, self.callback, self.arguments, self.is_cancelled = time_s, callback, arguments, False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.time_s
+
+
+class World(_EventLoop):  # type: ignore[misc]
+    """The event loop, and the clock of everything.
+
+    Attributes:
+        random: decides everything that is left to chance.
+        skew_s: by which the wall clock of the host is off.
+        failures: exceptions that nobody has caught.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self._now, self.skew_s = 0.0, 0.0
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._n_timers = 0
+        self._threads: list[greenlet.greenlet] = []
+        self._hub = greenlet.getcurrent()
+        self._is_over = False
+        self.failures: list[BaseException] = []
+
+    # --- as an event loop
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:
+        """Call `callback` at a time; without a context, and with a cheaper handle than that of asyncio."""
+        timer = Timer(when, callback, args)
+        self._n_timers += 1
+        heapq.heappush(self._timers, (when, self._n_timers, timer))
+        return timer
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:
+        """See `call_at`."""
+        return self.call_at(self._now + delay, callback, *args)
+
+    def _run_once(self) -> None:
+        """Run what is due; if nothing is, let the time pass until the next event."""
+        if not self._ready:
+            if not self._timers:
+                raise RuntimeError("the world stands still: nothing is left to happen")
+            when, _, timer = heapq.heappop(self._timers)
+            self._now = max(self._now, when)
+            if not timer.is_cancelled:
+                try:
+                    timer.callback(*timer.arguments)
+                except Exception as error:
+                    self.failures.append(error)
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _write_to_self(self) -> None:
+        """Nobody waits outside."""
+
+    call_soon_threadsafe = asyncio.BaseEventLoop.call_soon
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Run a blocking call of the current process on a thread of its own."""
+        future = self.create_future()
+
+        def run() -> None:
+            try:
+                value = func(*args)
+            except Exception as error:
+                _settle(future, future.set_exception, error)
+            else:
+                _settle(future, future.set_result, value)
+
+        self.thread(PROCESS.get(), run)
+        return future
+
+    # --- processes
+
+    def task(self, process: Process, coroutine: Any) -> asyncio.Task[Any]:
+        """Start a task of a process; it ends with the process."""
+        token = PROCESS.set(process)
+        try:
+            task = self.create_task(coroutine)
+        finally:
+            PROCESS.reset(token)
+        process.tasks.append(task)
+        process.on_kill.append(task.cancel)
+        return task
+
+    def thread(self, process: Process, run: Callable[[], object]) -> None:
+        """Start a thread of a process."""
+        thread = greenlet.greenlet(run, self._hub)
+        thread.process = process
+        self._threads.append(thread)
+        self.call_later(self.instant(), self._resume, thread)
+
+    @property
+    def process(self) -> Process:
+        """The process whose thread or task runs now."""
+        process: Process = getattr(greenlet.getcurrent(), "process", None) or PROCESS.get(NOBODY)
+        return process
+
+    def instant(self) -> float:
+        """A moment of up to a millisecond; who takes longer is left to chance."""
+        return self.random.random() * 0.001
+
+    # --- what threads wait for
+
+    def sleep(self, seconds: float) -> None:
+        """Let the present thread wait."""
+        thread = greenlet.getcurrent()
+        if thread is self._hub:
+            raise RuntimeError("an event loop may not wait")
+        self.call_later(max(seconds, 0.0) + self.instant() / 1000, self._resume, thread)
+        self._pause()
+
+    def wait_until(self, is_true: Callable[[], bool], waiting: list[Callable[[], None]], timeout: float | None) -> bool:
+        """Let the present thread wait until somebody who calls all of `waiting` has made `is_true` so."""
+        end = None if timeout is None else self._now + timeout
+        while not is_true():
+            if end is not None and self._now >= end:
+                return False
+            thread, woken = greenlet.getcurrent(), [False]
+
+            def wake(thread: greenlet.greenlet = thread, woken: list[bool] = woken) -> None:
+                if not woken[0]:
+                    woken[0] = True
+                    self._resume(thread)
+
+            def soon(wake: Callable[[], None] = wake) -> None:
+                self.call_later(self.instant(), wake)
+
+            timer = None if end is None else self.call_later(end - self._now, wake)
+            waiting.append(soon)
+            try:
+                self._pause()
+            finally:
+                waiting.remove(soon)
+                if timer is not None:
+                    timer.cancel()
+        return True
+
+    def _pause(self) -> None:
+        if self._is_over:
+            raise Ended
+        self._hub.switch()
+        if self._is_over or not self.process.is_alive:
+            raise Ended
+
+    def _resume(self, thread: greenlet.greenlet) -> None:
+        if thread.process.is_alive and not thread.dead:
+            thread.switch()
+
+    def end(self) -> None:
+        """End all threads and tasks."""
+        self._is_over = True
+        for thread in self._threads:
+            if thread:
+                with contextlib.suppress(BaseException):  # of a thread that has ended long ago
+                    thread.throw(Ended)
+        for task in asyncio.all_tasks(self):
+            task.cancel()
+        self.call_soon(self.stop)
+        self.run_forever()
+        self.close()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """No callback may fail."""
+        if not self._is_over:
+            self.failures.append(context.get("exception") or RuntimeError(context["message"]))
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+    if not future.done():
+        settle(outcome)
+
+
+# --- stand for the modules `time` and `threading`
+
+
+class Clock:
+    """`time` of the service."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.monotonic, self.perf_counter, self.sleep = world.time, world.time, world.sleep
+
+    def time(self) -> float:
+        """Seconds of the wall clock."""
+        return START_S + self._world.time() + self._world.skew_s
+
+
+class Event:
+    """`threading.Event`."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._is_set = world, False
+        self._waiting: list[Callable[[], None]] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        for wake in tuple(self._waiting):
+            wake()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._world.wait_until(self.is_set, self._waiting, timeout)
+
+
+class Lock:
+    """`threading.Lock`."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._is_held = world, False
+        self._waiting: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        if self._is_held:
+            self._world.wait_until(lambda: not self._is_held, self._waiting, None)
+        self._is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False
+        for wake in tuple(self._waiting):
+            wake()
+
+
+class Threading:
+    """`threading` of the service."""
+
+    def __init__(self, world: World) -> None:
+        self.Event, self.Lock = functools.partial(Event, world), functools.partial(Lock, world)

@@ -206,6 +206,7 @@ def folder(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "ratings.csv").write_text("".join(lines))
     (tmp_path / "held-out.csv").write_text("".join([lines[0], *lines[1::10]]))
     (tmp_path / "old.csv.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    (tmp_path / "events.csv").write_text("user,item,type\nann,synthetic-western-000,view\n")
     (tmp_path / "items.csv").write_text("item,tags.genre\nsynthetic-western-000,western\n")
     scipy.io.savemat(tmp_path / "documents.mat", {"counts": np.random.default_rng(0).poisson(1.0, (60, 40)) * 1.0})
     (tmp_path / "backups").mkdir()

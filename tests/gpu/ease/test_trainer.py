@@ -142,7 +142,7 @@ def test_a_device_takes_five_times_as_many_items_as_the_host() -> None:
 
 def test_estimates_of_memory_grow_with_the_square_of_the_items(backend: Backend) -> None:
     needed = backend.twin(host.bytes_needed)
-    assert needed(40_000, 0) > 3 * needed(20_000, 0) > 12 * 20_000**2
+    assert needed(80_000, 0) > 3 * needed(40_000, 0) > 12 * 40_000**2
     assert needed(100, 10**6) > needed(100, 0) + 24 * 10**6 - 1
 
 

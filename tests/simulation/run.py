@@ -162,8 +162,9 @@ class Simulation:
         while self.world.time() < end_s:
             await asyncio.sleep(self.chance.expovariate(0.7))
             fault = self.chance.choice(faults)
-            self.cluster.note(fault.__name__)
-            await fault()
+            if self.world.time() < end_s:
+                self.cluster.note(fault.__name__)
+                await fault()
 
     async def _kill(self) -> None:
         if self.may_kill and self.world.time() >= self.calm_until_s and (living := self._processes()):

@@ -222,7 +222,12 @@ class SegmentFolder:
             if name in sums:
                 self._manifest.store({**sums, name: [*sums[name], written]})
             files.rename(temporary, self.path / name)
-            files.sync(self.path)
+            try:
+                files.sync(self.path)
+            except OSError:
+                if name not in sums:  # nobody may take for archived what a power cut can take away
+                    (self.path / name).unlink(missing_ok=True)
+                raise
             others = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
             self._manifest.store({**others, name: [written]})
 

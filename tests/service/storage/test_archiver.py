@@ -19,6 +19,7 @@ from service.storage.archiver import Archiver
 from service.storage.errors import NewerEntry, StreamUnavailable
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log import segment_folder
+from service.storage.log.log_manifest import LogManifest
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
 from service.storage.streams.stream import Stream
@@ -107,11 +108,11 @@ def test_a_commit_that_is_tried_again_brings_back_no_forgotten_user(
     archiver = Archiver(stream, log)
     archiver.step(0)
 
-    def fail(path: Path) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(files, "sync", fail)
+        broken.setattr(LogManifest, "store", fail)
         with pytest.raises(OSError, match="Input/output"):
             archiver.flush()
     assert log.last_id() == forgotten
@@ -121,6 +122,27 @@ def test_a_commit_that_is_tried_again_brings_back_no_forgotten_user(
     assert archiver.n_pending == 0
     assert [(entry.kind, entry.users) for entry in contents(log) if entry.users - {""}] == [("forget", {"u"})]
     assert log.files.listed().keys() == {segment.path.name for segment in log.files.segments()}
+
+
+def test_a_segment_whose_folder_cannot_be_synced_is_not_taken_for_archived(
+    stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut could take it away, after Redis was told that the log has it."""
+    stream_id = put("a")
+    archiver = Archiver(stream, log)
+    archiver.step(0)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "sync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            archiver.flush()
+    assert log.last_id() == ZERO
+    archiver.flush()
+    assert log.last_id() == stream_id
+    log.files.check()
 
 
 def test_a_full_disk_keeps_nothing_from_a_server_that_has_lost_it(

@@ -100,6 +100,10 @@ NOT_RUN = {
     ("docs/kubernetes.md", "helm "): CLUSTER,
     ("docs/kubernetes.md", "kubectl "): CLUSTER,
     ("docs/quality.md", "python -m benchmarks"): DATA_SETS,
+    ("docs/quality.md", "git clone --depth 1 https://github.com/kuandeng/LightGCN"): NETWORK,
+    ("docs/quality.md", "awk "): NETWORK,
+    ("docs/quality.md", "nearfield train --ratings gowalla-train.csv"): NETWORK,
+    ("docs/quality.md", "nearfield evaluate --model gowalla"): NETWORK,
     ("docs/registry.md", "export NEARFIELD_MODEL_KEY="): "needs a store; tests/service/extras/registry has one",
     ("docs/registry.md", "nearfield push MODEL_DIR s3://BUCKET/models"): NETWORK,
     ("docs/registry.md", "nearfield pull s3://BUCKET/models"): NETWORK,
@@ -203,7 +207,8 @@ def folder(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) ->
     """A present folder with the files that commands of the pages name, and `nearfield` on the path of a shell."""
     mask = os.umask(0o022)
     lines = service.data.with_suffix(".csv").read_text("utf-8").splitlines(keepends=True)
-    (tmp_path / "ratings.csv").write_text("".join(lines))
+    timed = [f"{line.rstrip()},{1_700_000_000 + 60 * n}\n" for n, line in enumerate(lines[1:])]
+    (tmp_path / "ratings.csv").write_text("".join([f"{lines[0].rstrip()},timestamp\n", *timed]))
     (tmp_path / "held-out.csv").write_text("".join([lines[0], *lines[1::10]]))
     (tmp_path / "old.csv.gz").write_bytes(gzip.compress("".join(lines).encode()))
     (tmp_path / "events.csv").write_text("user,item,type\nann,synthetic-western-000,view\n")

@@ -42,7 +42,9 @@ def rehearse(what, backend):
         wide = [("als", {"n_factors": 260}), ("als-implicit", {"n_factors": 260})]
         for name, options in [*((name, {}) for name in gpu.ALGORITHMS), *wide]:
             short = {"n_epochs": 1} if "n_epochs" in gpu.ALGORITHMS[name].params.__dataclass_fields__ else {}
-            gpu.fit(ratings, gpu.params_for(name, short | options), test=ratings, on_epoch=lambda _: None)
+            times = gpu.Times(np.arange(len(ratings), dtype=np.float64), float(len(ratings)))
+            params = gpu.params_for(name, short | options)
+            gpu.fit(ratings, params, test=ratings, on_epoch=lambda _: None, times=times)
         part = within_columns(ratings.by_user, slice(0, 20))  # as ranks do
         extremes_of(part)  # as plans for devices do
         taken(np.zeros(len(part.lengths), "V32"), longest_first(part.lengths))

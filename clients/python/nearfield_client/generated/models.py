@@ -11,7 +11,7 @@ from nearfield_client.model import UNSET, Entries, Model, OpenModel, Unset
 
 @dataclass(slots=True)
 class AnonymousBody(Model):
-    """Body of `POST /recommend` for ratings that are used once and not stored.
+    """Body of `POST /recommend` for ratings and events that are used once and not stored.
 
     Attributes:
         wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
@@ -20,14 +20,18 @@ class AnonymousBody(Model):
         offset: How many of the best to leave out.
         exclude: Items never to show; repeat the parameter for several.
         include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
+        with_: Add to each item its title, if it has one.
         candidates: The only items to rank; default: all.
         available: Whether to leave out items that are not available now.
         boosts: Numbers added to the scores of items that pass a filter; they add up.
@@ -35,15 +39,17 @@ class AnonymousBody(Model):
         max_per: A limit for items with the same value of a tag.
         order_half_life: Newer ratings after which a rating weighs half; default: all weigh alike.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        ratings: Ratings of an anonymous user; nothing is stored.
+        events: Events beside the stored ones; they add up, and nothing is stored.
     """
 
-    ratings: list[ItemRating]
     wait_for: str | Unset | None = UNSET
     scenario: str | Unset | None = UNSET
     n: int | Unset = UNSET
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
+    repeat: AnonymousBodyRepeat | Unset | None = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -52,6 +58,7 @@ class AnonymousBody(Model):
     explore: float | Unset = UNSET
     explore_below: int | Unset = UNSET
     diversity: float | Unset = UNSET
+    with_: Literal["title"] | Unset | None = UNSET
     candidates: list[str] | Unset | None = UNSET
     filter_: Filter | Unset | None = UNSET
     available: bool | Unset = UNSET
@@ -61,6 +68,8 @@ class AnonymousBody(Model):
     rotate: str | AnonymousBodyRotation | Unset | None = UNSET
     order_half_life: float | Unset | None = UNSET
     cursor: str | Unset | None = UNSET
+    ratings: list[ItemRating] | Unset | None = UNSET
+    events: list[ItemEvent] | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -110,6 +119,22 @@ class ExtraRating(Model):
 
     item: str
     rating: float | None
+    timestamp: float | Unset | None = UNSET
+
+
+@dataclass(slots=True)
+class ItemEvent(Model):
+    """An event that is not stored.
+
+    Attributes:
+        type_: One of the setting `events`.
+        value: Multiplies the weight of the type.
+        timestamp: Unix seconds, a date or a datetime; default: now.
+    """
+
+    item: str
+    type_: str
+    value: float | Unset = UNSET
     timestamp: float | Unset | None = UNSET
 
 
@@ -207,14 +232,18 @@ class RecommendBody(Model):
         offset: How many of the best to leave out.
         exclude: Items never to show; repeat the parameter for several.
         include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
+        with_: Add to each item its title, if it has one.
         candidates: The only items to rank; default: all.
         available: Whether to leave out items that are not available now.
         boosts: Numbers added to the scores of items that pass a filter; they add up.
@@ -223,6 +252,7 @@ class RecommendBody(Model):
         order_half_life: Newer ratings after which a rating weighs half; default: all weigh alike.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         ratings: Answer as if the user had these ratings too; nothing is stored.
+        events: Events beside the stored ones; they add up, and nothing is stored.
     """
 
     wait_for: str | Unset | None = UNSET
@@ -231,6 +261,7 @@ class RecommendBody(Model):
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
+    repeat: RecommendBodyRepeat | Unset | None = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -239,6 +270,7 @@ class RecommendBody(Model):
     explore: float | Unset = UNSET
     explore_below: int | Unset = UNSET
     diversity: float | Unset = UNSET
+    with_: Literal["title"] | Unset | None = UNSET
     candidates: list[str] | Unset | None = UNSET
     filter_: Filter | Unset | None = UNSET
     available: bool | Unset = UNSET
@@ -249,6 +281,7 @@ class RecommendBody(Model):
     order_half_life: float | Unset | None = UNSET
     cursor: str | Unset | None = UNSET
     ratings: list[ExtraRating] | Unset | None = UNSET
+    events: list[ItemEvent] | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -295,14 +328,18 @@ class ScenarioBody(Model):
         offset: How many of the best to leave out.
         exclude: Items never to show; repeat the parameter for several.
         include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
+        with_: Add to each item its title, if it has one.
         candidates: The only items to rank; default: all.
         available: Whether to leave out items that are not available now.
         boosts: Numbers added to the scores of items that pass a filter; they add up.
@@ -314,6 +351,7 @@ class ScenarioBody(Model):
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
+    repeat: ScenarioBodyRepeat | Unset | None = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -322,6 +360,7 @@ class ScenarioBody(Model):
     explore: float | Unset = UNSET
     explore_below: int | Unset = UNSET
     diversity: float | Unset = UNSET
+    with_: Literal["title"] | Unset | None = UNSET
     candidates: list[str] | Unset | None = UNSET
     filter_: Filter | Unset | None = UNSET
     available: bool | Unset = UNSET
@@ -341,6 +380,7 @@ class SetBody(Model):
         model: Name of a live model; default: the first of `default_models`.
         available: Whether to leave out items that are not available now.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
+        with_: Add to each item its title, if it has one.
     """
 
     items: list[str]
@@ -350,6 +390,7 @@ class SetBody(Model):
     filter_: Filter | Unset | None = UNSET
     available: bool | Unset = UNSET
     cursor: str | Unset | None = UNSET
+    with_: Literal["title"] | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -363,14 +404,18 @@ class UsersBody(Model):
         offset: How many of the best to leave out.
         exclude: Items never to show; repeat the parameter for several.
         include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
+        with_: Add to each item its title, if it has one.
         candidates: The only items to rank; default: all.
         available: Whether to leave out items that are not available now.
         boosts: Numbers added to the scores of items that pass a filter; they add up.
@@ -385,6 +430,7 @@ class UsersBody(Model):
     offset: int | Unset = UNSET
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
+    repeat: UsersBodyRepeat | Unset | None = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -393,6 +439,7 @@ class UsersBody(Model):
     explore: float | Unset = UNSET
     explore_below: int | Unset = UNSET
     diversity: float | Unset = UNSET
+    with_: Literal["title"] | Unset | None = UNSET
     candidates: list[str] | Unset | None = UNSET
     filter_: Filter | Unset | None = UNSET
     available: bool | Unset = UNSET
@@ -473,6 +520,7 @@ class Job(OpenModel):
         params: hyperparameters over the defaults; of `lists`, the body that was sent.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
+        phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
         metrics: of the last epoch; after the end, of the held-out pairs.
         calibration: the values that a training derived from the data; set after the end.
         trials: the trainings that a search for parameters has tried; set after the end.
@@ -488,6 +536,7 @@ class Job(OpenModel):
     kind: str
     state: JobState
     progress: float
+    phase: str | None
     metrics: JobMetrics
     algorithm: str | None
     name: str | None
@@ -510,6 +559,8 @@ class StoredCalibration(OpenModel):
     Attributes:
         middle: ratings below it are dislikes; null: no rating is a dislike.
         scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
+        n_factors: F, if held-out pairs chose it; 0 if it was given.
+        chosen: what held-out pairs of the training ratings decided, and why: a sentence each.
     """
 
     values: StoredCalibrationValues
@@ -529,6 +580,55 @@ class StoredCalibration(OpenModel):
     event_scale: list[float | None] | Unset = UNSET
     event_damped: bool | Unset = UNSET
     event_typical: float | Unset = UNSET
+    n_factors: int | Unset = UNSET
+    chosen: list[str] | Unset = UNSET
+    trend: Trend | Unset | None = UNSET
+    repeat: Repeat | Unset | None = UNSET
+
+
+@dataclass(slots=True)
+class Trend(OpenModel):
+    """How much of what is popular now belongs into the scores of a model, as its training has measured.
+
+    Attributes:
+        weight: added to the score of the item with the most pairs, an older pair counting less; others get their
+            share of it. 0: nothing is added.
+        half_life_days: age at which a pair counts half; the best one, also if the weight is 0.
+        n_pairs: newest pairs that were held out for this, of users with older ones.
+        gain, interval: what it added to NDCG@20 of the lists of their users, and the bounds of 80 %. A list
+            counts with the weight that is best for others.
+        remark: why nothing is added; empty if something is.
+    """
+
+    weight: float | Unset = UNSET
+    half_life_days: float | Unset = UNSET
+    n_pairs: int | Unset = UNSET
+    gain: float | Unset = UNSET
+    interval: list[float] | Unset = UNSET
+    remark: str | Unset = UNSET
+
+
+@dataclass(slots=True)
+class Repeat(OpenModel):
+    """Whether what users had comes back in their lists, and how much of their own past is in scores.
+
+    Attributes:
+        weight: of log(1 + strength) of a pair in its score; 0: lists leave out what users had.
+        half_life_days: age, up to the user's newest pair, at which this counts half; 0: age does not matter.
+        share: of the newest pairs that users had before.
+        n_pairs: newest pairs that were held out for this, of users with older ones.
+        gain, interval: what the weight added to NDCG@10 beside lists without what users had, and the bounds of 95
+            %. A list counts with the weight that is best for others.
+        remark: why nothing comes back; empty if it does.
+    """
+
+    weight: float | Unset = UNSET
+    half_life_days: float | Unset = UNSET
+    share: float | Unset = UNSET
+    n_pairs: int | Unset = UNSET
+    gain: float | Unset = UNSET
+    interval: list[float] | Unset = UNSET
+    remark: str | Unset = UNSET
 
 
 @dataclass(slots=True)
@@ -734,6 +834,9 @@ class ItemPatch(Model):
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
+        title: What people call the item.
+        url: Address of a page about the item.
+        image: Address of a picture of the item.
     """
 
     tags: ItemPatchTags | Unset | None = UNSET
@@ -742,6 +845,9 @@ class ItemPatch(Model):
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
     embedding: list[float] | Unset | None = UNSET
+    title: str | Unset | None = UNSET
+    url: str | Unset | None = UNSET
+    image: str | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -753,6 +859,9 @@ class PostedItem(Model):
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
+        title: What people call the item.
+        url: Address of a page about the item.
+        image: Address of a picture of the item.
     """
 
     item: str
@@ -762,6 +871,9 @@ class PostedItem(Model):
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
     embedding: list[float] | Unset | None = UNSET
+    title: str | Unset | None = UNSET
+    url: str | Unset | None = UNSET
+    image: str | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -773,6 +885,9 @@ class PatchedItem(Model):
         published: Lists do not show the item before this time: Unix seconds, or a date.
         until: Lists do not show the item from this time on: Unix seconds, or a date.
         embedding: As many numbers as those of the other items. Places an item that nobody has rated.
+        title: What people call the item.
+        url: Address of a page about the item.
+        image: Address of a picture of the item.
     """
 
     item: str
@@ -782,6 +897,9 @@ class PatchedItem(Model):
     published: float | str | Unset | None = UNSET
     until: float | str | Unset | None = UNSET
     embedding: list[float] | Unset | None = UNSET
+    title: str | Unset | None = UNSET
+    url: str | Unset | None = UNSET
+    image: str | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -817,7 +935,10 @@ class Rejection(OpenModel):
 
 @dataclass(slots=True)
 class ItemList(OpenModel):
-    """Items in no meaningful order; `next` is the cursor of the next page, null after the last."""
+    """Items in no meaningful order, or with `search` in that of their titles.
+
+    `next` is the cursor of the next page, null after the last.
+    """
 
     items: list[ListedItem]
     next_: str | None
@@ -834,6 +955,9 @@ class ListedItem(OpenModel):
     available: bool
     published: float | None
     until: float | None
+    title: str | None
+    url: str | None
+    image: str | None
     hidden: bool
     n_ratings: int
 
@@ -848,6 +972,7 @@ class ItemDetails(OpenModel):
         available: whether lists show it.
         published, until: Unix seconds from which, and before which, lists show it; null: no bound.
         embedding: the numbers as float32, or null.
+        title, url, image: what to show to people, or null.
         hidden: whether an operator has hidden the item.
         n_ratings: its present ratings.
     """
@@ -858,6 +983,9 @@ class ItemDetails(OpenModel):
     available: bool
     published: float | None
     until: float | None
+    title: str | None
+    url: str | None
+    image: str | None
     embedding: list[float] | None
     hidden: bool
     n_ratings: int
@@ -1028,8 +1156,8 @@ class ItemNeighbors(OpenModel):
     """Items most similar to `item`.
 
     Attributes:
-        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine
-            of the factors.
+        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), the weight of
+            what is liked together (`neighbors`), or the cosine of the factors.
         eligible: as in `Recommendation`.
     """
 
@@ -1051,6 +1179,11 @@ class ScoredItem(OpenModel):
         estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
         boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or
             `rotate`.
+        trend: the part of the score that comes from what is popular now; only with `explain`, if the model adds
+            any.
+        again: the part that comes from how often and when the user had the item; only with `explain`, if the
+            model adds any.
+        title: of the item; only with `with=title`, and if it has one.
         source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 
@@ -1059,7 +1192,10 @@ class ScoredItem(OpenModel):
     estimate: float | Unset = UNSET
     reasons: list[Reason] | Unset = UNSET
     boost: float | Unset = UNSET
+    trend: float | Unset = UNSET
+    again: float | Unset = UNSET
     source: ScoredItemSource | Unset = UNSET
+    title: str | Unset = UNSET
 
 
 @dataclass(slots=True)
@@ -1162,6 +1298,30 @@ class Rating(OpenModel):
     item: str
     rating: float
     timestamp: float
+
+
+@dataclass(slots=True)
+class EventsOfUser(OpenModel):
+    """A page of the items that a user has events of, newest first; `n_items` is the number of all of these items."""
+
+    user: str
+    n_items: int
+    events: list[EventsOfItem]
+    as_of: str
+
+
+@dataclass(slots=True)
+class EventsOfItem(OpenModel):
+    """What the events of a user with one item add up to.
+
+    Attributes:
+        strength: the sum of their weights, each times its value; 0: the item was only seen. Below 0: a dislike.
+        timestamp: Unix seconds of the newest of them that say more than that the item was seen; null without any.
+    """
+
+    item: str
+    strength: float
+    timestamp: float | None
 
 
 @dataclass(slots=True)
@@ -1462,26 +1622,36 @@ class Webhook(OpenModel):
     created_ms: int
 
 
-AnonymousBodyFallback = Literal["popular", "trending", "latest", "none"]
+AnonymousBodyRepeat = Literal["auto", "never", "allow"]
+
+AnonymousBodyFallback = Literal["auto", "popular", "trending", "latest", "none"]
 
 AnonymousBodyRotation = Rotation
 
 KeyBodyScope = Literal["read", "write", "read-write", "admin"]
 
+RecommendBodyRepeat = AnonymousBodyRepeat
+
 RecommendBodyFallback = AnonymousBodyFallback
 
 RecommendBodyRotation = Rotation
 
-RetrainAlgorithm = Literal["als", "als-implicit", "culsh", "culsh-implicit", "ease", "esgd", "nmf", "sgd"]
+RetrainAlgorithm = Literal[
+    "als", "als-implicit", "culsh", "culsh-implicit", "ease", "esgd", "neighbors", "next", "nmf", "sgd"
+]
 
 
 class RetrainParams(Entries[Any]):
     """Values by their name."""
 
 
+ScenarioBodyRepeat = AnonymousBodyRepeat
+
 ScenarioBodyFallback = AnonymousBodyFallback
 
 ScenarioBodyRotation = Rotation
+
+UsersBodyRepeat = AnonymousBodyRepeat
 
 UsersBodyFallback = AnonymousBodyFallback
 
@@ -1596,6 +1766,8 @@ WebhookEventsItem = MadeWebhookEventsItem
 class ListItemsFilter(Entries[str]):
     """Values by their name."""
 
+
+RecommendUserRepeat = AnonymousBodyRepeat
 
 RecommendUserFallback = AnonymousBodyFallback
 

@@ -1,7 +1,7 @@
 /** The types of the API. Made by `make clients` from the OpenAPI document of the service. */
 
 export interface Schemas {
-  /** Body of `POST /recommend` for ratings that are used once and not stored. */
+  /** Body of `POST /recommend` for ratings and events that are used once and not stored. */
   AnonymousBody: {
     /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
     wait_for?: string | null;
@@ -15,6 +15,11 @@ export interface Schemas {
     exclude?: string[];
     /** Whether items that the user rated may be shown. */
     include_seen?: boolean;
+    /**
+     * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+     * setting `repeat`.
+     */
+    repeat?: "auto" | "never" | "allow" | null;
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -23,14 +28,19 @@ export interface Schemas {
     experiment?: string | null;
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
-    /** For an unknown user: popular, trending or latest items, or none (404). */
-    fallback?: "popular" | "trending" | "latest" | "none";
+    /**
+     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+     * have times, else popular ones.
+     */
+    fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
     explore?: number;
     /** They have fewer ratings than this. */
     explore_below?: number;
     /** How much unlike items come first; 0 keeps the order of the scores. */
     diversity?: number;
+    /** Add to each item its title, if it has one. */
+    with?: "title" | null;
     /** The only items to rank; default: all. */
     candidates?: string[] | null;
     filter?: Schemas["Filter"] | null;
@@ -52,7 +62,10 @@ export interface Schemas {
     order_half_life?: number | null;
     /** Empty: begin to read page by page. Else `next` of the page before, with equal parameters. */
     cursor?: string | null;
-    ratings: Schemas["ItemRating"][];
+    /** Ratings of an anonymous user; nothing is stored. */
+    ratings?: Schemas["ItemRating"][] | null;
+    /** Events beside the stored ones; they add up, and nothing is stored. */
+    events?: Schemas["ItemEvent"][] | null;
   };
   /** An arm of an experiment. */
   ArmBody: {
@@ -77,6 +90,16 @@ export interface Schemas {
   ExtraRating: {
     item: string;
     rating: number | null;
+    /** Unix seconds, a date or a datetime; default: now. */
+    timestamp?: number | null;
+  };
+  /** An event that is not stored. */
+  ItemEvent: {
+    item: string;
+    /** One of the setting `events`. */
+    type: string;
+    /** Multiplies the weight of the type. */
+    value?: number;
     /** Unix seconds, a date or a datetime; default: now. */
     timestamp?: number | null;
   };
@@ -142,6 +165,11 @@ export interface Schemas {
     exclude?: string[];
     /** Whether items that the user rated may be shown. */
     include_seen?: boolean;
+    /**
+     * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+     * setting `repeat`.
+     */
+    repeat?: "auto" | "never" | "allow" | null;
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -150,14 +178,19 @@ export interface Schemas {
     experiment?: string | null;
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
-    /** For an unknown user: popular, trending or latest items, or none (404). */
-    fallback?: "popular" | "trending" | "latest" | "none";
+    /**
+     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+     * have times, else popular ones.
+     */
+    fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
     explore?: number;
     /** They have fewer ratings than this. */
     explore_below?: number;
     /** How much unlike items come first; 0 keeps the order of the scores. */
     diversity?: number;
+    /** Add to each item its title, if it has one. */
+    with?: "title" | null;
     /** The only items to rank; default: all. */
     candidates?: string[] | null;
     filter?: Schemas["Filter"] | null;
@@ -181,10 +214,13 @@ export interface Schemas {
     cursor?: string | null;
     /** Answer as if the user had these ratings too; nothing is stored. */
     ratings?: Schemas["ExtraRating"][] | null;
+    /** Events beside the stored ones; they add up, and nothing is stored. */
+    events?: Schemas["ItemEvent"][] | null;
   };
   /** Body of `POST /admin/retrain`. */
   Retrain: {
-    algorithm: "als" | "als-implicit" | "culsh" | "culsh-implicit" | "ease" | "esgd" | "nmf" | "sgd";
+    algorithm: "als" | "als-implicit" | "culsh" | "culsh-implicit" | "ease" | "esgd" | "neighbors" | "next" | "nmf" |
+      "sgd";
     /** Hyperparameters over the defaults, such as n_factors. */
     params?: Record<string, Schemas["JsonValue"]>;
     /** Its name, of lower-case letters, digits and hyphens; default: that of the algorithm. */
@@ -215,6 +251,11 @@ export interface Schemas {
     exclude?: string[];
     /** Whether items that the user rated may be shown. */
     include_seen?: boolean;
+    /**
+     * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+     * setting `repeat`.
+     */
+    repeat?: "auto" | "never" | "allow" | null;
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -223,14 +264,19 @@ export interface Schemas {
     experiment?: string | null;
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
-    /** For an unknown user: popular, trending or latest items, or none (404). */
-    fallback?: "popular" | "trending" | "latest" | "none";
+    /**
+     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+     * have times, else popular ones.
+     */
+    fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
     explore?: number;
     /** They have fewer ratings than this. */
     explore_below?: number;
     /** How much unlike items come first; 0 keeps the order of the scores. */
     diversity?: number;
+    /** Add to each item its title, if it has one. */
+    with?: "title" | null;
     /** The only items to rank; default: all. */
     candidates?: string[] | null;
     filter?: Schemas["Filter"] | null;
@@ -263,6 +309,8 @@ export interface Schemas {
     available?: boolean;
     /** Empty: begin to read page by page. Else `next` of the page before, with equal parameters. */
     cursor?: string | null;
+    /** Add to each item its title, if it has one. */
+    with?: "title" | null;
   };
   /** Body of `POST /recommend` for several users. */
   UsersBody: {
@@ -279,6 +327,11 @@ export interface Schemas {
     exclude?: string[];
     /** Whether items that the user rated may be shown. */
     include_seen?: boolean;
+    /**
+     * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+     * setting `repeat`.
+     */
+    repeat?: "auto" | "never" | "allow" | null;
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -287,14 +340,19 @@ export interface Schemas {
     experiment?: string | null;
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
-    /** For an unknown user: popular, trending or latest items, or none (404). */
-    fallback?: "popular" | "trending" | "latest" | "none";
+    /**
+     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+     * have times, else popular ones.
+     */
+    fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
     explore?: number;
     /** They have fewer ratings than this. */
     explore_below?: number;
     /** How much unlike items come first; 0 keeps the order of the scores. */
     diversity?: number;
+    /** Add to each item its title, if it has one. */
+    with?: "title" | null;
     /** The only items to rank; default: all. */
     candidates?: string[] | null;
     filter?: Schemas["Filter"] | null;
@@ -370,6 +428,7 @@ export interface Schemas {
    *     params: hyperparameters over the defaults; of `lists`, the body that was sent.
    *     state: `activating` while this process does not yet serve the promoted version.
    *     progress: 0 to 1.
+   *     phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
    *     metrics: of the last epoch; after the end, of the held-out pairs.
    *     calibration: the values that a training derived from the data; set after the end.
    *     trials: the trainings that a search for parameters has tried; set after the end.
@@ -385,6 +444,7 @@ export interface Schemas {
     kind: string;
     state: "activating" | "cancelled" | "failed" | "queued" | "running" | "succeeded";
     progress: number;
+    phase: string | null;
     metrics: Record<string, number>;
     algorithm: string | null;
     name: string | null;
@@ -405,6 +465,8 @@ export interface Schemas {
    * Attributes:
    *     middle: ratings below it are dislikes; null: no rating is a dislike.
    *     scale, event_scale: lowest and highest value; others are clipped. null: no upper bound.
+   *     n_factors: F, if held-out pairs chose it; 0 if it was given.
+   *     chosen: what held-out pairs of the training ratings decided, and why: a sentence each.
    */
   StoredCalibration: {
     values: "counts" | "ratings";
@@ -424,6 +486,51 @@ export interface Schemas {
     event_scale?: [number, number | null];
     event_damped?: boolean;
     event_typical?: number;
+    n_factors?: number;
+    chosen?: string[];
+    trend?: Schemas["Trend"] | null;
+    repeat?: Schemas["Repeat"] | null;
+  };
+  /**
+   * How much of what is popular now belongs into the scores of a model, as its training has measured.
+   *
+   * Attributes:
+   *     weight: added to the score of the item with the most pairs, an older pair counting less; others get
+   *         their share of it. 0: nothing is added.
+   *     half_life_days: age at which a pair counts half; the best one, also if the weight is 0.
+   *     n_pairs: newest pairs that were held out for this, of users with older ones.
+   *     gain, interval: what it added to NDCG@20 of the lists of their users, and the bounds of 80 %. A list
+   *         counts with the weight that is best for others.
+   *     remark: why nothing is added; empty if something is.
+   */
+  Trend: {
+    weight?: number;
+    half_life_days?: number;
+    n_pairs?: number;
+    gain?: number;
+    interval?: [number, number];
+    remark?: string;
+  };
+  /**
+   * Whether what users had comes back in their lists, and how much of their own past is in scores.
+   *
+   * Attributes:
+   *     weight: of log(1 + strength) of a pair in its score; 0: lists leave out what users had.
+   *     half_life_days: age, up to the user's newest pair, at which this counts half; 0: age does not matter.
+   *     share: of the newest pairs that users had before.
+   *     n_pairs: newest pairs that were held out for this, of users with older ones.
+   *     gain, interval: what the weight added to NDCG@10 beside lists without what users had, and the bounds
+   *         of 95 %. A list counts with the weight that is best for others.
+   *     remark: why nothing comes back; empty if it does.
+   */
+  Repeat: {
+    weight?: number;
+    half_life_days?: number;
+    share?: number;
+    n_pairs?: number;
+    gain?: number;
+    interval?: [number, number];
+    remark?: string;
   };
   /** All jobs in Redis. */
   JobList: { jobs: Schemas["Job"][] };
@@ -572,6 +679,12 @@ export interface Schemas {
     until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
+    /** What people call the item. */
+    title?: string | null;
+    /** Address of a page about the item. */
+    url?: string | null;
+    /** Address of a picture of the item. */
+    image?: string | null;
   };
   PostedItem: {
     item: string;
@@ -585,6 +698,12 @@ export interface Schemas {
     until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
+    /** What people call the item. */
+    title?: string | null;
+    /** Address of a page about the item. */
+    url?: string | null;
+    /** Address of a picture of the item. */
+    image?: string | null;
   };
   PatchedItem: {
     item: string;
@@ -598,6 +717,12 @@ export interface Schemas {
     until?: number | null | string;
     /** As many numbers as those of the other items. Places an item that nobody has rated. */
     embedding?: number[] | null;
+    /** What people call the item. */
+    title?: string | null;
+    /** Address of a page about the item. */
+    url?: string | null;
+    /** Address of a picture of the item. */
+    image?: string | null;
   };
   /**
    * The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
@@ -622,7 +747,11 @@ export interface Schemas {
    *     line: its line from 1, where each line is an element.
    */
   Rejection: { index: number; error: string; line?: number };
-  /** Items in no meaningful order; `next` is the cursor of the next page, null after the last. */
+  /**
+   * Items in no meaningful order, or with `search` in that of their titles.
+   *
+   * `next` is the cursor of the next page, null after the last.
+   */
   ItemList: {
     items: Schemas["ListedItem"][];
     next: string | null;
@@ -636,6 +765,9 @@ export interface Schemas {
     available: boolean;
     published: number | null;
     until: number | null;
+    title: string | null;
+    url: string | null;
+    image: string | null;
     hidden: boolean;
     n_ratings: number;
   };
@@ -648,6 +780,7 @@ export interface Schemas {
    *     available: whether lists show it.
    *     published, until: Unix seconds from which, and before which, lists show it; null: no bound.
    *     embedding: the numbers as float32, or null.
+   *     title, url, image: what to show to people, or null.
    *     hidden: whether an operator has hidden the item.
    *     n_ratings: its present ratings.
    */
@@ -658,6 +791,9 @@ export interface Schemas {
     available: boolean;
     published: number | null;
     until: number | null;
+    title: string | null;
+    url: string | null;
+    image: string | null;
     embedding: number[] | null;
     hidden: boolean;
     n_ratings: number;
@@ -788,8 +924,8 @@ export interface Schemas {
    * Items most similar to `item`.
    *
    * Attributes:
-   *     neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the
-   *         cosine of the factors.
+   *     neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), the weight
+   *         of what is liked together (`neighbors`), or the cosine of the factors.
    *     eligible: as in `Recommendation`.
    */
   ItemNeighbors: {
@@ -809,6 +945,11 @@ export interface Schemas {
    *     estimate: the estimated rating, as in `GET /estimate`; only of models that estimate ratings.
    *     boost: the part of the score that comes from boosts and showings; only if the query has `boosts` or
    *         `rotate`.
+   *     trend: the part of the score that comes from what is popular now; only with `explain`, if the model
+   *         adds any.
+   *     again: the part that comes from how often and when the user had the item; only with `explain`, if the
+   *         model adds any.
+   *     title: of the item; only with `with=title`, and if it has one.
    *     source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
    */
   ScoredItem: {
@@ -817,7 +958,10 @@ export interface Schemas {
     estimate?: number;
     reasons?: Schemas["Reason"][];
     boost?: number;
+    trend?: number;
+    again?: number;
     source?: "explore" | "pin";
+    title?: string;
   };
   /** A rated item and its contribution to the explained score. */
   Reason: { item: string; contribution: number };
@@ -884,6 +1028,26 @@ export interface Schemas {
   };
   /** One stored rating; `timestamp` in Unix seconds. */
   Rating: { item: string; rating: number; timestamp: number };
+  /**
+   * A page of the items that a user has events of, newest first; `n_items` is the number of all of these
+   * items.
+   */
+  EventsOfUser: {
+    user: string;
+    n_items: number;
+    events: Schemas["EventsOfItem"][];
+    as_of: string;
+  };
+  /**
+   * What the events of a user with one item add up to.
+   *
+   * Attributes:
+   *     strength: the sum of their weights, each times its value; 0: the item was only seen. Below 0: a
+   *         dislike.
+   *     timestamp: Unix seconds of the newest of them that say more than that the item was seen; null without
+   *         any.
+   */
+  EventsOfItem: { item: string; strength: number; timestamp: number | null };
   PostedRating: {
     user: string;
     item: string;
@@ -1195,6 +1359,8 @@ export interface paths {
           n?: number;
           /** `next` of the page before; empty or by default: the first page. */
           cursor?: string;
+          /** List the first items by title whose title begins so, in any capitals. There is no next page. */
+          search?: string;
           /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
           filter?: Record<string, string>;
         };
@@ -1260,6 +1426,11 @@ export interface paths {
           exclude?: string[];
           /** Whether items that the user rated may be shown. */
           include_seen?: boolean;
+          /**
+           * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+           * setting `repeat`.
+           */
+          repeat?: "auto" | "never" | "allow";
           /** Show only items that have at least this many ratings now. */
           min_ratings?: number;
           /** Name of a live model; default: the first of `default_models`. */
@@ -1268,14 +1439,19 @@ export interface paths {
           experiment?: string;
           /** Add to each item the ratings that most raise its score. */
           explain?: boolean;
-          /** For an unknown user: popular, trending or latest items, or none (404). */
-          fallback?: "popular" | "trending" | "latest" | "none";
+          /**
+           * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+           * have times, else popular ones.
+           */
+          fallback?: "auto" | "popular" | "trending" | "latest" | "none";
           /** Share of places for items with few ratings. */
           explore?: number;
           /** They have fewer ratings than this. */
           explore_below?: number;
           /** How much unlike items come first; 0 keeps the order of the scores. */
           diversity?: number;
+          /** Add to each item its title, if it has one. */
+          with?: "title";
           /** Whether to leave out items that are not available now. */
           available?: boolean;
           /** Empty: begin to read page by page. Else `next` of the page before, with equal parameters. */
@@ -1304,7 +1480,10 @@ export interface paths {
     };
   };
   "/recommend": {
-    /** The best items for each of several users, or for an anonymous user whose ratings are in the body. */
+    /**
+     * The best items for each of several users, or for an anonymous user whose ratings and events are in the
+     * body.
+     */
     post: {
       requestBody: { content: { "application/json": Schemas["UsersBody"] | Schemas["AnonymousBody"] } };
       responses: { 200: { content: { "application/json": Schemas["Recommendation"][] | Schemas["Recommendation"] } } };
@@ -1329,6 +1508,8 @@ export interface paths {
           available?: boolean;
           /** One of the setting `half_lives`: what is one half-life older counts half. */
           half_life?: string;
+          /** Add to each item its title, if it has one. */
+          with?: "title";
           /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
           filter?: Record<string, string>;
         };
@@ -1353,6 +1534,8 @@ export interface paths {
           cursor?: string;
           /** Whether to leave out items that are not available now. */
           available?: boolean;
+          /** Add to each item its title, if it has one. */
+          with?: "title";
           /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
           filter?: Record<string, string>;
         };
@@ -1379,6 +1562,8 @@ export interface paths {
           cursor?: string;
           /** Whether to leave out items that are not available now. */
           available?: boolean;
+          /** Add to each item its title, if it has one. */
+          with?: "title";
           /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
           filter?: Record<string, string>;
         };
@@ -1469,6 +1654,26 @@ export interface paths {
         };
       };
       responses: { 200: { content: { "application/json": Schemas["RatingsOfUser"] } } };
+    };
+  };
+  "/users/{user}/events": {
+    /** What the events of one user add up to, item by item, newest first; `n_items` is the number of all items. */
+    get: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+        query?: {
+          /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
+          wait_for?: string;
+          /** How many results. */
+          n?: number;
+          /** How many of the newest to leave out. */
+          offset?: number;
+        };
+      };
+      responses: { 200: { content: { "application/json": Schemas["EventsOfUser"] } } };
     };
   };
   "/items/{item}/ratings": {

@@ -40,6 +40,7 @@ def list_items(
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     cursor: str | Unset = UNSET,
+    search: str | Unset = UNSET,
     filter_: ListItemsFilter | Unset = UNSET,
 ) -> ItemList:
     """A page of all items that are not deleted, available or not, in an order that stays when items come and go.
@@ -48,6 +49,7 @@ def list_items(
         wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
         n: How many results.
         cursor: `next` of the page before; empty or by default: the first page.
+        search: List the first items by title whose title begins so, in any capitals. There is no next page.
         filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...

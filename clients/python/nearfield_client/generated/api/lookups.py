@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from nearfield_client.generated.models import (
+    EventsOfUser,
     ItemNeighbors,
     ListItemNeighborsFilter,
     NeighborsOfSet,
@@ -29,6 +32,7 @@ def list_item_neighbors(
     model: str | Unset = UNSET,
     cursor: str | Unset = UNSET,
     available: bool | Unset = UNSET,
+    with_: Literal["title"] | Unset = UNSET,
     filter_: ListItemNeighborsFilter | Unset = UNSET,
 ) -> ItemNeighbors:
     """The items most similar to one item.
@@ -40,6 +44,7 @@ def list_item_neighbors(
         model: Name of a live model; default: the first of `default_models`.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         available: Whether to leave out items that are not available now.
+        with_: Add to each item its title, if it has one.
         filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...
@@ -107,6 +112,21 @@ def list_user_ratings(
     user: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
 ) -> RatingsOfUser:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        offset: How many of the newest to leave out.
+    """
+    ...
+
+
+@operation("GET", "/users/{user}/events")
+def list_user_events(
+    user: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+) -> EventsOfUser:
+    """What the events of one user add up to, item by item, newest first; `n_items` is the number of all items.
 
     Args:
         user: Percent-encoded, so any character may occur in it.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from nearfield_client.generated.models import (
     AnonymousBody,
     ListLatestFilter,
@@ -12,6 +14,7 @@ from nearfield_client.generated.models import (
     RecommendBody,
     RecommendUserFallback,
     RecommendUserFilter,
+    RecommendUserRepeat,
     UsersBody,
 )
 from nearfield_client.model import UNSET, Unset
@@ -30,6 +33,7 @@ def recommend_user(
     offset: int | Unset = UNSET,
     exclude: list[str] | Unset = UNSET,
     include_seen: bool | Unset = UNSET,
+    repeat: RecommendUserRepeat | Unset = UNSET,
     min_ratings: int | Unset = UNSET,
     model: str | Unset = UNSET,
     experiment: str | Unset = UNSET,
@@ -38,6 +42,7 @@ def recommend_user(
     explore: float | Unset = UNSET,
     explore_below: int | Unset = UNSET,
     diversity: float | Unset = UNSET,
+    with_: Literal["title"] | Unset = UNSET,
     available: bool | Unset = UNSET,
     cursor: str | Unset = UNSET,
     rotate: str | Unset = UNSET,
@@ -53,14 +58,18 @@ def recommend_user(
         offset: How many of the best to leave out.
         exclude: Items never to show; repeat the parameter for several.
         include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404).
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
+        with_: Add to each item its title, if it has one.
         available: Whether to leave out items that are not available now.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         rotate: Show again what was only shown, lowered for each showing by 1, half after this.
@@ -81,7 +90,7 @@ def recommend_user_filtered(user: str, *, client: Nearfield, body: RecommendBody
 
 @operation("POST", "/recommend")
 def recommend_several(*, client: Nearfield, body: UsersBody | AnonymousBody) -> list[Recommendation] | Recommendation:
-    """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
+    """The best items for each of several users, or for an anonymous user whose ratings and events are in the body."""
     ...
 
 
@@ -96,6 +105,7 @@ def list_popular(
     cursor: str | Unset = UNSET,
     available: bool | Unset = UNSET,
     half_life: str | Unset = UNSET,
+    with_: Literal["title"] | Unset = UNSET,
     filter_: ListPopularFilter | Unset = UNSET,
 ) -> PopularItems:
     """The most popular items, the same for all users.
@@ -108,6 +118,7 @@ def list_popular(
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         available: Whether to leave out items that are not available now.
         half_life: One of the setting `half_lives`: what is one half-life older counts half.
+        with_: Add to each item its title, if it has one.
         filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...
@@ -123,6 +134,7 @@ def list_latest(
     min_ratings: int | Unset = UNSET,
     cursor: str | Unset = UNSET,
     available: bool | Unset = UNSET,
+    with_: Literal["title"] | Unset = UNSET,
     filter_: ListLatestFilter | Unset = UNSET,
 ) -> PopularItems:
     """The latest items, by their attribute `published` or else by the first entry that named them.
@@ -134,6 +146,7 @@ def list_latest(
         min_ratings: Show only items that have at least this many ratings now.
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         available: Whether to leave out items that are not available now.
+        with_: Add to each item its title, if it has one.
         filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...

@@ -88,7 +88,8 @@ class ListRefits(HistoryRefits):
             raters, n = table.raters_as_stored(item).copy(), 0
             for first in range(0, len(raters), USERS_PER_SLICE):
                 users = raters[first : first + USERS_PER_SLICE]
-                values, _ = table.looked_up(users, np.full(len(users), item))  # NaN of one who is gone meanwhile
+                # NaN is the value of one who is gone meanwhile.
+                values, _ = table.looked_up(users, np.full(len(users), item, dtype=np.int32))
                 some = users, values, table.rows, self._n_likes.values, rules.user_weights
                 n = cooccurrence.add_users(*some, rules.middle, rules.lift, sums, touched, n)
                 n_read += len(users)

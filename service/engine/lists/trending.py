@@ -72,9 +72,9 @@ class Days:
 
     def span(self, ends: tuple[float, float]) -> int:
         """Days between the quantiles `ends` of all times; 0 without pairs."""
-        if not self._n_pairs:
+        days = np.array(sorted(day for day, n_pairs in self._n_pairs.items() if n_pairs > 0))
+        if not len(days):
             return 0
-        days = np.array(sorted(self._n_pairs))
         below = np.cumsum([self._n_pairs[day] for day in days.tolist()])
         first, last = (int(days[np.searchsorted(below, end * below[-1])]) for end in ends)
         return last - first

@@ -290,7 +290,7 @@ class LiveModel:
 
     def estimate(self, user: int | None, item: int | None) -> float:
         """Estimated rating of a user for an item. None is a user or item without ratings and counts as average."""
-        users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
+        users, rows = topn.nobody(self.model), heard_with(self.model, ONE_EMPTY_ROW, np.zeros(0, dtype=np.float32))
         if user is not None:
             one = np.array([user])
             users, rows = topn.users_of(self.model, one), self.rows_of(one)

@@ -87,3 +87,12 @@ def test_days_tell_how_long_pairs_are_spread() -> None:
     late = times > 10 * DAY_S
     days.note(Moves(items[late], times[late], np.full(np.count_nonzero(late), -1)))
     assert 8 <= days.span((0.01, 0.99)) <= 10
+
+
+def test_days_without_pairs_have_no_span() -> None:
+    """Also while pairs that go were not counted, as before the first recount."""
+    days, one = Days(), np.ones(1, dtype=np.int64)
+    days.note(Moves(one, np.array([5 * DAY_S]), -one))
+    assert days.span((0.01, 0.99)) == 0
+    days.note(Moves(one, np.array([9 * DAY_S]), one))
+    assert days.span((0.01, 0.99)) == 0

@@ -155,7 +155,7 @@ def test_a_shape_gives_the_plan_of_a_file_of_that_shape(planned, capsys):
         ("--shape 5,5,25,8 --set n_factors=8", "expected the number of factors by --shape or by --set, got both"),
         ("--shape 5,5,25,8 --ratings ratings.csv", "expected --shape or --ratings, got both"),
         ("--shape 5,5,25,8 --test-fraction 0.1", "expected --shape or --test-fraction, got both"),
-        ("", "expected --ratings, or --plan with --shape, got neither"),
+        ("", "expected --ratings or --events, or --plan with --shape, got none"),
     ],
 )
 def test_bad_shapes_are_refused(capsys, arguments, message):

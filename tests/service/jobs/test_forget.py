@@ -182,7 +182,7 @@ def test_a_restart_after_a_forgetting_gives_what_was_there_before(
 ) -> None:
     """Equal in every bit, explanations and ties too: also of items that the forgotten were the first to name."""
     params = SMALL if algorithm.startswith("culsh") else {"n_factors": 8, "n_epochs": 3}
-    params = {} if algorithm in ("ease", "neighbors") else params
+    params = {} if algorithm in ("ease", "neighbors", "next") else params
     first_named = [("gone", f"x{n}", 1.0 + n % 5) for n in range(6)]
     everybody = [(event.user, event.item, float(event.rating or 0)) for event in events()]
     with Whole(redis_url, tmp_path) as whole:

@@ -38,7 +38,8 @@ def trained(folder: Path, algorithm: str) -> str:
     pairs = [(int(one.user[1:]), int(one.item[1:]), one.rating) for entry in ratings() for one in entry.ratings]
     users, items, values = map(np.array, zip(*pairs, strict=True))
     given = gpu.Ratings.from_coo(users, items, values.astype(np.float32), (N_USERS, N_ITEMS))
-    model = gpu.fit(given, gpu.params_for(algorithm, small))
+    times = gpu.Times(np.arange(len(given), dtype=np.float64), float(len(given)))
+    model = gpu.fit(given, gpu.params_for(algorithm, small), times=times)
     ids = [f"u{n}" for n in range(N_USERS)], [f"i{n}" for n in range(N_ITEMS)]
     return snapshot.write(folder, model, *ids, metrics={}, watermark=str(WATERMARK), n_ratings=len(pairs)).version
 

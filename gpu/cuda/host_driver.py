@@ -1,7 +1,7 @@
 """`call`: functions of the CUDA driver, one after the other, in one call from Python without the GIL.
 
-A launch from Python takes 3 to 8 µs and gives the GIL away. To have it again takes as long as another thread uses it:
-with eight launches a batch of lists, longer than the lists themselves.
+Each launch from Python gives the GIL away, and the thread waits until another one gives it back. A batch of lists has
+eight calls (docs/decisions/0117-one-call-makes-all-calls-of-the-driver.md).
 
 Each call is a row of int64 numbers: its kind, then the arguments of the function of this kind, in order.
 """
@@ -33,7 +33,7 @@ N_NUMBERS = 12  # of a row
 
 
 def _taking(*bits: int) -> Callable[..., Any]:
-    """Code that calls the function at an address with integers of so many bits; its result is a `CUresult`."""
+    """Code that calls the function at an address; `bits` are those of each integer, and the result is a `CUresult`."""
 
     def typed(typing_context: Any, address: Any, values: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -116,7 +116,7 @@ def _of_preferences(ratings: Ratings, params: Params) -> Calibration:
         calibration = dataclasses.replace(calibration, typical=float(liked[liked > 0].mean(dtype=np.float64)))
     if params.is_logit or params.has_item_lists:
         return dataclasses.replace(calibration, density=_density(ratings))
-    if params.is_ordered:  # whoever has rated an item has met it; events alone may be dislikes
+    if params.is_ordered:  # a rated item is one that the user has met; events alone may be dislikes
         lowest = float(rated.min(initial=calibration.middle))
         middle = lowest if kind == "ratings" else calibration.middle
         return dataclasses.replace(calibration, middle=middle, density=_density(ratings))

@@ -45,7 +45,7 @@ class Batch(NamedTuple):
         n_tiles, words: of the longest part; words of `touched`, 0 without neighbors.
         layout: of the memory of a part; its user side is pinned.
         tasks: uint64 (P, 24), `TASK` of each part; until its upload with positions in its memory, not addresses.
-        arguments: uint64 (P, 2, 3), addresses of the arguments of a kernel, of which the last is a flag, by its value.
+        arguments: uint64 (P, 2, 3), addresses of the arguments of a kernel, by the value of the flag, the last one.
         choices: hold the arrays that filters and candidates lie in.
     """
 

@@ -2,8 +2,8 @@
 
 Weights decay forward (Cormode et al. 2009, "Forward Decay"): a pair of the time t has the weight 2^((t − L)/h) against
 a fixed landmark L, so that no count changes as time passes. Time is divided into blocks of `BLOCK` half-lives with a
-landmark each. An item has the sums of the last `N_BLOCKS` blocks as integers, of which the newest one with a pair is
-the last. So they are exact, and the order of changes does not matter.
+landmark each. An item has the sums of the last `N_BLOCKS` blocks as integers; the newest block with a pair is the
+last one. So they are exact, and the order of changes does not matter.
 """
 
 from __future__ import annotations

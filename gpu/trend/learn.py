@@ -181,7 +181,7 @@ def _tested(
 
 
 def _of_some_users(ratings: Ratings, seconds: NDArray[np.float64]) -> tuple[Ratings, NDArray[np.float64]]:
-    """The pairs of so many users that they are about `MOST_PAIRS`, or all."""
+    """About `MOST_PAIRS` pairs, all those of some users; or all pairs."""
     if len(ratings) <= MOST_PAIRS:
         return ratings, seconds
     order = np.argsort(ratings.user_keys, kind="stable")  # by hashes of ids, so any users

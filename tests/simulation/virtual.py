@@ -182,7 +182,7 @@ class World(_EventLoop):  # type: ignore[misc]
         self._pause()
 
     def wait_until(self, is_true: Callable[[], bool], waiting: list[Callable[[], None]], timeout: float | None) -> bool:
-        """Let the present thread wait until somebody who calls all of `waiting` has made `is_true` so."""
+        """Let the present thread wait until `is_true`. A thread that changes this calls all of `waiting`."""
         end = None if timeout is None else self._now + timeout
         while not is_true():
             if end is not None and self._now >= end:

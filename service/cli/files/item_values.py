@@ -62,7 +62,7 @@ def flag_of(value: Any) -> bool:
 
 
 def time_of(value: Any, per_second: float) -> float:
-    """Unix seconds of a number, of which so many are a second, a date or a datetime."""
+    """Unix seconds of a date, a datetime, or a number; a second has `per_second` of its units."""
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
     if isinstance(value, datetime.date | str):

@@ -55,7 +55,7 @@ class Choice(NamedTuple):
     Attributes:
         places: meaning → name in the header, or position; empty: every column is an item (`MATRIX`).
         n_columns: of each line, if the columns are chosen by position.
-        is_partial: whether what is not chosen is found by its name; else it is not used.
+        is_partial: whether other columns are found by their names; else they are not used.
     """
 
     places: dict[str, str | int]

@@ -117,7 +117,7 @@ def test_the_cookie_is_for_this_console_alone(stranger):
     assert stranger.open("overview").headers["location"] == "login"
 
 
-def test_who_signs_out_ends_the_session_for_whoever_has_its_cookie(service, stranger, admin):
+def test_who_signs_out_ends_the_session_for_all_who_have_its_cookie(service, stranger, admin):
     stranger.sign_in()
     kept = {"cookie": f"nearfield_console={stranger.cookies['nearfield_console']}"}
     with Visitor(str(service.client.base_url)) as thief:

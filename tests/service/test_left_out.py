@@ -72,6 +72,8 @@ def test_processes_that_load_and_that_ended_in_order_do_not_count(redis_url: str
         whole.send(events())
         version = whole.train("als", n_factors=4, n_epochs=2)
         failures = whole.hotswap.failures
+        # The version answers a moment before its own load has ended.
+        eventually(lambda: list((tmp_path / FOLDER).iterdir()) == [])
         with failures.attempt(version), failures.attempt(version), failures.attempt(version):
             assert len(list((tmp_path / FOLDER).iterdir())) == 3
             failures.end()

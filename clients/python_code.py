@@ -44,7 +44,7 @@ from typing import Any, Literal
 from nearfield_client.generated.models import {names}
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 '''
 
@@ -147,7 +147,7 @@ def _module(tag: str, code: str, models: Models) -> str:
 def _declaration(method: str, path: str, operation: Schema, models: Models) -> str:
     name = operation["operationId"]
     owner = pascal(name)
-    in_path, others, headers, documented = [], ["*", "client: Nearfield"], {}, {}
+    in_path, others, headers, documented = [], ["*", "client: Session"], {}, {}
     if "requestBody" in operation:
         body = operation["requestBody"]["content"]["application/json"]["schema"]
         others.append(f"body: {models.type_of(body, owner, 'Body')}")

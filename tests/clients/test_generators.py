@@ -169,11 +169,11 @@ def test_operations_of_all_kinds() -> None:
     made = python_code.operations(document, python_code.Models(SCHEMAS))["things"]
     assert '@operation("GET", "/things/{type_}", headers={"x_key_id": "X-Key-Id"})' in made
     times = "float | datetime.date | datetime.datetime"
-    declared = f"def get_thing(type_: str, *, client: Nearfield, x_key_id: str | Unset = UNSET, since: {times} | Unset"
+    declared = f"def get_thing(type_: str, *, client: Session, x_key_id: str | Unset = UNSET, since: {times} | Unset"
     assert declared in made
     assert " | Unset = UNSET, size: float) -> Inner:" in made
     assert "import datetime\n" in made
-    assert "def end_thing(*, client: Nearfield) -> Any:" in made
+    assert "def end_thing(*, client: Session) -> Any:" in made
     types_made = typescript_code.module(document)
     assert 'responses: { 200: { content: { "application/json": Schemas["Inner"] } } };' in types_made
     assert "responses: { 204: { content?: never } }" in types_made

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_type
 
 import pytest
-from nearfield_client import UNSET, Nearfield, RequestFailed, answer, each
+from nearfield_client import UNSET, AsyncNearfield, Nearfield, RequestFailed, answer, each
 from nearfield_client.generated.api.admin import get_stats, list_ratings
 from nearfield_client.generated.api.items import get_item, list_items
 from nearfield_client.generated.api.lookups import list_item_ratings, list_user_ratings, list_users
@@ -17,6 +18,7 @@ from nearfield_client.generated.api.recommendations import list_popular, recomme
 from nearfield_client.generated.models import (
     ListedUser,
     ListItemsFilter,
+    ListPopularFilter,
     PopularItems,
     PostedItem,
     PostedRating,
@@ -109,6 +111,52 @@ def test_several_users_are_asked_for_at_once(client: Nearfield) -> None:
     assert [(one.user, len(one.items)) for one in lists if isinstance(one, Recommendation)] == [("u0", 2), ("u1", 2)]
 
 
+def test_most_programs_need_methods_only(client: Nearfield) -> None:
+    written = [
+        client.rate("mia", "i2", 5, timestamp=1_700_000_000),
+        client.event("mia", "i3", "purchase"),
+        client.put_item("film", title="A film", tags={"genre": ["noir"]}, numbers={"year": 1947}),
+        client.patch_items([{"item": "film", "numbers": {"year": None}, "title": "Another"}]),
+    ]
+    assert [(one.accepted, one.rejected) for one in written] == [(1, [])] * 4
+    assert client.position.latest == written[-1].stream_id
+    assert [one.item for one in client.user_events("mia").events] == ["i3"]
+    film = answer(get_item.sync("film", client=client))
+    assert (film.title, film.tags.to_dict(), film.numbers.to_dict()) == ("Another", {"genre": ["noir"]}, {})
+    listed = client.recommend("mia", n=3, exclude=["i4"])
+    assert (listed.user, len(listed.items)) == ("mia", 3)
+    assert {"i2", "i3", "i4"}.isdisjoint(one.item for one in listed.items)
+    noir = ListPopularFilter.from_dict({"tag.genre": "noir"})
+    assert {one.item for one in client.popular(filter_=noir).items} <= {"i0", "film"}
+    with pytest.raises(RequestFailed) as refused:
+        client.similar("nothing")
+    assert refused.value.slug == "unknown-model"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'name'"):
+        client.patch_items([{"item": "film", "name": "A third"}])
+
+
+def test_the_methods_of_an_async_client_are_the_same(address: str, client: Nearfield) -> None:
+    def methods(kind: type) -> dict[str, list[str]]:
+        return {name: list(inspect.signature(of).parameters) for name, of in vars(kind).items() if name[0] != "_"}
+
+    assert methods(AsyncNearfield) == methods(Nearfield)
+
+    async def use() -> None:
+        async with AsyncNearfield(address, KEYS["admin_key"]) as one:
+            await one.rate("tom", "i2", 4)
+            await one.event("tom", "i3", "view")
+            await one.put_item("short", title="A short")
+            await one.patch_items([{"item": "short", "title": "A shorter"}])
+            assert "i2" not in [listed.item for listed in (await one.recommend("tom")).items]
+            assert [counted.item for counted in (await one.user_events("tom")).events] == ["i3"]
+            assert (await one.popular(n=2)).items == client.popular(n=2).items
+            with pytest.raises(RequestFailed):
+                await one.similar("nothing")
+
+    asyncio.run(use())
+    assert answer(get_item.sync("short", client=client)).title == "A shorter"
+
+
 def test_refusals_are_errors(address: str, client: Nearfield) -> None:
     with pytest.raises(RequestFailed, match="404 Unknown item: item 'nothing'") as refused:
         answer(get_item.sync("nothing", client=client))
@@ -152,7 +200,7 @@ if TYPE_CHECKING:
 def test_the_examples_of_its_readme_run(address: str) -> None:
     text = (generate.PYTHON / "README.md").read_text("utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     known: dict[str, object] = {}
     for example in examples:
         exec(example.replace("http://localhost:8000", address).replace("the key", KEYS["admin_key"]), known)

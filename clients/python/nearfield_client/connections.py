@@ -20,7 +20,7 @@ def _path(url: httpx.URL | str) -> str:
 
 
 class Connections(httpx.Client):
-    """The connections of a `Nearfield`. Further arguments are those of `httpx.Client`."""
+    """The connections of a `Session`. Further arguments are those of `httpx.Client`."""
 
     def __init__(self, patience_s: float, position: Position, **arguments: Any) -> None:
         routed, self._proxy = proxies.routed(arguments)

@@ -15,7 +15,7 @@ import httpx
 from nearfield_client.generated.models import ProblemDocument
 from nearfield_client.model import Entries, Unset, plain, reader_of
 from nearfield_client.problems import UnexpectedStatus, problem_in
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,9 +76,9 @@ class Operation(Generic[P, T]):
         self.sync, self.sync_detailed = sync, sync_detailed
         self.asyncio, self.asyncio_detailed = asyncio, asyncio_detailed
 
-    def _request(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Nearfield, dict[str, Any]]:
+    def _request(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Session, dict[str, Any]]:
         given = self._signature.bind(*args, **kwargs).arguments
-        client: Nearfield = given.pop("client")
+        client: Session = given.pop("client")
         request: dict[str, Any] = {"method": self.method, "params": {}, "headers": {}}
         in_path = {}
         for name, value in given.items():
@@ -94,7 +94,7 @@ class Operation(Generic[P, T]):
                 request["params"] |= value if isinstance(value, Entries) else {name.removesuffix("_"): plain(value)}
         return client, {**request, "url": self.path.format(**in_path)}
 
-    def _response(self, client: Nearfield, response: httpx.Response) -> Response[T | ProblemDocument]:
+    def _response(self, client: Session, response: httpx.Response) -> Response[T | ProblemDocument]:
         parsed: T | ProblemDocument | None = None
         if not response.is_success:
             parsed = problem_in(response)

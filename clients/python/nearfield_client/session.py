@@ -1,4 +1,4 @@
-"""`Nearfield`: one service, or one of its data sets."""
+"""`Session`: what operations need to ask one service, or one of its data sets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE_S = 30.0
 
 
 @dataclass
-class Nearfield:
+class Session:
     """The `client` of all generated functions. As a context manager it closes its connections at the end.
 
-    `Nearfield("http://localhost:8000", "the key")`; the address of a data set ends with `/d/NAME`.
+    `Nearfield` and `AsyncNearfield` add methods to it.
 
     Attributes:
         token: the key; none if it is empty.

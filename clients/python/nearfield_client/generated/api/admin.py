@@ -44,11 +44,11 @@ from nearfield_client.generated.models import (
 )
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 
 @operation("GET", "/admin/stats")
-def get_stats(*, client: Nearfield, wait_for: str | Unset = UNSET) -> Stats:
+def get_stats(*, client: Session, wait_for: str | Unset = UNSET) -> Stats:
     """Sizes of the service, its log, its stream and its live models.
 
     Args:
@@ -60,7 +60,7 @@ def get_stats(*, client: Nearfield, wait_for: str | Unset = UNSET) -> Stats:
 @operation("GET", "/admin/ratings")
 def list_ratings(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     cursor: str | Unset = UNSET,
@@ -82,7 +82,7 @@ def list_ratings(
 @operation("GET", "/admin/items")
 def list_hidden_items(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     cursor: str | Unset = UNSET,
@@ -102,13 +102,13 @@ def list_hidden_items(
 
 
 @operation("POST", "/admin/retrain")
-def retrain(*, client: Nearfield, body: Retrain) -> Job:
+def retrain(*, client: Session, body: Retrain) -> Job:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
     ...
 
 
 @operation("GET", "/admin/jobs")
-def list_jobs(*, client: Nearfield, wait_for: str | Unset = UNSET) -> JobList:
+def list_jobs(*, client: Session, wait_for: str | Unset = UNSET) -> JobList:
     """All jobs, newest first.
 
     Args:
@@ -118,7 +118,7 @@ def list_jobs(*, client: Nearfield, wait_for: str | Unset = UNSET) -> JobList:
 
 
 @operation("GET", "/admin/jobs/{job}")
-def get_job(job: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> Job:
+def get_job(job: str, *, client: Session, wait_for: str | Unset = UNSET) -> Job:
     """One job.
 
     Args:
@@ -128,13 +128,13 @@ def get_job(job: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> Jo
 
 
 @operation("DELETE", "/admin/jobs/{job}")
-def cancel_job(job: str, *, client: Nearfield) -> Job:
+def cancel_job(job: str, *, client: Session) -> Job:
     """Stop a queued or running job. A finished job does not change."""
     ...
 
 
 @operation("GET", "/admin/models")
-def list_models(*, client: Nearfield, wait_for: str | Unset = UNSET) -> ModelList:
+def list_models(*, client: Session, wait_for: str | Unset = UNSET) -> ModelList:
     """All snapshots, and which of them are live.
 
     Args:
@@ -144,7 +144,7 @@ def list_models(*, client: Nearfield, wait_for: str | Unset = UNSET) -> ModelLis
 
 
 @operation("GET", "/admin/models/{model}/quality")
-def get_quality(model: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> QualityReport:
+def get_quality(model: str, *, client: Session, wait_for: str | Unset = UNSET) -> QualityReport:
     """How well a live model foretold ratings and events before it learned them, and a baseline beside it.
 
     Args:
@@ -154,13 +154,13 @@ def get_quality(model: str, *, client: Nearfield, wait_for: str | Unset = UNSET)
 
 
 @operation("POST", "/admin/models/{version}/activate")
-def activate_model(version: str, *, client: Nearfield) -> ModelInfo:
+def activate_model(version: str, *, client: Session) -> ModelInfo:
     """Make a snapshot live under its name, without comparing it with the live one. Use it to roll back."""
     ...
 
 
 @operation("DELETE", "/admin/models/{name}")
-def end_model(name: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> EndedModel:
+def end_model(name: str, *, client: Session, wait_for: str | Unset = UNSET) -> EndedModel:
     """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back.
 
     Args:
@@ -170,7 +170,7 @@ def end_model(name: str, *, client: Nearfield, wait_for: str | Unset = UNSET) ->
 
 
 @operation("PUT", "/admin/items/{item}/hidden")
-def hide_item(item: str, *, client: Nearfield) -> Written:
+def hide_item(item: str, *, client: Session) -> Written:
     """Never recommend this item again; it still counts for learning.
 
     Args:
@@ -180,7 +180,7 @@ def hide_item(item: str, *, client: Nearfield) -> Written:
 
 
 @operation("DELETE", "/admin/items/{item}/hidden")
-def show_item(item: str, *, client: Nearfield) -> Written:
+def show_item(item: str, *, client: Session) -> Written:
     """Recommend this item again.
 
     Args:
@@ -190,7 +190,7 @@ def show_item(item: str, *, client: Nearfield) -> Written:
 
 
 @operation("DELETE", "/admin/users/{user}")
-def forget_user(user: str, *, client: Nearfield) -> Forgotten:
+def forget_user(user: str, *, client: Session) -> Forgotten:
     """Forget a user: at once in all answers, and on disk when the job is done.
 
     Args:
@@ -200,7 +200,7 @@ def forget_user(user: str, *, client: Nearfield) -> Forgotten:
 
 
 @operation("POST", "/admin/users/{user}/merge")
-def merge_user(user: str, *, client: Nearfield, body: MergeBody) -> Written:
+def merge_user(user: str, *, client: Session, body: MergeBody) -> Written:
     """Make another user, such as an anonymous one, part of this user: all ratings and events, in one step.
 
     Args:
@@ -210,7 +210,7 @@ def merge_user(user: str, *, client: Nearfield, body: MergeBody) -> Written:
 
 
 @operation("PUT", "/admin/scenarios/{name}")
-def put_scenario(name: str, *, client: Nearfield, body: ScenarioBody) -> Written:
+def put_scenario(name: str, *, client: Session, body: ScenarioBody) -> Written:
     """Store a body under a name, for `scenario=` in requests for lists. It replaces an earlier one.
 
     Args:
@@ -220,7 +220,7 @@ def put_scenario(name: str, *, client: Nearfield, body: ScenarioBody) -> Written
 
 
 @operation("DELETE", "/admin/scenarios/{name}")
-def delete_scenario(name: str, *, client: Nearfield) -> Written:
+def delete_scenario(name: str, *, client: Session) -> Written:
     """Remove a scenario, if there is one of that name.
 
     Args:
@@ -230,7 +230,7 @@ def delete_scenario(name: str, *, client: Nearfield) -> Written:
 
 
 @operation("GET", "/admin/scenarios/{name}")
-def get_scenario(name: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> DocumentDetails:
+def get_scenario(name: str, *, client: Session, wait_for: str | Unset = UNSET) -> DocumentDetails:
     """The body of a scenario.
 
     Args:
@@ -241,7 +241,7 @@ def get_scenario(name: str, *, client: Nearfield, wait_for: str | Unset = UNSET)
 
 
 @operation("GET", "/admin/scenarios")
-def list_scenarios(*, client: Nearfield, wait_for: str | Unset = UNSET) -> ScenarioList:
+def list_scenarios(*, client: Session, wait_for: str | Unset = UNSET) -> ScenarioList:
     """The names of all scenarios.
 
     Args:
@@ -252,7 +252,7 @@ def list_scenarios(*, client: Nearfield, wait_for: str | Unset = UNSET) -> Scena
 
 @operation("GET", "/admin/sources")
 def list_sources(
-    *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
 ) -> SourceList:
     """How far each source has come; the one that advanced last comes first.
 
@@ -265,7 +265,7 @@ def list_sources(
 
 
 @operation("DELETE", "/admin/sources/{source}")
-def remove_source(source: str, *, client: Nearfield, key: str | Unset = UNSET) -> RemovedSource:
+def remove_source(source: str, *, client: Session, key: str | Unset = UNSET) -> RemovedSource:
     """Forget how far a source has come, if it has: its next batch counts, whatever its offset is.
 
     Args:
@@ -276,7 +276,7 @@ def remove_source(source: str, *, client: Nearfield, key: str | Unset = UNSET) -
 
 
 @operation("GET", "/admin/audit")
-def list_audit(*, client: Nearfield, n: int | Unset = UNSET, cursor: str | Unset = UNSET) -> AuditPage:
+def list_audit(*, client: Session, n: int | Unset = UNSET, cursor: str | Unset = UNSET) -> AuditPage:
     """What was done with the rights of an admin, and what of it was refused, newest first.
 
     Args:
@@ -287,7 +287,7 @@ def list_audit(*, client: Nearfield, n: int | Unset = UNSET, cursor: str | Unset
 
 
 @operation("PUT", "/admin/experiments/{experiment}")
-def put_experiment(experiment: str, *, client: Nearfield, body: ExperimentBody) -> Written:
+def put_experiment(experiment: str, *, client: Session, body: ExperimentBody) -> Written:
     """Divide the users among models that answer. It replaces an earlier experiment, and counts begin at 0.
 
     Args:
@@ -297,7 +297,7 @@ def put_experiment(experiment: str, *, client: Nearfield, body: ExperimentBody) 
 
 
 @operation("DELETE", "/admin/experiments/{experiment}")
-def delete_experiment(experiment: str, *, client: Nearfield) -> Written:
+def delete_experiment(experiment: str, *, client: Session) -> Written:
     """End an experiment, if there is one of that id; its counts are gone.
 
     Args:
@@ -307,7 +307,7 @@ def delete_experiment(experiment: str, *, client: Nearfield) -> Written:
 
 
 @operation("GET", "/admin/experiments/{experiment}")
-def get_experiment(experiment: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> ExperimentReport:
+def get_experiment(experiment: str, *, client: Session, wait_for: str | Unset = UNSET) -> ExperimentReport:
     """The arms, and the rates of users with events of each type, with intervals.
 
     Args:
@@ -318,7 +318,7 @@ def get_experiment(experiment: str, *, client: Nearfield, wait_for: str | Unset 
 
 
 @operation("GET", "/admin/experiments")
-def list_experiments(*, client: Nearfield, wait_for: str | Unset = UNSET) -> ExperimentList:
+def list_experiments(*, client: Session, wait_for: str | Unset = UNSET) -> ExperimentList:
     """The ids of all experiments.
 
     Args:
@@ -330,7 +330,7 @@ def list_experiments(*, client: Nearfield, wait_for: str | Unset = UNSET) -> Exp
 @operation("GET", "/admin/export")
 def export(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     what: ExportWhat | Unset = UNSET,
     format_: ExportFormat | Unset = UNSET,
@@ -346,54 +346,54 @@ def export(
 
 
 @operation("POST", "/admin/lists")
-def make_lists(*, client: Nearfield, body: ListsBody) -> Job:
+def make_lists(*, client: Session, body: ListsBody) -> Job:
     """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
     ...
 
 
 @operation("GET", "/admin/exports")
-def list_exports(*, client: Nearfield) -> ListFiles:
+def list_exports(*, client: Session) -> ListFiles:
     """The files of lists, newest first."""
     ...
 
 
 @operation("GET", "/admin/exports/{job}")
-def get_export(job: str, *, client: Nearfield) -> Any:
+def get_export(job: str, *, client: Session) -> Any:
     """The lists of one job: user, rank, item and score, in Parquet."""
     ...
 
 
 @operation("GET", "/admin/webhooks")
-def list_webhooks(*, client: Nearfield) -> WebhookList:
+def list_webhooks(*, client: Session) -> WebhookList:
     """All webhooks without their secrets, and what became of their deliveries."""
     ...
 
 
 @operation("POST", "/admin/webhooks")
-def make_webhook(*, client: Nearfield, body: WebhookBody) -> MadeWebhook:
+def make_webhook(*, client: Session, body: WebhookBody) -> MadeWebhook:
     """Send a signed request to a URL whenever a job ends, and again until it is accepted."""
     ...
 
 
 @operation("DELETE", "/admin/webhooks/{webhook}")
-def remove_webhook(webhook: str, *, client: Nearfield) -> Webhook:
+def remove_webhook(webhook: str, *, client: Session) -> Webhook:
     """Remove a webhook; what is still to be delivered to it is dropped."""
     ...
 
 
 @operation("GET", "/admin/keys")
-def list_keys(*, client: Nearfield) -> KeyList:
+def list_keys(*, client: Session) -> KeyList:
     """All keys that were made and not revoked, those that have expired too, without the keys themselves."""
     ...
 
 
 @operation("POST", "/admin/keys")
-def make_key(*, client: Nearfield, body: KeyBody) -> MadeKey:
+def make_key(*, client: Session, body: KeyBody) -> MadeKey:
     """Make a key. The service stores its hash alone: keep the key."""
     ...
 
 
 @operation("DELETE", "/admin/keys/{key}")
-def revoke_key(key: str, *, client: Nearfield) -> ListedKey:
+def revoke_key(key: str, *, client: Session) -> ListedKey:
     """Revoke a key by its id: at once in this process, within a quarter of a second in all that share the folder."""
     ...

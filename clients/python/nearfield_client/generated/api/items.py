@@ -15,17 +15,17 @@ from nearfield_client.generated.models import (
 )
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 
 @operation("POST", "/items")
-def post_items(*, client: Nearfield, body: PostedItem | list[PostedItem]) -> Accepted:
+def post_items(*, client: Session, body: PostedItem | list[PostedItem]) -> Accepted:
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
     ...
 
 
 @operation("PATCH", "/items")
-def patch_items(*, client: Nearfield, body: PatchedItem | list[PatchedItem]) -> Accepted:
+def patch_items(*, client: Session, body: PatchedItem | list[PatchedItem]) -> Accepted:
     """Change attributes of one item, or of an array of items, and leave the others: JSON merge patches.
 
     The elements are checked one by one; those of deleted items are rejected.
@@ -36,7 +36,7 @@ def patch_items(*, client: Nearfield, body: PatchedItem | list[PatchedItem]) -> 
 @operation("GET", "/items")
 def list_items(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     cursor: str | Unset = UNSET,
@@ -56,7 +56,7 @@ def list_items(
 
 
 @operation("PATCH", "/items/{item}")
-def patch_item(item: str, *, client: Nearfield, body: ItemPatch) -> Written:
+def patch_item(item: str, *, client: Session, body: ItemPatch) -> Written:
     """Change attributes of an item and leave the others: a JSON merge patch, in which null removes.
 
     Args:
@@ -66,7 +66,7 @@ def patch_item(item: str, *, client: Nearfield, body: ItemPatch) -> Written:
 
 
 @operation("DELETE", "/items/{item}")
-def delete_item(item: str, *, client: Nearfield) -> Written:
+def delete_item(item: str, *, client: Session) -> Written:
     """Never show an item again, and do not train on its ratings, until it is put again.
 
     Args:
@@ -76,7 +76,7 @@ def delete_item(item: str, *, client: Nearfield) -> Written:
 
 
 @operation("GET", "/items/{item}")
-def get_item(item: str, *, client: Nearfield, wait_for: str | Unset = UNSET) -> ItemDetails:
+def get_item(item: str, *, client: Session, wait_for: str | Unset = UNSET) -> ItemDetails:
     """The attributes of an item, and the number of its ratings.
 
     Args:

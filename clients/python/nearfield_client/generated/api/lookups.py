@@ -19,14 +19,14 @@ from nearfield_client.generated.models import (
 )
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 
 @operation("GET", "/items/{item}/neighbors")
 def list_item_neighbors(
     item: str,
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     model: str | Unset = UNSET,
@@ -51,7 +51,7 @@ def list_item_neighbors(
 
 
 @operation("POST", "/neighbors")
-def list_set_neighbors(*, client: Nearfield, body: SetBody) -> NeighborsOfSet:
+def list_set_neighbors(*, client: Session, body: SetBody) -> NeighborsOfSet:
     """The items most similar to several items together."""
     ...
 
@@ -60,7 +60,7 @@ def list_set_neighbors(*, client: Nearfield, body: SetBody) -> NeighborsOfSet:
 def list_user_neighbors(
     user: str,
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     model: str | Unset = UNSET,
@@ -80,7 +80,7 @@ def list_user_neighbors(
 
 @operation("GET", "/users")
 def list_users(
-    *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, cursor: str | Unset = UNSET
+    *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, cursor: str | Unset = UNSET
 ) -> UserList:
     """A page of all users who are not forgotten, in an order that stays when users come and go.
 
@@ -94,7 +94,7 @@ def list_users(
 
 @operation("GET", "/estimate/{user}/{item}")
 def estimate_rating(
-    user: str, item: str, *, client: Nearfield, wait_for: str | Unset = UNSET, model: str | Unset = UNSET
+    user: str, item: str, *, client: Session, wait_for: str | Unset = UNSET, model: str | Unset = UNSET
 ) -> RatingEstimate:
     """How the user would rate the item.
 
@@ -109,7 +109,7 @@ def estimate_rating(
 
 @operation("GET", "/users/{user}/ratings")
 def list_user_ratings(
-    user: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    user: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
 ) -> RatingsOfUser:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all.
 
@@ -124,7 +124,7 @@ def list_user_ratings(
 
 @operation("GET", "/users/{user}/events")
 def list_user_events(
-    user: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    user: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
 ) -> EventsOfUser:
     """What the events of one user add up to, item by item, newest first; `n_items` is the number of all items.
 
@@ -139,7 +139,7 @@ def list_user_events(
 
 @operation("GET", "/items/{item}/ratings")
 def list_item_ratings(
-    item: str, *, client: Nearfield, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    item: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
 ) -> RatingsOfItem:
     """A page of the ratings of one item, newest first; `n_ratings` is the number of all.
 

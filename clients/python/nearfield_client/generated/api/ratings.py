@@ -6,13 +6,13 @@ from __future__ import annotations
 from nearfield_client.generated.models import Accepted, PostedEvent, PostedRating, Written
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 
 @operation("POST", "/ratings", headers={"x_source": "X-Source", "x_offset": "X-Offset"})
 def post_ratings(
     *,
-    client: Nearfield,
+    client: Session,
     body: PostedRating | list[PostedRating],
     x_source: str | Unset = UNSET,
     x_offset: int | Unset = UNSET,
@@ -31,7 +31,7 @@ def post_ratings(
 @operation("POST", "/events", headers={"x_source": "X-Source", "x_offset": "X-Offset"})
 def post_events(
     *,
-    client: Nearfield,
+    client: Session,
     body: PostedEvent | list[PostedEvent],
     x_source: str | Unset = UNSET,
     x_offset: int | Unset = UNSET,
@@ -48,7 +48,7 @@ def post_events(
 
 
 @operation("DELETE", "/ratings/{user}/{item}")
-def delete_rating(user: str, item: str, *, client: Nearfield) -> Written:
+def delete_rating(user: str, item: str, *, client: Session) -> Written:
     """Delete one rating. Deleting a rating that does not exist is accepted too.
 
     Args:

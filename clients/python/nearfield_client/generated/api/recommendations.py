@@ -19,14 +19,14 @@ from nearfield_client.generated.models import (
 )
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
-from nearfield_client.session import Nearfield
+from nearfield_client.session import Session
 
 
 @operation("GET", "/recommend/{user}")
 def recommend_user(
     user: str,
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     scenario: str | Unset = UNSET,
     n: int | Unset = UNSET,
@@ -79,7 +79,7 @@ def recommend_user(
 
 
 @operation("POST", "/recommend/{user}")
-def recommend_user_filtered(user: str, *, client: Nearfield, body: RecommendBody) -> Recommendation:
+def recommend_user_filtered(user: str, *, client: Session, body: RecommendBody) -> Recommendation:
     """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more.
 
     Args:
@@ -89,7 +89,7 @@ def recommend_user_filtered(user: str, *, client: Nearfield, body: RecommendBody
 
 
 @operation("POST", "/recommend")
-def recommend_several(*, client: Nearfield, body: UsersBody | AnonymousBody) -> list[Recommendation] | Recommendation:
+def recommend_several(*, client: Session, body: UsersBody | AnonymousBody) -> list[Recommendation] | Recommendation:
     """The best items for each of several users, or for an anonymous user whose ratings and events are in the body."""
     ...
 
@@ -97,7 +97,7 @@ def recommend_several(*, client: Nearfield, body: UsersBody | AnonymousBody) -> 
 @operation("GET", "/popular")
 def list_popular(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,
@@ -127,7 +127,7 @@ def list_popular(
 @operation("GET", "/latest")
 def list_latest(
     *,
-    client: Nearfield,
+    client: Session,
     wait_for: str | Unset = UNSET,
     n: int | Unset = UNSET,
     offset: int | Unset = UNSET,

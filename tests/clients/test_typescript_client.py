@@ -27,6 +27,10 @@ nearfield.get("/recommend/{user}");
 nearfield.get("/popular", { query: { n: "3" } });
 // @ts-expect-error  a rating has a user
 nearfield.post("/ratings", { body: { item: "i1", rating: 5 } });
+// @ts-expect-error  a rating has no value
+nearfield.rate("ann", "i1", 5, { value: 2 });
+// @ts-expect-error  n is a number here too
+nearfield.recommend("ann", { n: "3" });
 // @ts-expect-error  metrics have no pages
 nearfield.each("/metrics");
 nearfield.get("/popular").then(({ items }) => items.map(({ score }) => score?.toFixed(2)));
@@ -52,7 +56,7 @@ def dist(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(generate.TYPESCRIPT / name, folder)
     shutil.copytree(generate.TYPESCRIPT / "src", folder / "src")
     examples = re.findall(r"^```ts\n(.*?)^```", (generate.TYPESCRIPT / "README.md").read_text("utf-8"), re.M | re.S)
-    assert len(examples) == 4
+    assert len(examples) == 5
     (folder / "src" / "readme.ts").write_text("".join(examples).replace('"nearfield-client"', '"./index.js"'))
     (folder / "src" / "wrong.ts").write_text(WRONG)
     ran(COMPILER, "--project", folder)
@@ -81,7 +85,7 @@ def ran(*command: object, **environment: str) -> str:
 def test_it_does_what_the_python_client_does(node: str, dist: Path, address: str) -> None:
     script = generate.TYPESCRIPT / "test" / "client.test.mjs"
     printed = ran(node, "--test-reporter=tap", script, DIST=str(dist), ADDRESS=address, KEY=KEY)
-    assert "# pass 9\n# fail 0" in printed
+    assert "# pass 10\n# fail 0" in printed
 
 
 def test_the_examples_of_its_readme_run(node: str, dist: Path, address: str) -> None:

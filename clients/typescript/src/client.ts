@@ -5,7 +5,7 @@ import type { components } from "./generated/openapi.js";
 import { Position } from "./positions.js";
 import { failureOf } from "./problems.js";
 import { Attempts, isRepeatable } from "./retries.js";
-import type { Answer, Arguments, ElementOf, Method, PagedPath, Parts, PathOf, Posted } from "./types.js";
+import type { Answer, Arguments, ElementOf, Method, More, PagedPath, Parts, PathOf, Posted, Query } from "./types.js";
 
 export interface Options {
   /** The key, sent as X-API-Key. */
@@ -41,6 +41,46 @@ export class Nearfield {
   /** Let all later reads wait for a position, for example one that another client got for a write. */
   waitFor(streamId: string): void {
     this.position.note(streamId);
+  }
+
+  /** Post a rating, which replaces the user's earlier one. */
+  rate(user: string, item: string, rating: number, more: More<"/ratings"> = {}): Promise<Answer<"/ratings", "post">> {
+    return this.post("/ratings", { body: { user, item, rating, ...more } });
+  }
+
+  /** Post an event of a type such as `view`. */
+  event(user: string, item: string, type: string, more: More<"/events"> = {}): Promise<Answer<"/events", "post">> {
+    return this.post("/events", { body: { user, item, type, ...more } });
+  }
+
+  /** The best items for a user. */
+  recommend(user: string, query: Query<"/recommend/{user}"> = {}): Promise<Answer<"/recommend/{user}", "get">> {
+    return this.get("/recommend/{user}", { path: { user }, query });
+  }
+
+  /** The items most similar to an item. */
+  similar(item: string, query: Query<"/items/{item}/neighbors"> = {}): Promise<Answer<"/items/{item}/neighbors", "get">> {
+    return this.get("/items/{item}/neighbors", { path: { item }, query });
+  }
+
+  /** The most popular items. */
+  popular(query: Query<"/popular"> = {}): Promise<Answer<"/popular", "get">> {
+    return this.get("/popular", { query });
+  }
+
+  /** Put an item with these attributes; others that it had are removed. */
+  putItem(item: string, attributes: More<"/items"> = {}): Promise<Answer<"/items", "post">> {
+    return this.post("/items", { body: { item, ...attributes } });
+  }
+
+  /** Change some attributes of at most 1,000 items; null removes an attribute. */
+  patchItems(items: components["schemas"]["PatchedItem"][]): Promise<Answer<"/items", "patch">> {
+    return this.patch("/items", { body: items });
+  }
+
+  /** What the events of a user add up to, item by item. */
+  userEvents(user: string, query: Query<"/users/{user}/events"> = {}): Promise<Answer<"/users/{user}/events", "get">> {
+    return this.get("/users/{user}/events", { path: { user }, query });
   }
 
   get<P extends PathOf<"get">>(path: P, ...parts: Arguments<Parts<P, "get">>): Promise<Answer<P, "get">> {

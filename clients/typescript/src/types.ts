@@ -35,6 +35,9 @@ export type ElementOf<A> = { [N in keyof A & ListName]: A[N] extends (infer E)[]
 
 type QueryOf<O> = O extends { parameters: { query?: infer Q } } ? NonNullable<Q> : never;
 
+/** The parameters of a read. */
+export type Query<P extends PathOf<"get">> = QueryOf<Operation<P, "get">>;
+
 /** The paths that answer pages: they take a cursor, or an offset. */
 export type PagedPath = {
   [P in PathOf<"get">]: [Extract<keyof QueryOf<Operation<P, "get">>, "cursor" | "offset">] extends [never] ? never : P;
@@ -46,3 +49,6 @@ export interface Posted {
   "/events": components["schemas"]["PostedEvent"];
   "/items": components["schemas"]["PostedItem"];
 }
+
+/** The fields of an element beside those that a method takes by their place. */
+export type More<P extends keyof Posted> = Omit<Posted[P], "user" | "item" | "rating" | "type">;

@@ -57,6 +57,24 @@ async function collected(elements, n = Infinity) {
   return found;
 }
 
+test("most programs need methods only", async () => {
+  const written = [
+    await nearfield.rate("mia", "i2", 5, { timestamp: 1.7e9 }),
+    await nearfield.event("mia", "i3", "purchase"),
+    await nearfield.putItem("film", { title: "A film", numbers: { year: 1947 } }),
+    await nearfield.patchItems([{ item: "film", title: "Another" }]),
+  ];
+  assert.deepEqual(written.map(({ accepted }) => accepted), [1, 1, 1, 1]);
+  assert.deepEqual((await nearfield.userEvents("mia")).events.map(({ item }) => item), ["i3"]);
+  const film = await nearfield.get("/items/{item}", { path: { item: "film" } });
+  assert.deepEqual([film.title, film.numbers], ["Another", { year: 1947 }]);
+  const shown = (await nearfield.recommend("mia", { n: 3, exclude: ["i4"] })).items.map(({ item }) => item);
+  assert.equal(shown.length, 3);
+  assert.ok(!shown.some((item) => ["i2", "i3", "i4"].includes(item)));
+  assert.equal((await nearfield.popular({ n: 2 })).items.length, 2);
+  await assert.rejects(nearfield.similar("i2"), ({ slug }) => slug === "unknown-model");
+});
+
 test("what was written is read", async () => {
   const receipt = await nearfield.postAll("/ratings", [{ user: "ben", item: "new", rating: 5 }, { user: "ben" }]);
   assert.deepEqual([receipt.accepted, receipt.nRejected, receipt.rejected[0].position], [1, 1, 1]);

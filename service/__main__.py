@@ -105,6 +105,21 @@ def worker(
     return run_worker(settings, take_over=take_over)
 
 
+@app.command(short_help="Check this machine before a service runs on it.")
+def doctor(
+    data: Data = None,
+    redis: Redis = None,
+    backend: BackendOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> int:
+    """Check the machine and the settings for `serve`, a line each: ok, warn or fail. The status is 1 if one fails."""
+    from service.cli import doctor
+    from service.processes import http_server, process
+
+    options = {"data": data, "redis": redis, "backend": backend}
+    return doctor.report(doctor.examine(options, process.check_start, http_server.within_files), as_json=json)
+
+
 @app.command(short_help="Train a model on a file.")
 @reads_a_file
 def train(

@@ -17,7 +17,7 @@ BOUNDS = {
         "arrows": 41,
         "extra_arrows": 4.8,
         "in_circles": 0,
-        "small": 10,
+        "small": 9,
         "private": 0.188,
         "once": 13,
     },

@@ -23,6 +23,15 @@ SWITCH_INTERVAL_S = 0.0005  # seconds until a waiting thread asks for the GIL; a
 PRIVATE = 0o077  # umask: no other user can read or lock files of this process and its children
 
 
+def check_start(settings: Settings) -> None:
+    """Check what a service refuses before it opens anything. Raises what `run` raises, save OSError."""
+    settings.check_exposure()
+    data_format.check(settings.data)
+    check_extras(settings)
+    for check in parts().check_serve:
+        check(settings)
+
+
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT. The exit status is 0, or 1 if a part of the service failed.
 
@@ -34,11 +43,7 @@ def run(settings: Settings) -> int:
         ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
     """
-    settings.check_exposure()
-    data_format.check(settings.data)
-    check_extras(settings)
-    for check in parts().check_serve:
-        check(settings)
+    check_start(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)

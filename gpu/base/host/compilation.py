@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from numba.core import event
+from numba.core import config, event
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 
@@ -32,8 +32,21 @@ def load() -> None:
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     importlib.import_module("multiprocessing.synchronize")
-    with contextlib.suppress(ImportError):  # there is no OpenMP: the first parallel kernel takes another layer
+    openmp_obstacle()  # with one, the first parallel kernel takes another layer
+
+
+def threading_layer() -> str:
+    """The layer that Numba is asked to run parallel kernels on, such as `omp`."""
+    return str(config.THREADING_LAYER)  # type: ignore[attr-defined] # Numba sets it from the environment
+
+
+def openmp_obstacle() -> str | None:
+    """Why Numba cannot run parallel kernels on OpenMP's threads; None if it can. Starts no thread."""
+    try:
         importlib.import_module("numba.np.ufunc.omppool")
+    except ImportError as error:
+        return str(error)
+    return None
 
 
 @functools.cache

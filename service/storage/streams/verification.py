@@ -63,18 +63,10 @@ class Verification:
             StreamUnavailable: Redis is gone.
         """
         with self._verifying, translated():
-            if self.info("cluster").get("cluster_enabled"):
-                raise VolatileServer(
-                    "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service"
-                    " names several keys, which may lie on several nodes of a cluster; name a server without cluster"
-                    " mode"
-                )
-            self.check_durability()
+            self.check_promises()
             run, began_ms = text_of(self.info("server").get("run_id", "")), int(time.time() * 1000)
             is_new, bound, ahead_ms = not run or run != self._run, ZERO, self._ahead_ms
-            with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
-                seconds, us = self._client.time()
-                clock_ms = int(seconds) * 1000 + int(us) // 1000
+            if (clock_ms := self.clock_ms()) is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
                 if is_new and clock_ms < (ours_ms := began_ms + max(self._ahead_ms, 0)):
                     bound = StreamId(ours_ms, 0)
@@ -96,8 +88,17 @@ class Verification:
                 self._ahead_ms = ahead_ms
             self._run = run
 
-    def check_durability(self) -> None:
-        """Check that the settings of the server make it keep what it acknowledges; raises `VolatileServer`."""
+    def check_promises(self) -> bool:
+        """Check that the settings of the server make it keep what it acknowledges; False if it refuses to tell them.
+
+        Raises:
+            VolatileServer: persistence is off or too weak, entries may be evicted, or it is a part of a cluster.
+        """
+        if self.info("cluster").get("cluster_enabled"):
+            raise VolatileServer(
+                "Invalid cluster-enabled of the Redis server: expected no, got yes: a transaction of the service"
+                " names several keys, which may lie on several nodes of a cluster; name a server without cluster mode"
+            )
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
         try:
             config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
@@ -105,7 +106,7 @@ class Verification:
             if not self._warned:
                 _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
             self._warned = True
-            return
+            return False
         if config["appendonly"] != "yes":
             # CONFIG SET is not enough: until its first rewrite is done, a killed server would lose everything.
             raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; restart it with yes")
@@ -117,6 +118,15 @@ class Verification:
         if config["maxmemory"] not in ("", "0") and config["maxmemory-policy"] != "noeviction":
             policy = config["maxmemory-policy"]
             raise VolatileServer(f"Invalid maxmemory-policy of the Redis server: expected noeviction, got {policy}")
+        return True
+
+    def clock_ms(self) -> int | None:
+        """The time of the server in milliseconds since 1970; None if it refuses to tell."""
+        try:
+            seconds, us = self._client.time()
+        except redis.ResponseError:
+            return None
+        return int(seconds) * 1000 + int(us) // 1000
 
     def info(self, section: str) -> dict[str, Any]:
         """What the server tells of itself; empty if it refuses."""

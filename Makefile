@@ -97,6 +97,8 @@ clean: ## remove the environment, the demo's data and all caches
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache .cache site clients/typescript/node_modules
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.platform != "linux")' || \
+	  { echo 'Nearfield runs on Linux; on other systems use the container: docs/deployment.md#containers'; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 	  { echo 'Nearfield needs Python 3.11 to 3.13: make PYTHON=python3.13'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \

@@ -438,3 +438,14 @@ def _package(requirement: str) -> str:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_make_tells_other_systems_to_use_the_container(tmp_path: Path) -> None:
+    python = tmp_path / "python3"  # the interpreter of a Mac
+    lines = "#!/bin/sh", f"""exec {sys.executable} -c "import sys; sys.platform = 'darwin'; exec(sys.argv[1])" "$2\""""
+    python.write_text("\n".join(lines))
+    python.chmod(0o755)
+    command = ["make", "--silent", "demo", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not (tmp_path / "venv").exists()
+    assert done.stdout == "Nearfield runs on Linux; on other systems use the container: docs/deployment.md#containers\n"

@@ -17,7 +17,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.door.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys
+from service.api.door.auth import ADMIN_PREFIX, CONSOLE_PREFIX, READING_METHODS, Keys, key_in
 from service.api.door.client_address import ClientAddresses
 from service.api.door.route import RouteTable
 from service.base.errors import ServiceError
@@ -154,7 +154,7 @@ class Audit:
         elif state.get("session") is not None:
             return state["session"].key or None
         else:
-            given = dict(scope["headers"]).get(b"x-api-key")
+            given = key_in(dict(scope["headers"]))
         try:
             return self._keys.id_of(given)
         except ServiceError:  # the made keys cannot be known now

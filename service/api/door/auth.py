@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from time import monotonic
 
 from service.api.door.grants import ALL, READ_WRITE, Grant, Scope
@@ -22,6 +23,7 @@ CONSOLE_PREFIX = b"/console/"  # pages for admins, who sign in: `service.extras.
 # Of the whole deployment: a key for some data sets could else give itself the others.
 DEPLOYMENT_PATHS = (b"/admin/keys",)
 WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")
+KEY_HEADERS = frozenset((b"x-api-key", b"authorization"))  # see `key_in`
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 
 KEY_SCOPES = {"api_key": READ_WRITE, "admin_key": ALL, "read_key": Scope.READ, "write_key": Scope.WRITE}
@@ -152,6 +154,17 @@ class Keys:
 
     def _hashed(self, key: bytes) -> bytes:
         return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
+
+
+def key_in(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key that a request sends: in `X-API-Key`, else behind `Bearer` in `Authorization` (RFC 6750, section 2.1).
+
+    If it has both, `X-API-Key` counts: a proxy may send an `Authorization` of its own.
+    """
+    if (key := headers.get(b"x-api-key")) is not None:
+        return key
+    kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else None
 
 
 def is_open(path: bytes) -> bool:

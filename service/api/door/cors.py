@@ -3,8 +3,8 @@
 Starlette's middleware does not fit: it answers preflights in plain text, without an id, uncounted and unlimited, and
 it would stand outside of the layer that makes most errors. Pages must be able to read a 401 and a 429 too.
 
-No answer allows credentials. A key goes in `X-API-Key`, which no browser sends by itself, so a page of any allowed
-origin has the rights of the keys that it knows.
+No answer allows credentials. A key goes in `X-API-Key` or behind `Bearer`, which no browser sends by itself, so a page
+of any allowed origin has the rights of the keys that it knows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.api.problems import Headers
 
 ANY = "*"
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
-SENT = b"X-API-Key, Content-Type, X-Request-ID, X-Source, X-Offset"
+SENT = b"X-API-Key, Authorization, Content-Type, X-Request-ID, X-Source, X-Offset"
 EXPOSED = b"X-Request-ID, Retry-After, X-As-Of"
 MAX_AGE_S = 600  # for which a browser keeps the answer to a preflight
 _VARY = (b"vary", b"Origin")

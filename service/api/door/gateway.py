@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from service.api import problems
-from service.api.door import cors
+from service.api.door import auth, cors
 from service.api.door.auth import Keys
 from service.api.door.client_address import ClientAddresses
 from service.api.door.connection_guard import current
@@ -50,7 +50,9 @@ PREFLIGHT = "preflight"  # counted as the route of questions of browsers, which 
 REFUSED, UNKNOWN = "refused", "unknown"  # counted as routes of requests that were refused, or that no route takes
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | {b"x-api-key", b"x-request-id", b"traceparent"}
+_READ = (
+    bodies.HEADERS | bodies.SOURCE_HEADERS | cors.READ_HEADERS | auth.KEY_HEADERS | {b"x-request-id", b"traceparent"}
+)
 _READ |= {b"host", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"}
 _log = structlog.get_logger(__name__)
 
@@ -160,7 +162,7 @@ class Gateway:
             TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: a check failed.
         """
         address = self._limited_address(path, peer, every_header)
-        key = headers.get(b"x-api-key")
+        key = auth.key_in(headers)
         if self.keys.need_none(path):
             self._sites.check(path, headers)
             key = None

@@ -16,6 +16,7 @@ from service.api.openapi.examples import add_examples
 from service.settings import data_sets
 
 PATH = "/openapi.json"
+KEY_SCHEMES: list[dict[str, list[str]]] = [{"key": []}, {"bearer": []}]  # a key is sent in one of these ways
 
 
 def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
@@ -29,12 +30,15 @@ def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
         result: dict[str, Any] = with_references(made)
         components = result.setdefault("components", {})
         components.setdefault("schemas", {}).update(DOCUMENTED)
-        components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+        components["securitySchemes"] = {
+            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            "bearer": {"type": "http", "scheme": "bearer"},
+        }
         for path, operations in result["paths"].items():
             for operation in operations.values():
                 operation["responses"] |= app.state.refusals.get(operation["operationId"], {})
                 # Alternatives that open the path; an empty one means no key.
-                alternatives: list[dict[str, list[str]]] = [{}] * keys.is_open(path.encode()) + [{"key": []}]
+                alternatives: list[dict[str, list[str]]] = [{}] * keys.is_open(path.encode()) + KEY_SCHEMES
                 operation["security"] = [] if auth.is_open(path.encode()) else alternatives
         add_examples(result)
         if path := data_sets.path_of(app.state.serving.settings.data_set):

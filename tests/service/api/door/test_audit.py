@@ -26,7 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def admin(service: Service) -> Iterator[httpx.Client]:
-    headers = {"X-API-Key": ADMIN_KEY, "X-Forwarded-For": "192.0.2.7"}
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}", "X-Forwarded-For": "192.0.2.7"}
     with httpx.Client(base_url=service.client.base_url, headers=headers, timeout=60) as client:
         yield client
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.door.auth import Keys
+from service.api.door.auth import Keys, key_in
 from service.api.errors import Forbidden, NotAuthorized
 from service.settings.settings import Settings
 
@@ -25,6 +25,24 @@ READ, LIST, POST, DELETE, JOBS = (
 READS, WRITES = [READ, LIST, ("GET", b"/users/u/ratings"), ("HEAD", b"/ratings"), ("GET", b"/items/x")], [POST, DELETE]
 WRITES += [("POST", b"/items"), ("PATCH", b"/items/x"), ("DELETE", b"/items/x")]
 OPEN = [b"/health/live", b"/health/ready", b"/metrics", b"/docs", b"/openapi.json"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ({b"x-api-key": b"a"}, b"a"),
+        ({b"authorization": b"Bearer a"}, b"a"),
+        ({b"authorization": b"bearer  a "}, b"a"),
+        ({b"authorization": b"Bearer a", b"x-api-key": b"b"}, b"b"),
+        ({b"authorization": b"Bearer a", b"x-api-key": b""}, b""),
+        ({b"authorization": b"Basic YTpi"}, None),
+        ({b"authorization": b"a"}, None),
+        ({b"authorization": b"Bearer"}, b""),
+        ({}, None),
+    ],
+)
+def test_a_key_is_in_one_of_two_headers(headers, key):
+    assert key_in(headers) == key
 
 
 def outcome(settings, request, key):

@@ -541,11 +541,10 @@ def test_a_connection_is_not_idle_while_its_request_is_answered() -> None:
     assert talk(server, scene)[0] == 200
 
 
-def test_the_key_is_checked() -> None:
+@pytest.mark.parametrize("header", [b"X-API-Key: key-of-every-client", b"Authorization: Bearer key-of-every-client"])
+def test_the_key_is_checked(header: bytes) -> None:
     server = Server(api_key=KEY)
-    allowed, refused = answered(
-        server, PLAIN.replace(b"\r\n\r\n", b"\r\nX-API-Key: key-of-every-client\r\n\r\n"), PLAIN
-    )
+    allowed, refused = answered(server, PLAIN.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % header), PLAIN)
     assert (refused[0], refused[1]["content-type"]) == (401, "application/problem+json")
     assert refused[1]["www-authenticate"] == "X-API-Key"
     assert json.loads(refused[2])["request_id"] == refused[1]["x-request-id"]

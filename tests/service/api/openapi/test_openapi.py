@@ -167,11 +167,11 @@ def test_only_operation_needs_no_key(document):
 
 def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
     without = {name: one["security"] for name, one in operations(document_with(tmp_path))}
-    assert all(security in ([], [{}, {"key": []}]) for security in without.values())
+    assert all(security in ([], [{}, {"key": []}, {"bearer": []}]) for security in without.values())
     with_admin_key = document_with(tmp_path, admin_key="key-of-the-admins")
     for name, operation in operations(with_admin_key):
         if " /admin/" in name:
-            assert operation["security"] == [{"key": []}], name
+            assert operation["security"] == [{"key": []}, {"bearer": []}], name
         else:
             assert operation["security"] == without[name], name
 

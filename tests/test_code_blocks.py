@@ -60,6 +60,7 @@ EXAMPLES_OF_THE_API = "tests/test_api_document.py::test_every_example_answers_as
 # (page, beginning of a command, or of a block in another language) -> why it cannot run in a test.
 DOCKER, CLUSTER = "needs a container engine and the network", "needs a cluster of Kubernetes"
 NETWORK, ENDLESS = "needs the network", "runs until a signal; tests/service starts it again and again"
+SYSTEMD = "needs root and systemd; tests/deploy/test_unit.py checks the unit"
 DATA_SETS, MACHINES = (
     "needs data sets and hours",
     "needs several machines; tests/service/extras/ranks has them as processes",
@@ -96,6 +97,13 @@ NOT_RUN = {
     ("docs/deployment.md", "nearfield worker"): ENDLESS,
     ("docs/deployment.md", "nearfield serve --data OWN_FOLDER"): ENDLESS,
     ("docs/deployment.md", "nearfield bridge kafka"): "needs Kafka",
+    ("docs/deployment.md", "useradd "): SYSTEMD,
+    ("docs/deployment.md", "install "): SYSTEMD,
+    ("docs/deployment.md", "for name in NEARFIELD_API_KEY NEARFIELD_ADMIN_KEY;"): SYSTEMD,
+    ("docs/deployment.md", "cp deploy/nearfield.service"): SYSTEMD,
+    ("docs/deployment.md", "systemctl "): SYSTEMD,
+    ("docs/upgrading.md", "python3 -m venv"): NETWORK,
+    ("docs/upgrading.md", "/opt/nearfield-new/bin/pip install"): NETWORK,
     ("docs/kubernetes.md", "docker "): DOCKER,
     ("docs/kubernetes.md", "helm "): CLUSTER,
     ("docs/kubernetes.md", "kubectl "): CLUSTER,

@@ -54,6 +54,11 @@ ELSEWHERE = {
         "$ nearfield push",
     ): "tests/service/extras/registry/test_registry.py::test_the_examples_of_the_page",
     ("docs/training.md", "", "--plan"): "tests/service/cli/test_plan.py::test_the_example_of_the_documentation",
+    (
+        "docs/operations.md",
+        "",
+        "$ nearfield doctor",
+    ): "tests/service/cli/test_doctor.py::test_a_redis_that_does_not_answer_fails_and_the_other_checks_go_on",
 }
 EXAMPLES_OF_THE_API = "tests/test_api_document.py::test_every_example_answers_as_documented"
 

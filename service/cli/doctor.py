@@ -62,8 +62,6 @@ def examine(
         check_start: raises what a service refuses at its start.
         within_files: see `service.processes.http_server.within_files`.
     """
-    # The findings say what the parts would log to stdout.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found: list[Settings] = []
 
     def of_settings() -> Result:
@@ -75,11 +73,17 @@ def examine(
             return "warn", f"no setting has the name {', '.join(unknown)}: correct or remove it; the service ignores it"
         return "ok", "a service accepts them"
 
-    findings = [finding("python", python), finding("openmp", openmp), finding("settings", of_settings)]
-    for settings in found:
-        checks: dict[str, Callable[[Settings], Result]] = {"gpu": gpu, "redis": redis, "clock": clock, "disk": disk}
-        checks["files"] = partial(open_files, within_files)
-        findings += [finding(name, partial(check, settings)) for name, check in checks.items()]
+    usual = structlog.get_config()
+    # The findings say what the parts would log to stdout.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        findings = [finding("python", python), finding("openmp", openmp), finding("settings", of_settings)]
+        for settings in found:
+            checks: dict[str, Callable[[Settings], Result]] = {"gpu": gpu, "redis": redis, "clock": clock, "disk": disk}
+            checks["files"] = partial(open_files, within_files)
+            findings += [finding(name, partial(check, settings)) for name, check in checks.items()]
+    finally:
+        structlog.configure(**usual)
     return findings
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from gpu.base.backend import Backend
+from service.__main__ import run
 from service.base.errors import Unavailable
 from service.cli import doctor
 from service.processes import http_server
@@ -56,6 +58,13 @@ def test_a_durable_redis_is_fine_and_gets_no_key(redis_url: str, tmp_path: Path)
     assert not list(tmp_path.iterdir())
     with connect(redis_url) as client:
         assert client.keys() == []
+
+
+def test_what_runs_after_it_logs_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    assert run(["doctor", "--data", str(tmp_path), "--backend", "host"]) == 0
+    assert structlog.get_config() == before
+    assert len(capsys.readouterr().out.splitlines()) == len(NAMES)
 
 
 def test_each_line_has_a_state_and_a_check(tmp_path: Path) -> None:

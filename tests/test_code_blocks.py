@@ -107,6 +107,7 @@ NOT_RUN = {
     ("docs/deployment.md", "for name in NEARFIELD_API_KEY NEARFIELD_ADMIN_KEY;"): SYSTEMD,
     ("docs/deployment.md", "cp deploy/nearfield.service"): SYSTEMD,
     ("docs/deployment.md", "systemctl "): SYSTEMD,
+    ("docs/deployment.md", "runuser "): SYSTEMD,
     ("docs/upgrading.md", "python3 -m venv"): NETWORK,
     ("docs/upgrading.md", "/opt/nearfield-new/bin/pip install"): NETWORK,
     ("docs/kubernetes.md", "docker "): DOCKER,

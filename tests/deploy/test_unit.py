@@ -34,6 +34,8 @@ def test_it_agrees_with_the_service_and_the_page() -> None:
     variables = dict(one.split("=", 1) for one in service["Environment"].split())
     names = {name.removeprefix("NEARFIELD_").lower() for name in variables}
     assert names and names <= Settings.model_fields.keys()
+    # Commands of a shell find the embedded Redis by its socket below the folder of temporary files.
+    assert (service.get("PrivateTmp", "no"), service.get("ReadWritePaths")) == ("no", "/tmp")
     assert variables["NEARFIELD_DATA"] == f"/var/lib/{service['StateDirectory']}"
     program, command = service["ExecStart"].split()
     assert (command, f"{program} serve" in PAGE, service["EnvironmentFile"] in PAGE) == ("serve", True, True)

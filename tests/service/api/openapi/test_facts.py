@@ -21,6 +21,7 @@ MEANT: Mapping[str, str] = {
     r"get /admin/audit .*": "new route: the audit log",
     r"patch /items .*": "new route: patches of many items",
     r".* /admin/.*\bcalibration\.event_\w+( .*)?: .*": "how events count beside ratings",
+    r".* security": "a key may come as a bearer token",
     r".* /admin/keys\b.*\.(expires|last_used)( .*)?: .*": "keys may expire, and tell their last use",
     r".* /admin/.*\bcalibration\.(chosen|n_factors)\b.*": "trainings choose the number of factors",
     r"(post|get|delete) /admin/.* 20\d .*\bphase: .*": "jobs tell what they do",

@@ -139,7 +139,9 @@ class DecayedCounts:
         for age, block in enumerate(self._blocks):
             sums += block.values[where] >> (BLOCK * age)
         self.sums.values[where] = sums
-        most = int((self.sums.values if had_most else sums).max(initial=0))  # of all items only if it may have fallen
+        most = int(sums.max(initial=0))
+        if had_most and most < self._most:  # it has fallen, and any other item may have the most now
+            most = int(self.sums.values.max(initial=0))
         self._most = most if had_most else max(most, self._most)
         self._note_change(rows)
         return rows

@@ -21,6 +21,7 @@ from gpu.ranking.requests import Users
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64
 
+LINE = 16  # numbers of 4 bytes in a line of the cache
 MARKS = 4096  # marks of rated items: a power of two; a row of 100 ratings then has one in forty places marked
 
 
@@ -55,14 +56,18 @@ def score_pairs(
     items: Annotated[NDArray[np.int64], 2],
     arrays: Arrays,
     out: Annotated[NDArray[np.float64], 2],
-) -> None:
+) -> int:
     """Eq. 1 for `items` (B, n) of each of B users, into `out` (B, n); NaN where an item is below 0.
 
     Each pair is summed up alone, in float64 and in one order, so that its bits do not depend on the others.
+
+    Returns:
+        what `load` has counted, so that no compiler leaves the loads out.
     """
     factors, biases, baselines = users
-    may_be_rated = np.empty(MARKS, dtype=np.bool_)
+    may_be_rated, loaded = np.empty(MARKS, dtype=np.bool_), 0
     for b in range(items.shape[0]):
+        loaded += load(items[b], arrays)
         mark(rows, b, may_be_rated)
         for n in range(items.shape[1]):
             item = items[b, n]
@@ -73,6 +78,24 @@ def score_pairs(
             score += near_terms(item, b, baselines[b], rows, may_be_rated, arrays)
             out[b, n] = score + weight_terms(item, b, rows, arrays)
         add_products(factors[b], items[b], arrays.item_factors, out[b])
+    return loaded
+
+
+@njit(nogil=True, cache=True)
+def load(items: NDArray[np.int64], arrays: Arrays) -> int:
+    """Read each cache line of the rows of `items` (n,); returns how many numbers read were above 0.
+
+    Few are in the cache. Here all loads overlap, while the sums of eq. 1 wait for each.
+    """
+    total, (_, n_neighbors), (_, n_factors) = 0, arrays.neighbors.shape, arrays.item_factors.shape
+    for n in range(len(items) if len(arrays.item_factors) else 0):
+        item = max(items[n], 0)
+        total += arrays.item_bias[item] > 0
+        for k in range(0, n_neighbors, LINE):
+            total += (arrays.neighbors[item, k] > 0) + (arrays.implicit_weights[item, k] > 0)
+        for f in range(0, n_factors, LINE):
+            total += arrays.item_factors[item, f] > 0
+    return total
 
 
 @njit(nogil=True, cache=True)

@@ -9,6 +9,8 @@ from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
 from gpu.ranking.requests import RankingRequests
 
+LINE = 16  # numbers of 4 bytes in a line of the cache
+
 
 @called_for(Use.RANKING_ON_DEVICE)
 @njit(cache=True, nogil=True)
@@ -22,8 +24,10 @@ def lay_out(
     filter_words: NDArray[np.int32],
     lowest: float,
     highest: float,
-) -> None:
+) -> int:
     """Write the columns of a batch one after the other. Ratings and excluded rows become compact copies.
+
+    First a number of each cache line of all ratings is read: few are in the cache, and so the loads overlap.
 
     Args:
         given: overwritten.
@@ -31,6 +35,9 @@ def lay_out(
             items and values without room are left out.
         candidates, filters, n_candidates, filter_words: as in `Choice`; of addresses, those of each part follow.
         lowest, highest: values are clipped to them.
+
+    Returns:
+        how many numbers read first were above 0, so that no compiler leaves the loads out.
     """
     n_users, width = requests.factors.shape
     addresses = given[starts[0] : starts[2]].view(np.uint64)
@@ -42,7 +49,12 @@ def lay_out(
     seen_starts, seen = given[starts[5] : starts[6]], given[starts[6] : starts[7]]
     values = given[starts[7] : starts[8]].view(np.float32)
     excluded_starts, excluded = given[starts[8] : starts[9]], given[starts[9] : starts[10]]
-    n_seen, first = 0, requests.exclude_starts[0]
+    loaded, n_seen, first = 0, 0, requests.exclude_starts[0]
+    for user in range(n_users if len(seen) else 0):
+        for position in range(requests.starts[user], requests.starts[user] + requests.lengths[user], LINE):
+            loaded += requests.items[position] > 0
+            if len(values):
+                loaded += requests.values[position] > 0
     seen_starts[0] = 0
     for user in range(n_users):
         at = user * padded
@@ -61,3 +73,4 @@ def lay_out(
     excluded_starts[n_users] = requests.exclude_starts[n_users] - first
     for n in range(len(excluded)):
         excluded[n] = requests.excluded[first + n]
+    return loaded

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fairness import Client, ClientWork, Portion, cost_of, n_requests_of
+from service.engine.lists.page import PlainLists
 from service.engine.queries import Query, Recommend
 from service.engine.queries.columns import Ids, ListColumns
 
@@ -229,7 +230,11 @@ class PendingQueries:
                 self._work.done(client, n)
             if promise.done():  # the client has gone
                 continue
-            if isinstance(answer, Exception):
-                promise.set_exception(answer)
+            try:
+                written = answer.columns() if isinstance(answer, PlainLists) else answer
+            except Exception as error:  # becomes the answer of this query; the others are delivered
+                written = error
+            if isinstance(written, Exception):
+                promise.set_exception(written)
             else:
-                promise.set_result(answer)
+                promise.set_result(written)

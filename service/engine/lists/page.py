@@ -1,4 +1,4 @@
-"""`Pages`: answers from lists. Belongs to the engine thread."""
+"""`Pages`: answers from lists. Belongs to the engine thread, but for `PlainLists`."""
 
 from __future__ import annotations
 
@@ -27,28 +27,52 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Part(NamedTuple):
-    """Lists of one plan as columns, see `ListColumns`.
+    """Lists of one plan that are not text yet.
 
     Attributes:
         at: the places of their users.
-        text: of all items.
-        ends: uint32 (B,).
+        rows: int64 (L,), the items of all lists.
         lengths: int64 (B,), items of each list.
+        numbers: float64 (L, 1) or (L, 2): scores, and estimates where the model has some.
+        names: where each name of `Texts` ends, and the bytes of all, when the lists were made.
         tail: what follows the items, without the bracket.
     """
 
     at: Sequence[int]
-    text: bytes
-    ends: NDArray[np.uint32]
+    rows: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    names: tuple[NDArray[np.int64], NDArray[np.uint8]]
     tail: bytes
+
+
+class PlainLists(NamedTuple):
+    """The answer to a plain query, whose parts nothing changes any more.
+
+    The event loop writes it (`columns`). So the engine's thread, which all lists wait for, goes on with the next batch.
+    """
+
+    parts: Sequence[Part]
+
+    def columns(self) -> ListColumns:
+        """The lists as text; any thread."""
+        tails, text = list(dict.fromkeys(part.tail for part in self.parts)), bytearray()
+        ends, places, kinds = array("I"), array("I"), array("I")
+        for part in self.parts:
+            written, own_ends = host_texts.lines(part.rows, part.lengths, part.numbers, *part.names)
+            ends.frombytes((own_ends + np.uint32(len(text))).tobytes())
+            places.extend(part.at)
+            kinds.frombytes((np.uint32(2 * tails.index(part.tail)) + (part.lengths == 0)).tobytes())
+            text += written.data
+        both = [end + tail for tail in tails for end in (END, EMPTY)]
+        return ListColumns(bytes(text), ends.tobytes(), places.tobytes(), kinds.tobytes(), both)
 
 
 class Texts:
     """The pieces of a list in JSON, and the names of all items, in one array of bytes."""
 
     def __init__(self, items: IdTable) -> None:
-        self._items, self._lines = items, host_texts.lines
+        self._items = items
         self._ends, self._text = Growing(np.zeros(0, dtype=np.int64)), Growing(np.zeros(0, dtype=np.uint8))
         self._add([FIRST, NEXT, SCORE, ESTIMATE])
 
@@ -58,13 +82,10 @@ class Texts:
         if n_items < len(self._items):
             self._add(list(map(_encode, self._items.ids(range(n_items, len(self._items))))))
 
-    def of_lists(
-        self, rows: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.float64]
-    ) -> tuple[bytes, NDArray[np.uint32]]:
-        """The items of lists in JSON, and where each list ends. `numbers` has scores, or scores and estimates."""
-        places = rows.astype(np.int64, copy=False)
-        text, ends = self._lines(places, lengths, numbers, self._ends.values, self._text.values)
-        return text.tobytes(), ends
+    @property
+    def names(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Where each name ends, and the bytes of all. What later items add does not change these arrays."""
+        return self._ends.values, self._text.values
 
     def _add(self, texts: Sequence[bytes]) -> None:
         n, n_bytes, joined = len(self._ends.values), len(self._text.values), b"".join(texts)
@@ -94,21 +115,9 @@ class Pages:
         for _, of, at in source.group.runs:
             lengths = lists.lengths[first_list : first_list + len(at)]
             end = first + int(np.add.reduce(lengths))
-            text, ends = self.texts.of_lists(lists.rows[first:end], lengths, numbers[first:end])
-            yield of, Part(at, text, ends, lengths, tail)
+            rows = lists.rows[first:end].astype(np.int64, copy=False)
+            yield of, Part(at, rows, lengths, numbers[first:end], self.texts.names, tail)
             first_list, first = first_list + len(at), end
-
-    def columns(self, parts: Sequence[Part]) -> ListColumns:
-        """The answer that has these parts of one plan."""
-        tails, text = list(dict.fromkeys(part.tail for part in parts)), bytearray()
-        ends, places, kinds = array("I"), array("I"), array("I")
-        for part in parts:
-            ends.frombytes((part.ends + np.uint32(len(text))).tobytes())
-            places.extend(part.at)
-            kinds.frombytes((np.uint32(2 * tails.index(part.tail)) + (part.lengths == 0)).tobytes())
-            text += part.text
-        both = [end + tail for tail in tails for end in (END, EMPTY)]
-        return ListColumns(bytes(text), ends.tobytes(), places.tobytes(), kinds.tobytes(), both)
 
     def answers(self, source: Source, lists: Lists, as_of: str) -> list[Recommendation]:
         """The answer to each plan of `source`."""

@@ -16,7 +16,7 @@ from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.cursors import Cursors, Shown
 from service.engine.lists.exploration import Exploration
 from service.engine.lists.lookups import Lookups
-from service.engine.lists.page import Pages
+from service.engine.lists.page import Pages, PlainLists
 from service.engine.lists.plan import Plan, Planner, is_plain
 from service.engine.lists.selection import Selection
 from service.engine.lists.sources import Sources
@@ -118,7 +118,7 @@ class Ranking:
             if failure is not None:
                 answers[n] = failure
             elif is_plain(query):
-                answers[n] = self._pages.columns(own)
+                answers[n] = PlainLists(own)
             else:
                 answers[n] = own[0] if query.users is None else own
         self._add_titles(queries, answers)

@@ -5,12 +5,15 @@ import itertools
 import time
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
 from service.base.errors import Overloaded
 from service.engine import fairness
 from service.engine.fairness import SHARE, Client, Portion
+from service.engine.lists.page import Part, PlainLists
 from service.engine.pending_queries import Limits, PendingQueries, PendingQuery
 from service.engine.queries import Estimate, Recommend
 from service.engine.queries.columns import Ids, ListColumns
@@ -100,6 +103,22 @@ def test_a_query_of_several_clients_is_whole_unless_others_wait(waits: bool) -> 
         assert Client("ann") not in pending_queries._work._n_undone
 
     asyncio.run(ask())
+
+
+def test_a_list_that_cannot_be_written_is_the_error_of_its_query_alone() -> None:
+    async def ask() -> list[Any]:
+        pending_queries = PendingQueries(LIMITS)
+        pending_queries.connect(asyncio.get_running_loop())
+        futures = [pending_queries.put(Recommend(user="u")) for _ in range(3)]
+        await asyncio.sleep(0)
+        taken = pending_queries.take(sleep=False)
+        broken = PlainLists([Part([0], np.zeros(1, dtype=np.int64), *[None] * 4)])  # type: ignore[arg-type]
+        pending_queries.answer(taken, ["first", broken, "last"])
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    first, error, last = asyncio.run(ask())
+    assert (first, last) == ("first", "last")
+    assert isinstance(error, Exception)
 
 
 def test_an_error_for_one_of_several_clients_is_the_error_of_their_query() -> None:

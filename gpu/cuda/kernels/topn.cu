@@ -45,12 +45,23 @@ __device__ __forceinline__ void push(const Task& task, int user, int item, float
     if (place < task.room) task.keys[(long long)user * task.room + place] = (unsigned long long)ascending(score) << 32 | ~(unsigned)item;
 }
 
+// Set the bits of what the user has rated, in shared memory of the block.
+__device__ __forceinline__ void mark_rated(const Task& task, int user, unsigned (&marks)[MARK_WORDS]) {
+    for (int word = threadIdx.x; word < MARK_WORDS; word += THREADS) marks[word] = 0;
+    __syncthreads();
+    for (int n = task.seen_starts[user] + threadIdx.x; n < task.seen_starts[user + 1]; n += THREADS)
+        atomicOr(marks + task.seen[n] / 32 % MARK_WORDS, 1u << task.seen[n] % 32);
+    __syncthreads();
+}
+
 // Score the touched items: those of the sample into it (`sampled`), else all into the keys of users without candidates.
-// Grid: parts x users; a warp has 32 tiles at a time.
+// Most neighbors of a touched item are not rated, which the marks tell. Grid: parts x users; a warp has 32 tiles at a time.
 extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog items, Task task, int sampled) {
+    __shared__ unsigned marks[MARK_WORDS];
     const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const int stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
     if (task.n_candidates[user] >= 0) return;
+    mark_rated(task, user, marks);
     for (int first = 32 * warp; first < n_tiles; first += gridDim.x * THREADS) {
         const unsigned mine = first + lane < n_tiles ? task.touched[(long long)user * task.words + (first + lane) * stride] : 0;
         for (unsigned some = __ballot_sync(~0u, mine != 0); some; some &= some - 1) {
@@ -59,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog item
             for (int n = 0; n < lane / 8; ++n) bits &= bits - 1;
             for (; bits; bits &= bits - 1, bits &= bits - 1, bits &= bits - 1, bits &= bits - 1) {
                 const int bit = __ffs(bits) - 1, item = tile * stride * TILE + bit;
-                const float found = is_masked(items, task, user, item) ? NONE : score(items, task, user, item, true, lane % 8);
+                const float found = is_masked(items, task, user, item, marks) ? NONE : score(items, task, user, item, true, lane % 8, marks);
                 if (lane % 8) continue;
                 if (sampled) task.sample[(long long)user * task.n_sampled + tile * TILE + bit] = found;
                 else push(task, user, item, found);

@@ -14,8 +14,10 @@ from gpu.data.param_kinds import Params
 from gpu.descent.params import CulshParams, SgdParams
 from gpu.ease import trainer as ease
 from gpu.hashing.params import Similarity
+from gpu.neighbors import trainer as neighbors
+from gpu.next import trainer as order
 from gpu.nmf import matrix as nmf_matrix
-from tests.data import planted
+from tests.data import planted, times_of
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -43,13 +45,14 @@ def ids(params: Params) -> str:
 @pytest.mark.parametrize("params", CASES, ids=ids)
 def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    for module in (nmf_matrix, ease, importlib.import_module("gpu.data.memory")):
+    for module in (nmf_matrix, ease, neighbors, order, importlib.import_module("gpu.data.memory")):
         monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
     als = importlib.import_module("gpu.als.device")  # its training compares by itself: it may load ratings in batches
     for name in ("base_bytes", "side_bytes"):
         monkeypatch.setattr(als, name, noted(getattr(als, name), asked))
     ratings = planted(4_000, 1_000, 100)
-    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
+    times = times_of(ratings) if params.is_ordered else None
+    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE, times=times))
     assert taken <= sum(asked)
 
 

@@ -25,7 +25,7 @@ from gpu.online.model import HostModel
 from service.base import tuning
 from service.engine.compilation import compile_reading
 from service.engine.lists.common_lists import Popularity
-from service.engine.lists.filters import Filters
+from service.engine.lists.filters import ItemFilters
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
@@ -163,7 +163,7 @@ def catalog(items: Annotated[int, typer.Option(help="Items with attributes.", mi
     took = ms_of(lambda: [history.apply([entry]) for entry in entries], time.process_time)
     yield {"step": f"put {size} items", "ms": took / len(entries), "n_bytes": None}
     shelf = Shelf(history)
-    filters = Filters(history, shelf)
+    filters = ItemFilters(history, shelf)
     history.catalog.index.pack()
     took = ms_of(shelf.look, time.process_time)
     n_bytes = history.catalog.index.n_bytes

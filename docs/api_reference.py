@@ -18,6 +18,7 @@ NAMES = {
     "ratings": "Ratings and events",
     "items": "Items",
     "recommendations": "Lists",
+    "users": "Users and their attributes",
     "lookups": "Neighbors, estimates, users",
     "admin": "Administration",
     "operation": "Health",

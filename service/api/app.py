@@ -36,6 +36,7 @@ from service.api.routes import (
     recommend,
     scenarios,
     sources,
+    users,
 )
 from service.api.scenarios import Scenarios
 from service.api.serving import Serving
@@ -49,6 +50,7 @@ ROUTES = (
     lookups,
     listings,
     admin,
+    users,
     scenarios,
     sources,
     audit,

@@ -67,8 +67,8 @@ class Serving(Protocol):
         """
         ...
 
-    async def check_new_items(self, items: Sequence[str]) -> None:
-        """Count the new ones among `items` like `check_new_ids`, which has the errors."""
+    async def check_new(self, users: Sequence[str], items: Sequence[str]) -> None:
+        """Count the new ones among `users` and `items` like `check_new_ids`, which has the errors."""
         ...
 
 

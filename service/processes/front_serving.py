@@ -95,14 +95,12 @@ class FrontServing:
 
     async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
         """Count new users and items against the limit, which the engine keeps for all fronts."""
-        if self.settings.max_new_ids_per_hour is not None and elements:
-            users, items = {element.user for element in elements}, {element.item for element in elements}
-            await self.operate(CheckNewIds(list(users), list(items)))
+        await self.check_new([element.user for element in elements], [element.item for element in elements])
 
-    async def check_new_items(self, items: Sequence[str]) -> None:
-        """Count new items against the limit, as `check_new_ids`."""
-        if self.settings.max_new_ids_per_hour is not None and items:
-            await self.operate(CheckNewIds([], list(set(items))))
+    async def check_new(self, users: Sequence[str], items: Sequence[str]) -> None:
+        """Count new ones among these, as `check_new_ids`."""
+        if self.settings.max_new_ids_per_hour is not None and (users or items):
+            await self.operate(CheckNewIds(list(set(users)), list(set(items))))
 
     def _ask(self, content: Query | Struct, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
         """A future of the answer to a query or an operation."""

@@ -196,7 +196,9 @@ class Settings(BaseSettings):
         None,
         description="New users and items that one key may introduce per hour; more get 429. Unset: no limit.",
     )
-    max_names: int = Field(1000, ge=0, le=1000, description="Most names of tags and numbers in the whole catalog.")
+    max_names: int = Field(
+        1000, ge=0, le=1000, description="Most names of tags and numbers of all items; of all users as many."
+    )
     max_new_names_per_hour: PositiveInt = Field(
         300, description="New names of tags and numbers that one key may introduce per hour; more get 429."
     )

@@ -11,10 +11,14 @@ from service.base.errors import ServiceError
 from service.storage import files
 from service.storage.events import Fields
 
-FORMAT = 2  # grows when an earlier version could not read what this one writes: name the fields before in `_SINCE`
+FORMAT = 3  # grows when an earlier version could not read what this one writes: name the fields before in `_SINCE`
 FORMAT_FILE, LOCK_FILE = "format.json", ".format.lock"
 _FIRST = 1  # of folders without the file
-_SINCE = dict.fromkeys((b"v", b"ratings", b"forget", b"hide", b"show"), _FIRST)  # fields of entries before `FORMAT`
+_SINCE = {  # fields of entries before `FORMAT`
+    **dict.fromkeys((b"v", b"ratings", b"forget", b"hide", b"show"), _FIRST),
+    **dict.fromkeys((b"events", b"items", b"document", b"merge", b"unmark"), 2),
+    **dict.fromkeys((b"source", b"owner", b"attributed", b"shown"), 2),
+}
 
 
 class NewerData(ServiceError):

@@ -2,12 +2,12 @@
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
-`service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `merge` (JSON
-`{user, into}`), `unmark` (JSON `{name, owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside
-`ratings` or `events` there may be `source` (JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events`
-there is `attributed` ("1") if some of them have the further name `recommendation_id`; beside `items` there is `shown`
-("1") if some of them have further names (`service.storage.item_changes.SHOWN`). `v=noop` alone only moves the
-stream's last id.
+`service.storage.item_changes.ItemChange`), `users` (JSON array of `service.storage.user_changes.UserChange`),
+`document` (JSON of a `service.storage.documents.Document`), `merge` (JSON `{user, into}`), `unmark` (JSON `{name,
+owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source`
+(JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events` there is `attributed` ("1") if some of them
+have the further name `recommendation_id`; beside `items` there is `shown` ("1") if some of them have further names
+(`service.storage.item_changes.SHOWN`). `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -33,29 +33,32 @@ from service.base import recommendation_ids
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.base.limits import MAX_RATING
 from service.settings.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
-from service.storage import documents, item_changes
+from service.storage import documents, item_changes, user_changes
 from service.storage.documents import Document
 from service.storage.errors import BadEntry, NewerEntry
 from service.storage.item_changes import ItemChange
 from service.storage.sources import Source, Unmark, decode_source, decode_unmark, encode_source
+from service.storage.user_changes import UserChange
 
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
 MAX_EVENT_ID_LENGTH = 128  # characters
 LATEST_EVENT_S = 1e11  # Unix seconds, the year 5138; later times are probably in milliseconds
 BATCH_RATINGS = 1000  # ratings and events that are archived or learned in one batch: a few milliseconds of the engine
-ITEM_COST = 10  # ratings that the engine applies in the time of one change of an item
+ITEM_COST = 10  # ratings that the engine applies in the time of one change of an item, or of a user's attributes
 LONG = 2048  # bytes of ratings, about 20; to read fewer into columns takes longer than to make objects of them
-ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
+ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items, or of users, in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_CONTENTS = frozenset((b"ratings", b"events", b"items", b"document", b"merge", b"unmark", b"forget", b"hide", b"show"))
+_CONTENTS = frozenset(
+    (b"ratings", b"events", b"items", b"users", b"document", b"merge", b"unmark", b"forget", b"hide", b"show")
+)
 _FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed", b"shown"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
 
-Kind = Literal["rating", "event", "item", "document", "merge", "unmark", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "event", "item", "user", "document", "merge", "unmark", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
 _SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
@@ -236,8 +239,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "merge", "unmark",
-            "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
+        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "user" (see `user_changes`),
+            "document", "merge", "unmark", "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
         source: of ratings or events that may be delivered again.
     """
 
@@ -251,16 +254,18 @@ class Entry(msgspec.Struct, frozen=True):
     document: Document | None = None
     merge: Merge | None = None
     unmark: Unmark | None = None
+    user_changes: list[UserChange] = []
 
     @property
     def n_rows(self) -> int:
-        """Ratings, events and changes of items, each of which is a row of the log."""
-        return len(self.ratings) + len(self.events) + len(self.items)
+        """Ratings, events and changes of items and users, each of which is a row of the log."""
+        return len(self.ratings) + len(self.events) + len(self.items) + len(self.user_changes)
 
     @property
     def users(self) -> set[str]:
         """The users whom it names."""
         users = {rating.user for rating in self.ratings} | {event.user for event in self.events}
+        users |= {change.user for change in self.user_changes}
         if self.merge is not None:
             users |= {self.merge.user, self.merge.into}
         return users | {self.subject} if self.kind == "forget" and self.subject is not None else users
@@ -269,7 +274,8 @@ class Entry(msgspec.Struct, frozen=True):
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
         merging = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: no other one waits for two
-        return merging + len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
+        described = len(self.items) + len(self.user_changes)
+        return merging + len(self.ratings) + len(self.events) + ITEM_COST * described
 
 
 Element = TypeVar("Element", RatingEvent, TypedEvent)
@@ -299,6 +305,11 @@ def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
     if any(getattr(item, name) is not UNSET for item in items for name in item_changes.SHOWN):
         fields[b"shown"] = _YES
     return fields
+
+
+def encode_users(users: Sequence[UserChange]) -> dict[bytes, bytes]:
+    """Fields of an entry with these changes of the attributes of users."""
+    return {b"v": FORMAT_VERSION, b"users": _encoder.encode(users)}
 
 
 def encode_document(document: Document) -> dict[bytes, bytes]:
@@ -369,6 +380,8 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             entry = Entry(stream_id, "event", events=events, source=source)
         case b"items":
             entry = Entry(stream_id, "item", items=item_changes.decode_entry(value))
+        case b"users":
+            entry = Entry(stream_id, "user", user_changes=user_changes.decode_entry(value))
         case b"document":
             entry = Entry(stream_id, "document", document=documents.decode_entry(value))
         case b"merge":

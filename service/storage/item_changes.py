@@ -41,12 +41,22 @@ Url = Annotated[str, Meta(extra_json_schema={"pattern": "^https?://", "maxLength
 Embedding = Annotated[list[Number], Meta(extra_json_schema={"minItems": 1, "maxItems": MAX_DIMENSIONS})]
 
 
-class Attributes(Struct, frozen=True, omit_defaults=True):
-    """The attributes of one item.
+class Values(Struct, frozen=True, omit_defaults=True):
+    """What items and users can be filtered by.
 
     Attributes:
         tags: distinct values by name, at least one each.
         numbers: finite float32 numbers by name.
+    """
+
+    tags: dict[str, list[str]] = {}
+    numbers: dict[str, float] = {}
+
+
+class Attributes(Values, frozen=True, omit_defaults=True):
+    """The attributes of one item.
+
+    Attributes:
         available: false: lists do not show the item.
         published, until: Unix seconds; lists show the item from `published` until before `until`. None: no bound.
         embedding: float32 numbers, as many as those of every other item; None: it has none.
@@ -54,8 +64,6 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
         url, image: addresses of a page about it, and of a picture.
     """
 
-    tags: dict[str, list[str]] = {}
-    numbers: dict[str, float] = {}
     available: bool = True
     published: float | None = None
     until: float | None = None
@@ -65,11 +73,16 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
     image: str | None = None
 
 
-class AttributeChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Changes of `Attributes`; null stands for no value."""
+class ValueChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of `Values`; null stands for no value."""
 
     tags: Annotated[Tags | UnsetType | None, Meta(examples=[{"genre": ["western", "comedy"]}])] = UNSET
     numbers: Annotated[Numbers | UnsetType | None, Meta(examples=[{"price": 9.99}])] = UNSET
+
+
+class AttributeChanges(ValueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of `Attributes`; null stands for no value."""
+
     available: Annotated[bool | UnsetType | None, Meta(description="Whether lists show it; default true.")] = UNSET
     published: Annotated[
         Time | UnsetType | None,
@@ -127,9 +140,8 @@ def merged(old: Attributes, change: ItemChange) -> Attributes:
     if change.op == "put":
         old = Attributes()
     available = old.available if change.available is UNSET else change.available
-    tags = {name: list(dict.fromkeys(values)) for name, values in values_after(old.tags, change.tags).items() if values}
     return Attributes(
-        tags,
+        tags_after(old.tags, change.tags),
         values_after(old.numbers, change.numbers),
         available is not False,
         old.published if change.published is UNSET else change.published,
@@ -139,6 +151,11 @@ def merged(old: Attributes, change: ItemChange) -> Attributes:
         old.url if change.url is UNSET else change.url,
         old.image if change.image is UNSET else change.image,
     )
+
+
+def tags_after(old: dict[str, list[str]], new: dict[str, list[str] | None] | UnsetType | None) -> dict[str, list[str]]:
+    """The distinct values by name after `new`; null and an empty list remove a name."""
+    return {name: list(dict.fromkeys(values)) for name, values in values_after(old, new).items() if values}
 
 
 def values_after(old: dict[str, T], new: dict[str, T | None] | UnsetType | None) -> dict[str, T]:
@@ -159,6 +176,19 @@ def check(change: ItemChange) -> None:
         ValueError: a name, a value or a number cannot be used, or there are too many.
     """
     check_text("item", change.item)
+    check_values(change)
+    check_time("published", change.published)
+    check_time("until", change.until)
+    if isinstance(change.embedding, list):
+        if not 1 <= (n := len(change.embedding)) <= MAX_DIMENSIONS:
+            raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {n:,}")
+        for number in change.embedding:
+            check_number("embedding", number)
+    check_shown(change)
+
+
+def check_values(change: ValueChanges) -> None:
+    """Check names, tags and numbers; ValueError if one cannot be used, or there are too many."""
     for place, named in (("tags", change.tags or {}), ("numbers", change.numbers or {})):
         check_number_of_names(place, named)
         for name in named:
@@ -170,14 +200,6 @@ def check(change: ItemChange) -> None:
             check_text(f"tags.{name}", value)
     for name, number in (change.numbers or {}).items():
         check_number(f"numbers.{name}", number)
-    check_time("published", change.published)
-    check_time("until", change.until)
-    if isinstance(change.embedding, list):
-        if not 1 <= (n := len(change.embedding)) <= MAX_DIMENSIONS:
-            raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {n:,}")
-        for number in change.embedding:
-            check_number("embedding", number)
-    check_shown(change)
 
 
 def check_shown(change: ItemChange) -> None:
@@ -206,7 +228,7 @@ def check_time(name: str, seconds: float | UnsetType | None) -> None:
 
 
 def check_number_of_names(place: str, named: Mapping[str, object]) -> None:
-    """Check that one item may have as many names of tags, or of numbers; ValueError if not."""
+    """Check that one item, or user, may have as many names of tags, or of numbers; ValueError if not."""
     if len(named) > MAX_NAMES:
         raise ValueError(f"Invalid {place}: expected at most {MAX_NAMES} names, got {len(named):,}")
 
@@ -216,8 +238,8 @@ def n_values(tags: Mapping[str, Sequence[str] | None]) -> int:
     return sum(map(len, filter(None, tags.values())))
 
 
-def sizes_after(sizes: Mapping[str, int], change: ItemChange) -> dict[str, int]:
-    """The number of values of each tag of an item after a patch; `merged` makes the values themselves."""
+def sizes_after(sizes: Mapping[str, int], change: ValueChanges) -> dict[str, int]:
+    """The number of values of each tag of an item, or a user, after a patch; `merged` makes the values themselves."""
     if change.tags is UNSET:
         return dict(sizes)
     if change.tags is None:
@@ -227,9 +249,9 @@ def sizes_after(sizes: Mapping[str, int], change: ItemChange) -> dict[str, int]:
 
 
 def check_number_of_values(n: int) -> None:
-    """Check that one item may have as many values of tags; ValueError if not."""
+    """Check that one item, or user, may have as many values of tags; ValueError if not."""
     if n > MAX_VALUES:
-        raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n:,}")
+        raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values in all, got {n:,}")
 
 
 def check_number(place: str, number: float | None) -> None:

@@ -24,6 +24,7 @@ NOIR = models.ListItemsFilter.from_dict({"tag.genre": "noir"})
 BOOST = models.Boost(models.Filter(tag="genre", in_=["noir"]), 0.5)
 TAGS = models.PostedItemTags.from_dict({"genre": ["noir"]})
 ITEM = models.PostedItem("i0", tags=TAGS)
+COUNTRY = models.PostedUserTags.from_dict({"country": ["de"]})
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,11 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
         "patch_item": ("i2", {"body": models.ItemPatch(available=True)}),
         "delete_item": ("i7",),
         "get_item": ("i0",),
+        "post_users": ({"body": models.PostedUser("u0", tags=COUNTRY)},),
+        "put_user": ("u1", {"body": models.UserAttributes(tags=COUNTRY)}),
+        "patch_user": ("u1", {"body": models.UserAttributes(tags=COUNTRY)}),
+        "get_user": ("u1",),
+        "delete_user": ("u2",),
         "list_items": ({"filter_": NOIR, "n": 2},),
         "list_item_neighbors": ("i0", {"n": 2}),
         "list_set_neighbors": ({"body": models.SetBody(["i0", "i1"], n=2)},),

@@ -22,7 +22,7 @@ ADMIN_PREFIX = b"/admin/"
 CONSOLE_PREFIX = b"/console/"  # pages for admins, who sign in: `service.extras.console` checks their sessions
 # Of the whole deployment: a key for some data sets could else give itself the others.
 DEPLOYMENT_PATHS = (b"/admin/keys",)
-WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")
+WRITTEN_PATHS = (b"/ratings", b"/events", b"/items", b"/users")
 KEY_HEADERS = frozenset((b"x-api-key", b"authorization"))  # see `key_in`
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 

@@ -37,6 +37,7 @@ PARAMETERS: dict[str, Any] = {
     "source": "kafka:ratings/0",
     "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
+    "list_users filter": {"tag.country": "de", "min.visits": "10"},
     "available": True,
     "cursor": "",
     "name": "home",
@@ -84,6 +85,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "patch_item": {
         "set a number, remove a tag": {"numbers": {"price": 7.99}, "tags": {"mood": None}},
     },
+    "post_users": {
+        "one user": {"user": USER, "tags": {"country": ["de"]}, "numbers": {"visits": 34}},
+        "several users": [{"user": USER, "tags": {"country": ["de"]}}, {"user": "synthetic-viewer-0001", "tags": {}}],
+    },
+    "put_user": {"all attributes": {"tags": {"country": ["de"], "segment": ["trial"]}, "numbers": {"visits": 34}}},
+    "patch_user": {"set a tag, remove a number": {"tags": {"segment": ["paying"]}, "numbers": {"visits": None}}},
     "post_events": {
         "one event": {"user": USER, "item": ITEM, "type": "purchase"},
         "several events": [
@@ -127,6 +134,7 @@ BODIES: dict[str, dict[str, Any]] = {
 _scored = {"item": OTHER_ITEM, "score": 0.8713}
 _reason = {"item": ITEM, "contribution": 0.4231}
 _explained = {**_scored, "reasons": [_reason]}
+_listed_user = {"user": USER, "tags": {"country": ["de"]}, "numbers": {"visits": 34.0}, "n_ratings": 17}
 _by_model = {"model": MODEL, "model_version": VERSION, "as_of": POSITION}
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
 _summed = {"item": ITEM, "strength": 11.0, "timestamp": 1700000000.0}
@@ -362,8 +370,11 @@ COMPONENTS: dict[str, Any] = {
     "ListedRating": {"user": USER, **_stored},
     "LogStats": _stats["log"],
     "ModelStats": _stats["models"][0],
-    "ListedUser": {"user": USER, "n_ratings": 17},
-    "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
+    "ListedUser": _listed_user,
+    "UserList": {"users": [_listed_user], "next": None, "as_of": POSITION},
+    "UserDetails": {**_listed_user, "as_of": POSITION},
+    "UserAttributes": BODIES["put_user"]["all attributes"],
+    "PostedUser": BODIES["post_users"]["one user"],
     "MergeBody": BODIES["merge_user"]["an anonymous user"],
     "SetBody": BODIES["list_set_neighbors"]["several items"],
     "NeighborsOfSet": {"neighbors": [_scored], **_by_model, "warnings": []},
@@ -438,7 +449,8 @@ def add_examples(document: dict[str, Any]) -> None:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
-                value = PARAMETERS[parameter["name"]]
+                name = parameter["name"]
+                value = PARAMETERS.get(f"{operation['operationId']} {name}", PARAMETERS.get(name))
                 if parameter["required"]:
                     parameter["example"] = value
                 else:

@@ -17,7 +17,7 @@ from service.api.openapi.examples import ITEM
 from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
-from service.api.parsers.item_parser import TIMES, ItemJudge
+from service.api.parsers.item_parser import TIMES, ItemJudge, Judge
 from service.api.requests import Filtered, NoParameters, Wait, takes
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
@@ -27,13 +27,14 @@ from service.engine.queries.catalog_queries import (
     GetCatalogNames,
     GetItem,
     GetTagSizes,
+    GetUserNames,
     ItemDetails,
     ItemList,
     ListItems,
     TagSizes,
 )
 from service.engine.queries.filter_parser import PARAMETERS
-from service.engine.state.catalog import MAX_NAMES as MAX_NAMES_OF_ALL
+from service.engine.state.attribute_index import MAX_NAMES as MAX_NAMES_OF_ALL
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items
 from service.storage.item_changes import (
     AttributeChanges,
@@ -129,12 +130,17 @@ async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheSe
 
 async def item_judge(serving: Serving) -> ItemJudge:
     """Judges the items of one request by the names in the present catalog."""
-    names = msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames)
+    return ItemJudge(await names_within(serving, GetCatalogNames()))
+
+
+async def names_within(serving: Serving, asked: GetCatalogNames | GetUserNames) -> CatalogNames:
+    """The names that items, or users, have, and how many more the setting `max_names` permits."""
+    names = msgspec.json.decode(await serving.answer(asked), type=CatalogNames)
     names.n_free = max(0, names.n_free - (MAX_NAMES_OF_ALL - serving.settings.max_names))
-    return ItemJudge(names)
+    return names
 
 
-async def count_names(serving: Serving, judge: ItemJudge) -> None:
+async def count_names(serving: Serving, judge: Judge) -> None:
     """Count the new names of a request against the limit of its key; raises `TooManyNewNames`."""
     if judge.n_new:
         await serving.operate(CheckNewNames(judge.n_new))
@@ -194,7 +200,7 @@ async def append_changes(serving: Serving, changes: list[ItemChange]) -> str:
     They go in several entries, because the engine answers nobody while it applies one. A request that fails between two
     of them can be repeated without harm.
     """
-    await serving.check_new_items([change.item for change in changes])
+    await serving.check_new([], [change.item for change in changes])
     for first in range(0, len(changes), ITEMS_PER_ENTRY):
         stream_id = await serving.append(encode_items(changes[first : first + ITEMS_PER_ENTRY]))
     serving.metrics.items_accepted.inc(len(changes))

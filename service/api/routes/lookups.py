@@ -49,8 +49,8 @@ class EstimateQuery(Asked[Estimate]):
 
 
 @takes(ListUsers, "n", "cursor")
-class UsersQuery(Asked[ListUsers]):
-    """A page of all users."""
+class UsersQuery(Filtered[ListUsers]):
+    """A page of all users, or of those who pass a filter."""
 
 
 @takes(UserRatings, "n", "offset")
@@ -99,9 +99,12 @@ async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Que
     return await serving.answer(asked, query.position)
 
 
-@router.get("/users", responses=answers(UserList))
+@router.get("/users", responses=answers(UserList), openapi_extra=PARAMETERS)
 async def list_users(query: Annotated[UsersQuery, Query()], serving: TheService) -> bytes:
-    """A page of all users who are not forgotten, in an order that stays when users come and go."""
+    """A page of all users who are not forgotten, or of those who pass a filter.
+
+    The order stays when users come and go.
+    """
     return await serving.answer(query.query(n=n_listed(serving, query)), query.position)
 
 

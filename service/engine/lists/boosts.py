@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu.ranking.eligible import WORD, Eligible
-from service.engine.lists.filters import Filters, Recent
+from service.engine.lists.filters import ItemFilters, Recent
 from service.engine.queries import Ruled
 from service.engine.state.history import History
 from service.engine.state.row_set import Bits, n_words
@@ -40,7 +40,7 @@ class Boosts:
     In a class the order of items is the one without boosts, so the best items of each class contain the best of all.
     """
 
-    def __init__(self, history: History, filters: Filters) -> None:
+    def __init__(self, history: History, filters: ItemFilters) -> None:
         self._history, self._filters = history, filters
         self._made = Recent[tuple[object, ...], _Made]()
 

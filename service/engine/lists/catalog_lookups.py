@@ -1,4 +1,4 @@
-"""`CatalogLookups`: answers queries about items and their attributes. Belongs to the engine thread."""
+"""`CatalogLookups`: answers queries about items and users and their attributes. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from service.base.errors import InvalidRequest
-from service.engine.errors import UnknownItem
+from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.listing import page
 from service.engine.lists.selection import Selection
 from service.engine.queries.catalog_queries import (
@@ -19,6 +19,8 @@ from service.engine.queries.catalog_queries import (
     GetItem,
     GetTagSizes,
     GetTitles,
+    GetUser,
+    GetUserNames,
     ItemDetails,
     ItemList,
     ItemTitles,
@@ -27,6 +29,7 @@ from service.engine.queries.catalog_queries import (
     ListItems,
     ListUsers,
     TagSizes,
+    UserDetails,
     UserList,
 )
 from service.engine.state.history import History
@@ -38,7 +41,7 @@ MOST_LOOKED_AT = 100_000  # titles of a search, some 20 ms
 
 
 class CatalogLookups:
-    """Answers queries about items, and lists all items and users."""
+    """Answers queries about items and users, and lists all of them."""
 
     def __init__(self, history: History, selection: Selection) -> None:
         self._history, self._selection = history, selection
@@ -60,7 +63,7 @@ class CatalogLookups:
         if query.search is not None:
             if query.cursor is not None:
                 raise InvalidRequest("Invalid cursor: expected none with search, which has one page, got one")
-            looked_at = itertools.islice(history.catalog.index.titles.starting_with(query.search), MOST_LOOKED_AT)
+            looked_at = itertools.islice(history.catalog.titles.starting_with(query.search), MOST_LOOKED_AT)
             rows = itertools.islice((row for row in looked_at if mask[row]), query.n)
             return ItemList([self._listed(row) for row in rows], None, as_of)
         n_listed = int(np.count_nonzero(mask))
@@ -68,15 +71,35 @@ class CatalogLookups:
         return ItemList([self._listed(row) for row in listing.rows.tolist()], listing.next, as_of)
 
     def users(self, query: ListUsers, as_of: str) -> UserList:
-        """A page of all users who are not forgotten."""
-        users, lengths = self._history.users, self._history.table.rows.lengths
+        """A page of all users who are not forgotten, or of those of them who pass a filter."""
+        users, n_listed, mask = self._history.users, self._history.users.n_known, None
+        if query.filter is not None:
+            eligible = self._selection.passing_users(query.filter)
+            n_listed, mask = min(n_listed, eligible.count), eligible.mask(len(users))
 
-        def are_known(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-            return np.array([user != RETIRED for user in users.ids(rows.tolist())], dtype=np.bool_)
+        def are_listed(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+            are_known = np.array([user != RETIRED for user in users.ids(rows.tolist())], dtype=np.bool_)
+            return are_known if mask is None else are_known & mask[rows]
 
-        listing = page(users.keys, users.n_known, are_known, query.n, query.cursor)
-        listed = [ListedUser(users.id(row), int(lengths[row])) for row in listing.rows.tolist()]
-        return UserList(listed, listing.next, as_of)
+        listing = page(users.keys, n_listed, are_listed, query.n, query.cursor)
+        return UserList([self._listed_user(row) for row in listing.rows.tolist()], listing.next, as_of)
+
+    def user(self, query: GetUser, as_of: str) -> UserDetails:
+        """One user, with attributes if there are any."""
+        row = self._history.users.row(query.user)
+        if row is None:
+            raise UnknownUser(f"user {query.user!r} has neither ratings nor attributes")
+        return UserDetails(**asdict(self._listed_user(row)), as_of=as_of)
+
+    def user_names(self, query: GetUserNames, as_of: str) -> CatalogNames:
+        """The names of tags and numbers of users."""
+        del query, as_of
+        index = self._history.user_attributes.index
+        return CatalogNames(index.kinds, index.n_free, None)
+
+    def _listed_user(self, row: int) -> ListedUser:
+        attributes, n_ratings = self._history.user_attributes.of(row), self._history.table.rows.lengths[row]
+        return ListedUser(self._history.users.id(row), attributes.tags, attributes.numbers, int(n_ratings))
 
     def _listed(self, row: int) -> ListedItem:
         history, attributes = self._history, self._history.catalog.attributes(row) or NOTHING

@@ -1,4 +1,4 @@
-"""`Filters`: the items that pass a filter, compiled to bits and cached. Belongs to the engine thread."""
+"""`Filters`: the rows that pass a filter, compiled to bits and cached. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from service.engine.models.shelf import Shelf
 from service.engine.queries import filter_tree
 from service.engine.queries.catalog_queries import Kind
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not
-from service.engine.state.catalog_index import CatalogIndex
+from service.engine.state.attribute_index import AttributeIndex
 from service.engine.state.history import History
+from service.engine.state.id_table import IdTable
 from service.engine.state.row_set import Bits, n_words, set_rows
 
 MAX_CACHED = 256  # filters; 32 MB of bits at a million items
@@ -28,18 +29,18 @@ V = TypeVar("V")
 
 
 class Compiled(NamedTuple):
-    """A filter at one state of the catalog.
+    """A filter at one state of the attributes.
 
     Attributes:
         node: its conditions.
-        bits: items that pass; bits beyond `n_items` are not set.
-        is_open: whether items without attributes, such as later ones, pass.
-        versions: of the names it uses, see `CatalogIndex.version`.
+        bits: rows that pass; bits beyond `n_rows` are not set.
+        is_open: whether rows without attributes, such as later ones, pass.
+        versions: of the names it uses, see `AttributeIndex.version`.
     """
 
     node: Node
     bits: Bits
-    n_items: int
+    n_rows: int
     is_open: bool
     versions: dict[str, int]
 
@@ -53,21 +54,80 @@ class _Shown(NamedTuple):
 
 
 class Filters:
-    """Compiles filters and keeps the last ones that were used.
+    """Compiles filters of items or of users, and keeps the last ones that were used.
 
-    A compiled filter holds until an item with one of its names changes. Of an unchanged filter, and while no item is
-    hidden or shown, the same `Eligible` is returned, so that a device keeps its copy.
+    A compiled filter holds until a row with one of its names changes.
+    """
+
+    def __init__(self, index: AttributeIndex, ids: IdTable, whose: str = "users") -> None:
+        """`whose` says in errors what has these attributes."""
+        self._index, self._ids, self._whose = index, ids, whose
+        self._compiled = Recent[str, Compiled]()
+
+    def passing(self, text: str) -> Eligible:
+        """The rows that pass a filter, hidden items too.
+
+        Raises:
+            InvalidRequest: the filter uses a name that no row ever had.
+        """
+        bits = self._passing(text).bits
+        return Eligible(bits, int(np.bitwise_count(bits).sum()))
+
+    def _passing(self, text: str) -> Compiled:
+        index, n_rows = self._index, len(self._ids)
+        compiled = self._compiled.get(text)
+        if compiled is None or any(index.version(name) != one for name, one in compiled.versions.items()):
+            return self._compiled.put(
+                text, self.compiled(filter_tree.decode(text) if compiled is None else compiled.node)
+            )
+        if compiled.is_open and compiled.n_rows < n_rows:
+            bits = np.zeros(n_words(n_rows), dtype=np.uint32)
+            bits[: len(compiled.bits)] = compiled.bits
+            set_rows(bits, np.arange(compiled.n_rows, n_rows))  # later rows have none of its names and pass
+            return self._compiled.put(text, compiled._replace(bits=bits, n_rows=n_rows))
+        return compiled
+
+    def compiled(self, node: Node) -> Compiled:
+        """A filter for the present attributes; raises what `passing` raises."""
+        for leaf in filter_tree.leaves(node):
+            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
+        index, n_rows = self._index, len(self._ids)
+        bits = _bits(node, index, n_rows)
+        if n_rows % WORD:
+            bits[-1] &= np.uint32((1 << n_rows % WORD) - 1)
+        versions = {leaf.name: index.version(leaf.name) for leaf in filter_tree.leaves(node)}
+        return Compiled(node, bits, n_rows, filter_tree.passes_nothing(node), versions)
+
+    def check_name(self, place: str, name: str, kind: Kind) -> None:
+        """Check that `name`, from `place` in a request, is one of tags or of numbers.
+
+        Raises:
+            InvalidRequest: no row ever had it.
+        """
+        if self._index.kind_of(name) != kind:
+            names = sorted(self._index.names_of(kind))
+            more = ", …" if len(names) > N_SHOWN else ""
+            listed = f" ({', '.join(names[:N_SHOWN])}{more})" if names else ", of which there is none"
+            raise InvalidRequest(
+                f"Invalid {place}: expected a {kind} of {self._whose}{listed}, got {name[:MAX_SHOWN]!r}"
+            )
+
+
+class ItemFilters(Filters):
+    """The filters of items, and which of the items that pass may be shown.
+
+    Of an unchanged filter, and while no item is hidden or shown, the same `Eligible` is returned, so that a device
+    keeps its copy.
     """
 
     def __init__(self, history: History, shelf: Shelf) -> None:
-        self._history, self._shelf = history, shelf
-        self._compiled, self._shown = Recent[str, Compiled](), Recent[tuple[str, bool], _Shown]()
+        super().__init__(history.catalog.index, history.items, "the catalog")
+        self._shelf, self._shown = shelf, Recent[tuple[str, bool], _Shown]()
 
     def eligible(self, text: str, available: bool) -> Eligible:
         """The items that pass a filter and that lists may show; see `Shelf.hidden` for `available`.
 
-        Raises:
-            InvalidRequest: the filter uses a name that no item ever had.
+        Raises what `passing` raises.
         """
         compiled, key = self._passing(text), (text, available)
         bits, hidden = self._shelf.hidden_bits(available)
@@ -77,48 +137,6 @@ class Filters:
             eligible = Eligible(shown_bits, int(np.bitwise_count(shown_bits).sum()))
             shown = self._shown.put(key, _Shown(eligible, compiled, hidden.version))
         return shown.eligible
-
-    def passing(self, text: str) -> Eligible:
-        """The items that pass a filter, hidden ones too; raises what `eligible` raises."""
-        bits = self._passing(text).bits
-        return Eligible(bits, int(np.bitwise_count(bits).sum()))
-
-    def _passing(self, text: str) -> Compiled:
-        index, n_items = self._history.catalog.index, len(self._history.items)
-        compiled = self._compiled.get(text)
-        if compiled is None or any(index.version(name) != one for name, one in compiled.versions.items()):
-            return self._compiled.put(
-                text, self.compiled(filter_tree.decode(text) if compiled is None else compiled.node)
-            )
-        if compiled.is_open and compiled.n_items < n_items:
-            bits = np.zeros(n_words(n_items), dtype=np.uint32)
-            bits[: len(compiled.bits)] = compiled.bits
-            set_rows(bits, np.arange(compiled.n_items, n_items))  # later items have none of its names and pass
-            return self._compiled.put(text, compiled._replace(bits=bits, n_items=n_items))
-        return compiled
-
-    def compiled(self, node: Node) -> Compiled:
-        """A filter for the present catalog; raises what `eligible` raises."""
-        for leaf in filter_tree.leaves(node):
-            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
-        index, n_items = self._history.catalog.index, len(self._history.items)
-        bits = _bits(node, index, n_items)
-        if n_items % WORD:
-            bits[-1] &= np.uint32((1 << n_items % WORD) - 1)
-        versions = {leaf.name: index.version(leaf.name) for leaf in filter_tree.leaves(node)}
-        return Compiled(node, bits, n_items, filter_tree.passes_nothing(node), versions)
-
-    def check_name(self, place: str, name: str, kind: Kind) -> None:
-        """Check that `name`, from `place` in a request, is one of tags or of numbers.
-
-        Raises:
-            InvalidRequest: no item ever had it.
-        """
-        if self._history.catalog.kind_of(name) != kind:
-            names = sorted(self._history.catalog.names_of(kind))
-            more = ", …" if len(names) > N_SHOWN else ""
-            listed = f" ({', '.join(names[:N_SHOWN])}{more})" if names else ", which has none"
-            raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name[:MAX_SHOWN]!r}")
 
 
 class Recent(Generic[K, V]):
@@ -141,16 +159,16 @@ class Recent(Generic[K, V]):
         return value
 
 
-def _bits(node: Node, index: CatalogIndex, n_items: int) -> Bits:
-    """The items that pass; bits beyond `n_items` have no meaning."""
+def _bits(node: Node, index: AttributeIndex, n_rows: int) -> Bits:
+    """The rows that pass; bits beyond `n_rows` have no meaning."""
     match node:
         case HasTag(name, values):
-            return index.with_tag(name, values, n_items)
+            return index.with_tag(name, values, n_rows)
         case InRange(name, least, most):
             bounds = -math.inf if least is None else least, math.inf if most is None else most
-            return index.within(name, *bounds, n_items)
+            return index.within(name, *bounds, n_rows)
         case Not(part):
-            return ~_bits(part, index, n_items)
+            return ~_bits(part, index, n_rows)
         case AllOf(parts) | AnyOf(parts):
             join = np.bitwise_and if isinstance(node, AllOf) else np.bitwise_or
-            return functools.reduce(join, (_bits(part, index, n_items) for part in parts))
+            return functools.reduce(join, (_bits(part, index, n_rows) for part in parts))

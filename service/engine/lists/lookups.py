@@ -36,6 +36,8 @@ from service.engine.queries.catalog_queries import (
     GetItem,
     GetTagSizes,
     GetTitles,
+    GetUser,
+    GetUserNames,
     ListItems,
     ListUsers,
 )
@@ -80,6 +82,8 @@ class Lookups:
             ListItems: catalog.items,
             ListUsers: catalog.users,
             GetCatalogNames: catalog.names,
+            GetUser: catalog.user,
+            GetUserNames: catalog.user_names,
             GetScenario: history.documents.get,
             ListDocuments: history.documents.list,
             CheckSource: history.sources.check,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpu.ranking.eligible import Eligible
 from service.engine.lists import boosts
 from service.engine.lists.boosts import BoostClass, Boosts
-from service.engine.lists.filters import Filters
+from service.engine.lists.filters import Filters, ItemFilters
 from service.engine.models.shelf import Shelf
 from service.engine.queries import Items, Ranked, Ruled
 from service.engine.state.history import History
@@ -24,7 +24,8 @@ class Selection:
 
     def __init__(self, history: History) -> None:
         self._history, self._shelf = history, Shelf(history)
-        self._filters = Filters(history, self._shelf)
+        self._filters = ItemFilters(history, self._shelf)
+        self.passing_users = Filters(history.user_attributes.index, history.users).passing
         self._boosts = Boosts(history, self._filters)
         self.look, self.hidden, self.passing = self._shelf.look, self._shelf.hidden, self._filters.passing
 

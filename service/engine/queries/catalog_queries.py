@@ -1,4 +1,4 @@
-"""The queries about items and their attributes, and the answers to them; see `service.engine.queries`."""
+"""The queries about items and users and their attributes, and the answers to them; see `service.engine.queries`."""
 
 from __future__ import annotations
 
@@ -73,10 +73,21 @@ class ItemTitles(Struct):
 
 
 class ListUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for `n` users after `cursor` (None: the first), as `UserList`."""
+    """Asks for `n` users after `cursor` (None: the first) who pass the filter, as `UserList`."""
 
     n: Count = 100
     cursor: PageCursor = None
+    filter: str | None = None
+
+
+class GetUser(Struct, frozen=True, tag=True):
+    """Asks for the attributes of `user`; the answer is `UserDetails` or `UnknownUser`."""
+
+    user: str
+
+
+class GetUserNames(Struct, frozen=True, tag=True):
+    """Asks for the `CatalogNames` of users, who have no embeddings."""
 
 
 class ItemDetails(Struct):
@@ -141,11 +152,29 @@ class ItemList(Struct):
     as_of: str
 
 
-class ListedUser(Struct, gc=False):
-    """One user of a list, and the number of present ratings."""
+class ListedUser(Struct):
+    """One user of a list; see `UserDetails`."""
 
     user: str
+    tags: dict[str, list[str]]
+    numbers: dict[str, float]
     n_ratings: int
+
+
+class UserDetails(Struct):
+    """One user.
+
+    Attributes:
+        tags: values by name.
+        numbers: numbers by name.
+        n_ratings: present ratings of the user.
+    """
+
+    user: str
+    tags: dict[str, list[str]]
+    numbers: dict[str, float]
+    n_ratings: int
+    as_of: str
 
 
 class UserList(Struct):
@@ -157,12 +186,12 @@ class UserList(Struct):
 
 
 class CatalogNames(Struct):
-    """What all items have in common.
+    """What all items, or all users, have in common.
 
     Attributes:
-        kinds: whether a name that an item has is of tags or of numbers.
-        n_free: further names that the catalog takes.
-        n_dimensions: length of every embedding; None while no item has one.
+        kinds: whether a name that one of them has is of tags or of numbers.
+        n_free: further names that there may be.
+        n_dimensions: length of every embedding; None while none has one.
     """
 
     kinds: dict[str, Kind]
@@ -170,5 +199,5 @@ class CatalogNames(Struct):
     n_dimensions: int | None
 
 
-CatalogQuery = GetItem | GetTitles | GetTagSizes | ListItems | ListUsers | GetCatalogNames
-CatalogAnswer = ItemDetails | ItemTitles | TagSizes | ItemList | UserList | CatalogNames
+CatalogQuery = GetItem | GetTitles | GetTagSizes | ListItems | ListUsers | GetCatalogNames | GetUser | GetUserNames
+CatalogAnswer = ItemDetails | ItemTitles | TagSizes | ItemList | UserList | CatalogNames | UserDetails

@@ -10,11 +10,9 @@ import structlog
 from numpy.typing import NDArray
 
 from gpu.base.growing import Growing
-from service.engine.queries.catalog_queries import CatalogNames, Kind
-from service.engine.state.catalog_index import CatalogIndex
-from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged, n_values
-
-MAX_NAMES = 1000  # names of tags and numbers in the whole catalog; a number takes 4 bytes an item
+from service.engine.queries.catalog_queries import CatalogNames
+from service.engine.state.attribute_index import AttributeIndex, Titles
+from service.storage.item_changes import Attributes, ItemChange, encode, merged
 
 NONE = Attributes()
 _decode = msgspec.json.Decoder(Attributes).decode
@@ -24,26 +22,25 @@ _log = structlog.get_logger(__name__)
 class Catalog:
     """The attributes of items by row, and what they have in common.
 
-    It is a function of the changes in the order of the stream. A change that contradicts an earlier one (see
-    `_allowed`) counts without the attributes that do: the API refuses it, but two requests at once, or another
-    producer, may still bring it about.
+    It is a function of the changes in the order of the stream. A change that contradicts an earlier one counts without
+    the attributes that do (see `AttributeIndex.change`; embeddings have equal lengths): the API refuses it, but two
+    requests at once, or another producer, may still bring it about.
 
     Attributes:
         n_changes: changes applied; 0: the service uses no catalog.
         n_moves: how often an item became available or deleted, or ceased to be.
-        index: finds items by their attributes.
+        index: finds items by their tags and numbers.
+        titles: finds them by their titles.
     """
 
     def __init__(self) -> None:
         self.n_changes = self.n_moves = 0
-        self.index = CatalogIndex()
+        self.index, self.titles = AttributeIndex(), Titles()
         self._texts: list[bytes | None] = []  # attributes without the embedding, as JSON; None: not in the catalog
         self._deleted, self._withdrawn = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
         self._out, self._listed = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
         self._published, self._until = Growing(np.zeros(0), -math.inf), Growing(np.zeros(0), math.inf)
         self._now_s, self._next_s = -math.inf, math.inf  # the time of `out`, and the next one at which it changes
-        self._kinds: dict[str, Kind] = {}
-        self._n_items_of: dict[str, int] = {}  # by name
         self._embeddings = Growing(np.zeros((0, 0), dtype=np.float32))  # zeros for items without one
         self._n_embeddings = 0
         self._has_embedding = Growing(np.zeros(0, dtype=np.bool_))
@@ -85,14 +82,6 @@ class Catalog:
         withdrawn, published, until = (column[:n] for column in columns)
         return withdrawn | (published > now_s) | (until <= now_s)
 
-    def kind_of(self, name: str) -> Kind | None:
-        """Whether a name is of tags or of numbers, as items have it or had it last; None if it was never used."""
-        return self._kinds.get(name)
-
-    def names_of(self, kind: Kind) -> list[str]:
-        """The names of this kind."""
-        return [name for name, one in self._kinds.items() if one == kind]
-
     def is_deleted(self, row: int) -> bool:
         """Whether an item is deleted."""
         return row < len(self._deleted.values) and bool(self._deleted.values[row])
@@ -100,9 +89,8 @@ class Catalog:
     @property
     def names(self) -> CatalogNames:
         """The names that items have, and the length of their embeddings."""
-        kinds = {name: kind for name, kind in self._kinds.items() if self._n_items_of.get(name)}
         n_dimensions = self._embeddings.values.shape[1] if self._n_embeddings else None
-        return CatalogNames(kinds, MAX_NAMES - len(self._kinds), n_dimensions)
+        return CatalogNames(self.index.kinds, self.index.n_free, n_dimensions)
 
     def attributes(self, row: int) -> Attributes | None:
         """The attributes of an item; None if it is not in the catalog, or deleted."""
@@ -136,7 +124,7 @@ class Catalog:
         self._texts.extend([None] * (n_items - len(self._texts)))
         for column in (self._deleted, self._listed, self._out, self._withdrawn, self._published, self._until):
             column.grow(n_items)
-        self.index.n_items = max(self.index.n_items, n_items)
+        self.index.n_rows = max(self.index.n_rows, n_items)
         self._has_embedding.grow(n_items)
         if self._n_embeddings:
             self._embeddings.grow(n_items)
@@ -148,10 +136,8 @@ class Catalog:
         if change.op == "patch" and self._deleted.values[row]:
             return  # only a put brings an item back
         old = self.attributes(row) or NONE
-        self._count(old, -1)
-        new = NONE if is_gone else self._allowed(old, merged(old, change))
-        self._count(new, +1)
-        self.index.change(row, old, new)
+        new = self.index.change(row, old, NONE if is_gone else merged(old, change))
+        self.titles.change(row, old.title, new.title)
         # Note whether and when lists may show the item.
         published = -math.inf if new.published is None else new.published
         until = math.inf if new.until is None else new.until
@@ -162,6 +148,11 @@ class Catalog:
         self._published.values[row], self._until.values[row] = published, until
         self._next_s = min([self._next_s, *(time_s for time_s in (published, until) if time_s > self._now_s)])
         # Embeddings have a table of their own; the length of the first one holds from then on.
+        self._n_embeddings -= old.embedding is not None
+        if new.embedding is not None and self._n_embeddings and len(new.embedding) != self._embeddings.values.shape[1]:
+            _log.warning("an embedding has another length than those of other items and is left out")
+            new = msgspec.structs.replace(new, embedding=None)
+        self._n_embeddings += new.embedding is not None
         self._has_embedding.values[row] = new.embedding is not None
         if new.embedding is not None:
             if self._n_embeddings == 1:
@@ -169,39 +160,3 @@ class Catalog:
             self._embeddings.values[row] = new.embedding
         bare = new if new.embedding is None else msgspec.structs.replace(new, embedding=None)
         self._texts[row] = None if is_gone else encode(bare)
-
-    def _count(self, attributes: Attributes, by: int) -> None:
-        for name in (*attributes.tags, *attributes.numbers):
-            self._n_items_of[name] = self._n_items_of.get(name, 0) + by
-        self._n_embeddings += by * (attributes.embedding is not None)
-
-    def _allowed(self, old: Attributes, new: Attributes) -> Attributes:
-        """`new` without attributes that contradict the catalog, whose names are noted.
-
-        A name is of tags or of numbers, and changes its kind only while no item has it. Embeddings have equal lengths.
-        An item whose patches together have too many values of tags keeps its `old` tags.
-        """
-        tags = new.tags if n_values(new.tags) <= MAX_VALUES else old.tags
-        tags = {name: values for name, values in tags.items() if self._admits(name, "tag")}
-        numbers = {
-            name: number for name, number in new.numbers.items() if name not in tags and self._admits(name, "number")
-        }
-        embedding = new.embedding
-        if embedding is not None and self._n_embeddings and len(embedding) != self._embeddings.values.shape[1]:
-            embedding = None
-        if tags == new.tags and len(numbers) == len(new.numbers) and embedding is new.embedding:
-            return new
-        names = {name for name, values in new.tags.items() if tags.get(name) != values} | {*new.numbers} - {*numbers}
-        names |= {"embedding"} if embedding is not new.embedding else set()
-        _log.warning("attributes of an item contradict the catalog and are left out", names=sorted(names)[:10])
-        return msgspec.structs.replace(new, tags=tags, numbers=numbers, embedding=embedding)
-
-    def _admits(self, name: str, kind: Kind) -> bool:
-        """Whether an item may have the name; notes it."""
-        present_kind = self._kinds.get(name)
-        if present_kind is None and len(self._kinds) >= MAX_NAMES:
-            return False
-        if present_kind in (None, kind) or not self._n_items_of.get(name):
-            self._kinds[name] = kind
-            return True
-        return False

@@ -28,13 +28,15 @@ from service.engine.state.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.state.sources import SourceMarks
 from service.engine.state.strength_rows import Attributed, Batch, EventRows, NewestOccasions
 from service.engine.state.strengths import Strengths
+from service.engine.state.user_attributes import UserAttributes
 from service.settings.event_types import DEFAULT_TYPES, EventTypes
-from service.storage import item_changes
+from service.storage import item_changes, user_changes
 from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import entries_of
+from service.storage.user_changes import UserChange
 
 
 class Observer(Protocol):
@@ -66,7 +68,7 @@ class Observer(Protocol):
 
 
 class History:
-    """All that the service knows of users and items: ids, ratings, strengths, hidden items, attributes of items.
+    """All that the service knows of users and items: ids, ratings, strengths, hidden items, attributes.
 
     Attributes:
         users, items: id tables; their rows are the rows of all tables.
@@ -74,6 +76,7 @@ class History:
         strengths: ratings and events together, which implicit models learn.
         position: id of the last entry applied.
         catalog: the attributes of items.
+        user_attributes: those of users.
         documents: named documents, such as scenarios.
         sources: how far each source of batches has come.
         observers: of extras.
@@ -89,7 +92,7 @@ class History:
         self.users = IdTable()
         self.items = IdTable()
         self.table = RatingTable()
-        self.catalog = Catalog()
+        self.catalog, self.user_attributes = Catalog(), UserAttributes()
         self.documents = Documents()
         self.observers: list[Observer] = []
         self.occasions: NewestOccasions | None = None
@@ -186,7 +189,7 @@ class History:
                         on_progress(n_rows)
                 behind.wait()
         finally:
-            for packed in (self.table, self.strengths, self.catalog.index):
+            for packed in (self.table, self.strengths, self.catalog.index, self.user_attributes.index):
                 packed.pack()
         self.position = max(self.position, end)
         pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
@@ -247,6 +250,9 @@ class History:
             rows = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
             return [Applied(NO_CHANGES, [], described=rows)]
         # The others change nothing that a model learns.
+        if entry.user_changes:
+            self._change_users(entry.user_changes, [entry.id.ms] * len(entry.user_changes))
+            return []
         if entry.subject is not None:
             row = self.items.row_or_new(entry.subject)
             self._grow()
@@ -285,12 +291,14 @@ class History:
             strengths = self.strengths.take_over(user, into, both, ratings.items, ms, first)
             applied = applied._replace(of_strengths=Applied(strengths, []))
         self._next_position = first + (n_moving if both is None else len(both.items)) + 1
+        self.user_attributes.move(user, into)
         for observer in self.observers:
             observer.move(user, into)
         self.users.forget(merge.user)
         return [applied, self._drop_user(user)]
 
     def _drop_user(self, user: int) -> Applied:
+        self.user_attributes.drop(user)
         for observer in self.observers:
             observer.drop_user(user)
         ratings = ForgottenUser.of(user, self.table)
@@ -306,6 +314,13 @@ class History:
             self._seen_ms.values[row] = self._seen_ms.values[row] or ms
             self.catalog.apply(row, change)
         return rows
+
+    def _change_users(self, changes: Sequence[UserChange], times_ms: Sequence[int]) -> None:
+        rows = self.users.rows_or_new([change.user for change in changes])
+        self._grow()
+        for row, change, ms in zip(rows.tolist(), changes, times_ms, strict=True):
+            self._first_ms.values[row] = self._first_ms.values[row] or ms
+            self.user_attributes.apply(row, change)
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
@@ -338,6 +353,10 @@ class History:
             if kind == "item":
                 changes = [item_changes.decode_row(data) for data in run.column("data").to_pylist()]
                 self._change_items(changes, run.column("ms").to_pylist())
+                continue
+            if kind == "user":
+                described = [user_changes.decode_row(data) for data in run.column("data").to_pylist()]
+                self._change_users(described, run.column("ms").to_pylist())
                 continue
             for entry in entries_of(run):
                 self._apply_entry(entry)

@@ -1,4 +1,4 @@
-"""`/console/user`: ratings and events of a user, and the list with its reasons, also without one of the ratings.
+"""`/console/user`: attributes, ratings and events of a user; the list with reasons, also without one of the ratings.
 
 `/console/users`: all users.
 """
@@ -22,7 +22,7 @@ from service.engine.queries import (
     UserEvents,
     UserRatings,
 )
-from service.engine.queries.catalog_queries import ListUsers, UserList
+from service.engine.queries.catalog_queries import GetUser, ListUsers, UserDetails, UserList
 from service.engine.queries.forms import Id, Offset, PageCursor
 from service.extras.console.pages import Part, page, part, titles_of
 from service.extras.console.visit import console_router
@@ -80,7 +80,8 @@ async def get_user(
     """
     n, n_ratings = (min(most, serving.settings.max_n) for most in (N_LISTED, N_RATINGS))
     asked = Recommend(user=id, n=n, explain=True)
-    ratings, events, list_ = await asyncio.gather(
+    attributes, ratings, events, list_ = await asyncio.gather(
+        part(serving.answer(GetUser(id)), UserDetails),
         part(serving.answer(UserRatings(user=id, n=n_ratings, offset=offset)), RatingsOfUser),
         part(serving.answer(UserEvents(user=id, n=n_ratings, offset=events_offset)), EventsOfUser),
         part(serving.answer(asked), Recommendation),
@@ -101,7 +102,16 @@ async def get_user(
         of_page += [*shown.value.gone, *(line.item.item for line in lines)]
         of_page += [reason.item for line in lines for reason in line.item.reasons or ()]
     titles = await titles_of(serving, of_page)
-    return page(request, "user.html", ratings=ratings, events=events, shown=shown, titles=titles, **values)
+    return page(
+        request,
+        "user.html",
+        attributes=attributes,
+        ratings=ratings,
+        events=events,
+        shown=shown,
+        titles=titles,
+        **values,
+    )
 
 
 @router.get("/users")

@@ -1,12 +1,13 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
-Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item,
-document, merge, unmark, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON:
-of an item its `service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`; as
-text: of an event its recommendation id, of a merge the user who becomes part of the one in `user`), type, value,
-event_id (of events), source, offset, owner (of the entry; of an unmark the source and its owner, null for all owners).
-Segments of older versions lack the last ones, which read as null. The file is compressed with zstd and has page
-checksums, which every read verifies. A row group has whole entries.
+Columns: ms, seq (the stream id), index (of the rating, event, item or user in its entry), kind (rating, event, item,
+user, document, merge, unmark, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data
+(JSON: of an item its `service.storage.item_changes.ItemChange`, of a user the
+`service.storage.user_changes.UserChange`, of a document its `service.storage.documents.Document`; as text: of an event
+its recommendation id, of a merge the user who becomes part of the one in `user`), type, value, event_id (of events),
+source, offset, owner (of the entry; of an unmark the source and its owner, null for all owners). Segments of older
+versions lack the last ones, which read as null. The file is compressed with zstd and has page checksums, which every
+read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gpu.data.host_ids import IdColumn
-from service.storage import documents, files, item_changes
+from service.storage import documents, files, item_changes, user_changes
 from service.storage.errors import CorruptLog, NewerEntry
 from service.storage.events import KINDS, Entry, Merge, RatingColumns, RatingEvent, StreamId, TypedEvent
 from service.storage.sources import Source, Unmark
@@ -75,6 +76,10 @@ def table_of(entries: Sequence[Entry]) -> pa.Table:
             changes = [change for entry in of_kind for change in entry.items]
             data = [item_changes.encode(change).decode() for change in changes]
             columns = {"item": [change.item for change in changes], "data": data}
+        elif kind == "user":
+            described = [change for entry in of_kind for change in entry.user_changes]
+            data = [user_changes.encode(change).decode() for change in described]
+            columns = {"user": [change.user for change in described], "data": data}
         else:
             tables.append(_of_single_rows(of_kind))
             continue
@@ -129,7 +134,7 @@ def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
-_OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may have several rows
+_OF_ROWS = frozenset(("rating", "event", "item", "user"))  # kinds whose entries may have several rows
 
 
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
@@ -158,6 +163,8 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
             entries.append(Entry(StreamId(ms, seq), kind, ratings, source=its_source))
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
+        elif kind == "user":
+            entries[-1].user_changes.append(user_changes.decode_row(data))
         elif kind == "event":
             name, value, event_id = event
             entries[-1].events.append(TypedEvent(user, item, name, value, timestamp, event_id, data))

@@ -9,17 +9,19 @@ import redis
 from gpu.algorithms import ALGORITHMS
 from service.engine.errors import UnknownUser
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.queries.catalog_queries import GetUser
 from service.engine.state.history import History
-from service.storage.events import Merge, StreamId, encode_merge
+from service.storage.events import Merge, StreamId, encode_merge, encode_users
 from service.storage.snapshots import live_versions, snapshot
 from service.storage.streams.redis_server import RedisServer
+from service.storage.user_changes import UserChange
 from tests.service.keys import RATINGS
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
-USER = "u3-who-is-to-be-forgotten"
+USER, COUNTRY = "u3-who-is-to-be-forgotten", "country-of-who-is-to-be-forgotten"
 
 
 @pytest.fixture
@@ -64,9 +66,12 @@ def test_a_forgotten_user_leaves_every_place(embedded: RedisServer, tmp_path: Pa
         whole.train("culsh", **SMALL)  # the first culsh is kept as the one before
         whole.stream.reject(StreamId(1, 1), {b"v": b"1", b"ratings": b'[{"user": "%s"}]' % USER.encode()}, "bad")
         left = kept_aside(whole, embedded)
+        whole.append(encode_users([UserChange(USER, tags={"country": [COUNTRY]})]))
+        assert COUNTRY in str(whole.ask(GetUser(USER)))
         position = whole.subject("forget", USER)
-        with pytest.raises(UnknownUser):
-            whole.ask(UserRatings(user=USER))
+        for query in (UserRatings(user=USER), GetUser(USER)):
+            with pytest.raises(UnknownUser):
+                whole.ask(query)
         whole.rate(("u4", "i1", 5.0))  # beside the last ratings of the user in a node of the stream
         job = whole.ended(whole.jobs.submit_forgetting(USER, position))
         assert (job.state, job.error, job.progress) == ("succeeded", None, 1.0)
@@ -77,6 +82,8 @@ def test_a_forgotten_user_leaves_every_place(embedded: RedisServer, tmp_path: Pa
             ["grep", "-rl", "--exclude=*.parquet", USER, whole.data], capture_output=True, check=False, text=True
         )
         assert found.stdout == ""  # jobs, bad entries and the file of Redis among them
+        assert not [batch for batch in whole.log.read() if COUNTRY in str(batch.to_pylist())]
+        assert subprocess.run(["grep", "-rl", COUNTRY, whole.data], capture_output=True, check=False).stdout == b""
         assert ratings_of(whole.log, USER) == []
         folder = whole.data / "snapshots"
         versions = snapshot.versions(folder)

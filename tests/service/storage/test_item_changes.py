@@ -18,7 +18,7 @@ from service.storage.item_changes import Attributes, ItemChange, check, merged, 
         (ItemChange("i", tags={"genre": [""]}), "Invalid tags.genre: expected 1 to 256 bytes, got 0"),
         (
             ItemChange("i", tags={"genre": list(map(str, range(10_000)))}),
-            "Invalid tags: expected at most 1,000 values of an item, got 10,000",
+            "Invalid tags: expected at most 1,000 values in all, got 10,000",
         ),
         (
             ItemChange("i", numbers=dict.fromkeys(map(str, range(101)), 1.0)),

@@ -1256,9 +1256,11 @@ class UserList(OpenModel):
 
 @dataclass(slots=True)
 class ListedUser(OpenModel):
-    """One user of a list, and the number of present ratings."""
+    """One user of a list; see `UserDetails`."""
 
     user: str
+    tags: ListedUserTags
+    numbers: ListedUserNumbers
     n_ratings: int
 
 
@@ -1464,6 +1466,40 @@ class RemovedSource(OpenModel):
 
     stream_id: str
     removed: list[ListedSource]
+
+
+@dataclass(slots=True)
+class UserAttributes(Model):
+    """An object of the API."""
+
+    tags: UserAttributesTags | Unset | None = UNSET
+    numbers: UserAttributesNumbers | Unset | None = UNSET
+
+
+@dataclass(slots=True)
+class PostedUser(Model):
+    """An object of the API."""
+
+    user: str
+    tags: PostedUserTags | Unset | None = UNSET
+    numbers: PostedUserNumbers | Unset | None = UNSET
+
+
+@dataclass(slots=True)
+class UserDetails(OpenModel):
+    """One user.
+
+    Attributes:
+        tags: values by name.
+        numbers: numbers by name.
+        n_ratings: present ratings of the user.
+    """
+
+    user: str
+    tags: UserDetailsTags
+    numbers: UserDetailsNumbers
+    n_ratings: int
+    as_of: str
 
 
 @dataclass(slots=True)
@@ -1737,7 +1773,23 @@ ListedKeyScope = MadeKeyScope
 
 ScoredItemSource = Literal["explore", "pin"]
 
+ListedUserTags = ListedItemTags
+
+ListedUserNumbers = JobMetrics
+
 RecommendationFallback = Literal["latest", "none", "popular", "trending"]
+
+UserAttributesTags = ItemPatchTags
+
+UserAttributesNumbers = ItemPatchNumbers
+
+PostedUserTags = ItemPatchTags
+
+PostedUserNumbers = ItemPatchNumbers
+
+UserDetailsTags = ListedItemTags
+
+UserDetailsNumbers = JobMetrics
 
 
 class ArmReportTypes(Entries[Rate]):
@@ -1778,6 +1830,8 @@ ListPopularFilter = ListItemsFilter
 ListLatestFilter = ListItemsFilter
 
 ListItemNeighborsFilter = ListItemsFilter
+
+ListUsersFilter = ListItemsFilter
 
 ListHiddenItemsFilter = ListItemsFilter
 

@@ -1000,8 +1000,13 @@ export interface Schemas {
     next: string | null;
     as_of: string;
   };
-  /** One user of a list, and the number of present ratings. */
-  ListedUser: { user: string; n_ratings: number };
+  /** One user of a list; see `UserDetails`. */
+  ListedUser: {
+    user: string;
+    tags: Record<string, string[]>;
+    numbers: Record<string, number>;
+    n_ratings: number;
+  };
   /**
    * `estimate` is a rating within the scale of the training, or a probability for an implicit model.
    *
@@ -1151,6 +1156,30 @@ export interface Schemas {
   };
   /** The answer to `DELETE /admin/sources/{source}`; `removed` is empty if there was none of that name. */
   RemovedSource: { stream_id: string; removed: Schemas["ListedSource"][] };
+  UserAttributes: {
+    tags?: Record<string, string[] | null> | null;
+    numbers?: Record<string, number | null> | null;
+  };
+  PostedUser: {
+    user: string;
+    tags?: Record<string, string[] | null> | null;
+    numbers?: Record<string, number | null> | null;
+  };
+  /**
+   * One user.
+   *
+   * Attributes:
+   *     tags: values by name.
+   *     numbers: numbers by name.
+   *     n_ratings: present ratings of the user.
+   */
+  UserDetails: {
+    user: string;
+    tags: Record<string, string[]>;
+    numbers: Record<string, number>;
+    n_ratings: number;
+    as_of: string;
+  };
   /** The ids of all experiments, each with the position of the entry that has put it. */
   ExperimentList: { experiments: Schemas["ListedDocument"][]; as_of: string };
   /** An experiment, what its arms have led to, and how they compare with the first one. */
@@ -1601,7 +1630,11 @@ export interface paths {
     };
   };
   "/users": {
-    /** A page of all users who are not forgotten, in an order that stays when users come and go. */
+    /**
+     * A page of all users who are not forgotten, or of those who pass a filter.
+     *
+     * The order stays when users come and go.
+     */
     get: {
       parameters: {
         query?: {
@@ -1611,9 +1644,19 @@ export interface paths {
           n?: number;
           /** `next` of the page before; empty or by default: the first page. */
           cursor?: string;
+          /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
+          filter?: Record<string, string>;
         };
       };
       responses: { 200: { content: { "application/json": Schemas["UserList"] } } };
+    };
+    /**
+     * Put the attributes of one user, or of an array of users, who are checked one by one. They replace all
+     * before.
+     */
+    post: {
+      requestBody: { content: { "application/json": Schemas["PostedUser"] | Schemas["PostedUser"][] } };
+      responses: { 202: { content: { "application/json": Schemas["Accepted"] } } };
     };
   };
   "/estimate/{user}/{item}": {
@@ -1875,6 +1918,54 @@ export interface paths {
       };
       requestBody: { content: { "application/json": Schemas["MergeBody"] } };
       responses: { 202: { content: { "application/json": Schemas["Written"] } } };
+    };
+  };
+  "/users/{user}": {
+    /** Put the attributes of a user, such as the country: they replace all that the user had. Ratings stay. */
+    put: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+      };
+      requestBody: { content: { "application/json": Schemas["UserAttributes"] } };
+      responses: { 202: { content: { "application/json": Schemas["Written"] } } };
+    };
+    /** Change attributes of a user and leave the others: a JSON merge patch, in which null removes. */
+    patch: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+      };
+      requestBody: { content: { "application/json": Schemas["UserAttributes"] } };
+      responses: { 202: { content: { "application/json": Schemas["Written"] } } };
+    };
+    /** Remove the attributes of a user. Ratings and events stay: `DELETE /admin/users/{user}` forgets the user. */
+    delete: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+      };
+      responses: { 202: { content: { "application/json": Schemas["Written"] } } };
+    };
+    /** The attributes of a user, and the number of ratings. */
+    get: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+        query?: {
+          /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
+          wait_for?: string;
+        };
+      };
+      responses: { 200: { content: { "application/json": Schemas["UserDetails"] } } };
     };
   };
   "/admin/scenarios/{name}": {

@@ -18,6 +18,7 @@ FIRST, LAST = (
     [
         "post_ratings",
         "post_items",
+        "post_users",
         "put_scenario",
         "make_key",
         "make_webhook",
@@ -29,6 +30,7 @@ FIRST, LAST = (
         "cancel_job",
         "delete_rating",
         "delete_item",
+        "delete_user",
         "delete_scenario",
         "delete_experiment",
         "revoke_key",

@@ -40,7 +40,7 @@ BAD: list[tuple[Any, str]] = [
     ({"item": "i", "tags": ["x"]}, "Invalid tags: expected an object, got a list"),
     ({"item": "i", "tags": {"genre": "x"}}, "Invalid tags.genre: expected a list, got text"),
     ({"item": "i", "tags": {"genre": [5]}}, "Invalid tags.genre: expected text, got a whole number - at $[0]"),
-    ({"item": "i", "tags": {"genre": list("abc" * 9999)}}, "Invalid tags: expected at most 1,000 values of an item, "),
+    ({"item": "i", "tags": {"genre": list("abc" * 9999)}}, "Invalid tags: expected at most 1,000 values in all, "),
     ({"item": "i", "numbers": {"price": "5"}}, "Invalid numbers.price: expected a number, got text"),
     ({"item": "i", "numbers": {"price": True}}, "Invalid numbers.price: expected a number, got true or false"),
     ({"item": "i", "numbers": {"price": math.nan}}, "Invalid numbers.price: expected a finite number"),
@@ -58,7 +58,7 @@ BAD: list[tuple[Any, str]] = [
     ({"item": "i", "tags": {"a": ["x"]}, "numbers": {"a": 1}}, "Invalid numbers.a: expected a name of numbers, got"),
     (
         {"item": "i", "numbers": dict.fromkeys("abc", 1)},
-        "Invalid names: expected at most 2 further ones in the whole catalog, got 3",
+        "Invalid names: expected at most 2 further ones of all items, got 3",
     ),
 ]
 

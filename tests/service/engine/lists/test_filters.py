@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.base.errors import InvalidRequest
 from service.engine.lists import filters as compiled
-from service.engine.lists.filters import Filters
+from service.engine.lists.filters import ItemFilters
 from service.engine.models.shelf import Shelf
 from service.engine.queries.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not, decode, text_of
 from service.engine.state import row_set
@@ -119,7 +119,7 @@ def known_names() -> list[Entry]:
 @settings(max_examples=150)
 def test_the_same_items_pass_as_by_looking_at_each(nodes: list[Node], steps: list[Any]) -> None:
     history, plain, now_s = History(), Plain(), 12.0
-    filters = Filters(history, shelf := Shelf(history, lambda: now_s))
+    filters = ItemFilters(history, shelf := Shelf(history, lambda: now_s))
     history.apply(known_names())
     plain.step("put", ["first"], {"tags": {"a": ["z"], "b": ["z"]}, "numbers": {"n": 0.0}})
     for n, (kind, items, given_) in enumerate(steps, start=2):
@@ -153,20 +153,20 @@ def test_equal_filters_have_one_text() -> None:
 
 
 @pytest.fixture
-def filled() -> tuple[History, Filters]:
+def filled() -> tuple[History, ItemFilters]:
     history = History()
     tagged = [ItemChange(item, tags={"a": ["p" if n % 2 else "q"]}, numbers={"n": n}) for n, item in enumerate(ITEMS)]
     history.apply([Entry(StreamId(1, 0), "item", items=tagged)])
     shelf = Shelf(history)
     shelf.look()
-    return history, Filters(history, shelf)
+    return history, ItemFilters(history, shelf)
 
 
 def changes(history: History, ms: int, *given_: ItemChange) -> None:
     history.apply([Entry(StreamId(ms, 0), "item", items=list(given_))])
 
 
-def test_a_filter_is_compiled_again_only_when_its_names_change(filled: tuple[History, Filters]) -> None:
+def test_a_filter_is_compiled_again_only_when_its_names_change(filled: tuple[History, ItemFilters]) -> None:
     history, filters = filled
     text, open_text = text_of(HasTag("a", ("p",))), text_of(Not(HasTag("a", ("p",))))
     first, first_open = filters.eligible(text, True), filters.eligible(open_text, True)
@@ -179,7 +179,7 @@ def test_a_filter_is_compiled_again_only_when_its_names_change(filled: tuple[His
     assert filters.eligible(text, True).count == first.count - 2
 
 
-def test_the_last_filters_are_kept(filled: tuple[History, Filters], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_filters_are_kept(filled: tuple[History, ItemFilters], monkeypatch: pytest.MonkeyPatch) -> None:
     _, filters = filled
     monkeypatch.setattr(compiled, "MAX_CACHED", 2)
     texts = [text_of(InRange("n", float(n))) for n in range(3)]
@@ -197,17 +197,17 @@ def test_the_last_filters_are_kept(filled: tuple[History, Filters], monkeypatch:
         (Not(InRange("a", 1.0)), r"expected a number of the catalog \(n\), got 'a'"),
     ],
 )
-def test_an_unknown_name_is_refused(filled: tuple[History, Filters], node: Node, reason: str) -> None:
+def test_an_unknown_name_is_refused(filled: tuple[History, ItemFilters], node: Node, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         filled[1].eligible(text_of(node), True)
 
 
-def test_a_name_stays_known_when_no_item_has_it_any_more(filled: tuple[History, Filters]) -> None:
+def test_a_name_stays_known_when_no_item_has_it_any_more(filled: tuple[History, ItemFilters]) -> None:
     history, filters = filled
     changes(history, 2, *(ItemChange(item) for item in ITEMS))
     assert filters.eligible(text_of(HasTag("a", ("p",))), True).count == 0
     changes(history, 3, ItemChange("i1", numbers={"a": 1.0}))
-    with pytest.raises(InvalidRequest, match="expected a tag of the catalog, which has none, got 'a'"):
+    with pytest.raises(InvalidRequest, match="expected a tag of the catalog, of which there is none, got 'a'"):
         filters.eligible(text_of(HasTag("a", ("p",))), True)
 
 

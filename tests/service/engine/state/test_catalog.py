@@ -1,6 +1,7 @@
 from typing import Any
 
-from service.engine.state.catalog import MAX_NAMES, Catalog
+from service.engine.state.attribute_index import MAX_NAMES
+from service.engine.state.catalog import Catalog
 from service.storage.item_changes import Attributes, ItemChange
 
 
@@ -52,7 +53,7 @@ def test_the_number_of_names_is_bounded():
     many = [{"numbers": dict.fromkeys(map(str, range(first, first + 100)), 1.0)} for first in range(0, 1100, 100)]
     catalog = changed(*many)
     assert catalog.names.n_free == 0
-    assert len(catalog.names_of("number")) == MAX_NAMES
+    assert len(catalog.index.names_of("number")) == MAX_NAMES
     assert catalog.attributes(0) == Attributes()
 
 

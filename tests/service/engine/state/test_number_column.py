@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.ranking.eligible import Eligible
-from service.engine.state.catalog_index import CatalogIndex
+from service.engine.state.attribute_index import AttributeIndex
 from service.engine.state.number_column import NumberColumn
 from service.storage.item_changes import Attributes
 
@@ -32,8 +32,8 @@ def test_a_column_finds_what_a_look_at_each_item_finds(
 
 
 def test_names_that_few_items_have_take_memory_for_these_alone() -> None:
-    index, n_items = CatalogIndex(), 1_000_000
-    index.n_items = n_items
+    index, n_items = AttributeIndex(), 1_000_000
+    index.n_rows = n_items
     empty = Attributes()
     for item in range(9):
         index.change(item, empty, Attributes(numbers={f"n{item}-{n}": float(n) for n in range(100)}))

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from service.engine.state import catalog_index
-from service.engine.state.catalog_index import Titles
+from service.engine.state import attribute_index
+from service.engine.state.attribute_index import Titles
 
 
 def test_rows_come_in_the_order_of_titles_while_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_index, "LONGEST", 4)
+    monkeypatch.setattr(attribute_index, "LONGEST", 4)
     draws, index, present = random.Random(0), Titles(), dict[int, str]()
     assert list(index.starting_with("a")) == []
     for _ in range(2000):

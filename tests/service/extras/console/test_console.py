@@ -289,6 +289,17 @@ def test_a_user_has_a_list_with_reasons_and_a_list_without_a_rating(admin, job, 
     assert "As if i3 were not rated" in text_of(without)
 
 
+def test_a_user_has_attributes(admin, api):
+    assert "paying customers" not in admin.open("user", id="u2").text
+    changed = api.request(
+        "PUT", "/users/u2", json={"tags": {"segment": ["paying customers", "<b>"]}, "numbers": {"n": 7}}
+    )
+    api.wait_for(changed["stream_id"])
+    shown = admin.open("user", id="u2").text
+    assert "<dt>segment</dt><dd>paying customers, &lt;b&gt;</dd>" in shown
+    assert "<dt>n</dt><dd>7</dd>" in shown
+
+
 def test_titles_stand_for_ids_and_lists_lead_to_users_and_items(admin, api):
     named = [
         {

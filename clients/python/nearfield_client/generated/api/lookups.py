@@ -9,6 +9,7 @@ from nearfield_client.generated.models import (
     EventsOfUser,
     ItemNeighbors,
     ListItemNeighborsFilter,
+    ListUsersFilter,
     NeighborsOfSet,
     RatingEstimate,
     RatingsOfItem,
@@ -80,14 +81,22 @@ def list_user_neighbors(
 
 @operation("GET", "/users")
 def list_users(
-    *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, cursor: str | Unset = UNSET
+    *,
+    client: Session,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    cursor: str | Unset = UNSET,
+    filter_: ListUsersFilter | Unset = UNSET,
 ) -> UserList:
-    """A page of all users who are not forgotten, in an order that stays when users come and go.
+    """A page of all users who are not forgotten, or of those who pass a filter.
+
+    The order stays when users come and go.
 
     Args:
         wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
         n: How many results.
         cursor: `next` of the page before; empty or by default: the first page.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...
 

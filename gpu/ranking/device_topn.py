@@ -58,7 +58,7 @@ MARGIN = 3.0  # ratio of the room for rows to the expected number, for the width
 MOST_MASKED = 1 << 16  # masked rows, at most, that get extra room
 THREADS, WIDE = 256, 1024  # as in kernels/topn.cu
 TOUCHING, MOST_PARTS = 16, 128  # blocks a user
-MARKING, LEAST_MARKING = 4096, 16  # blocks of all users that each mark what their user has rated, and of one, at least
+SAMPLED_TILES, TOUCHED_TILES = 64, 256  # that a block takes at a time, as in kernels/topn.cu
 AT_ONCE, RESERVED = 2, 1024  # blocks of the scan on a multiprocessor, and bytes that CUDA reserves for each
 
 OF_USERS = "factors", "biases", "baselines", "starts", "lengths", "has_candidates"  # a row each, of `RankingRequests`
@@ -228,8 +228,8 @@ def _touch(calls: Calls, part: RankedPart, work: Work) -> None:
 
 def _score_touched(calls: Calls, part: RankedPart, work: Work, n_tiles: int, *, is_sampled: bool) -> None:
     if work.batch.words:
-        most = max(MARKING // work.batch.n_users, LEAST_MARKING)
-        grid = min(_blocks(n_tiles), most), work.batch.n_users
+        at_once = SAMPLED_TILES if is_sampled else TOUCHED_TILES
+        grid = min(-(-n_tiles // at_once), MOST_PARTS), work.batch.n_users
         _launch(calls, part, "score_touched", grid, THREADS, work, flag=is_sampled)
 
 

@@ -55,27 +55,36 @@ __device__ __forceinline__ void mark_rated(const Task& task, int user, unsigned 
 }
 
 // Score the touched items: those of the sample into it (`sampled`), else all into the keys of users without candidates.
-// Most neighbors of a touched item are not rated, which the marks tell. Grid: parts x users; a warp has 32 tiles at a time.
+// A user with thousands of ratings touches a tenth of all items, most users a few tiles: so a block queues the touched
+// items of its tiles, and its warps share the queue. Most neighbors of a touched item are not rated, which the marks tell.
+// Grid: parts x users; a block has `SAMPLED_TILES` or `TOUCHED_TILES` tiles at a time. Shared memory: 24 KB.
+constexpr int SAMPLED_TILES = 64, TOUCHED_TILES = 256;  // at most one for each thread; 2,048 of them would fill 16 bits
 extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog items, Task task, int sampled) {
     __shared__ unsigned marks[MARK_WORDS];
-    const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    const int stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
+    __shared__ unsigned short queue[TOUCHED_TILES * TILE];
+    __shared__ int n_queued;
+    const int user = blockIdx.y, stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
+    const int at_once = sampled ? SAMPLED_TILES : TOUCHED_TILES;
     if (task.n_candidates[user] >= 0) return;
-    mark_rated(task, user, marks);
-    for (int first = 32 * warp; first < n_tiles; first += gridDim.x * THREADS) {
-        const unsigned mine = first + lane < n_tiles ? task.touched[(long long)user * task.words + (first + lane) * stride] : 0;
-        for (unsigned some = __ballot_sync(~0u, mine != 0); some; some &= some - 1) {
-            const int owner = __ffs(some) - 1, tile = first + owner;
-            unsigned bits = __shfl_sync(~0u, mine, owner);
-            for (int n = 0; n < lane / 8; ++n) bits &= bits - 1;
-            for (; bits; bits &= bits - 1, bits &= bits - 1, bits &= bits - 1, bits &= bits - 1) {
-                const int bit = __ffs(bits) - 1, item = tile * stride * TILE + bit;
-                const float found = is_masked(items, task, user, item, marks) ? NONE : score(items, task, user, item, true, lane % 8, marks);
-                if (lane % 8) continue;
-                if (sampled) task.sample[(long long)user * task.n_sampled + tile * TILE + bit] = found;
-                else push(task, user, item, found);
-            }
+    bool are_marked = false;
+    for (int first = blockIdx.x * at_once; first < n_tiles; first += gridDim.x * at_once) {
+        const int own = first + threadIdx.x;
+        unsigned bits = threadIdx.x < at_once && own < n_tiles ? task.touched[(long long)user * task.words + own * stride] : 0;
+        if (threadIdx.x == 0) n_queued = 0;
+        if (!__syncthreads_or(bits != 0)) continue;
+        if (bits)
+            for (int place = atomicAdd(&n_queued, __popc(bits)); bits; bits &= bits - 1) queue[place++] = threadIdx.x * TILE + __ffs(bits) - 1;
+        if (!are_marked) mark_rated(task, user, marks);
+        are_marked = true;
+        __syncthreads();
+        for (int n = threadIdx.x / 8; n < n_queued; n += THREADS / 8) {
+            const int tile = first + queue[n] / TILE, bit = queue[n] % TILE, item = tile * stride * TILE + bit, place = threadIdx.x % 8;
+            const float found = is_masked(items, task, user, item, marks) ? NONE : score(items, task, user, item, true, place, marks);
+            if (place) continue;
+            if (sampled) task.sample[(long long)user * task.n_sampled + tile * TILE + bit] = found;
+            else push(task, user, item, found);
         }
+        __syncthreads();  // before the queue is written again
     }
 }
 

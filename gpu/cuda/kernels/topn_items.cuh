@@ -82,7 +82,7 @@ __device__ __forceinline__ bool is_eligible(const Catalog& items, const Task& ta
 
 // Bits of what a user has rated, by the last bits of a row: a row without its bit was not rated. They save the search for
 // it, which reads memory once for each halving of the list.
-constexpr int MARK_WORDS = 256;
+constexpr int MARK_WORDS = 2048;
 __device__ __forceinline__ bool may_be_rated(const unsigned* marks, int row) {
     return !marks || marks[row / 32 % MARK_WORDS] >> (row % 32) & 1;  // without marks any row may be
 }

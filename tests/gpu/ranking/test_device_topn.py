@@ -115,6 +115,16 @@ def test_sizes(n_users, n_factors, n, n_items, kind):
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [NEAR, NEAR_IMPLICIT])
+def test_users_with_thousands_of_ratings_beside_others(kind):
+    """They touch nearly all items, and their marks are nearly all set."""
+    model, (few, many) = model_of(kind, 24, 100_003, 64), (rated(20, 100_003, 5), rated(4, 100_003, 60_000))
+    starts, lengths = np.append(few.starts, len(few.items) + many.starts), np.append(few.lengths, many.lengths)
+    rows = Rows(starts, lengths, np.append(few.items, many.items), np.append(few.values, many.values))
+    found, expected = assert_right(model, rows, 10), ask(ItemIndex(model), rows, 10)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+
+
 def test_values_are_not_needed_where_nothing_is_a_dislike():
     model, rows = model_of(NEAR_IMPLICIT, 16, 4097, 50), rated(16, 4097, 60)
     model.calibration = Calibration()

@@ -1,4 +1,6 @@
-"""`RecentKeys`, by which repeated events are recognized, and `Showings`, the items that users were shown last."""
+"""`RecentKeys`, by which repeated events are recognized, `Showings`, the items that users were shown last, and
+`PairTypes`, the types of all events.
+"""
 
 from __future__ import annotations
 
@@ -84,5 +86,43 @@ class Showings:
 
     def drop_user(self, user: int) -> None:
         """Forget the showings of a user and overwrite their memory."""
+        if user < self._arena.n_rows:
+            kernels.drop_user(user, self._arena.directory, self._arena.columns)
+
+
+class PairTypes:
+    """Remembers of which types the events of each (user, item) were, as bits; 8 bytes a pair."""
+
+    def __init__(self) -> None:
+        self._arena = Arena(np.int32, np.int32)
+
+    def add(self, users: NDArray[np.integer], items: NDArray[np.integer], bits: NDArray[np.uint32]) -> None:
+        """Add bits to those of pairs, (B,)."""
+        if not len(users):
+            return
+        self._arena.grow(int(users.max()) + 1)  # a service without events keeps nothing of any user
+        pairs = np.stack([items.astype(np.int32), bits.view(np.int32)], axis=1)
+        rows, done = users.astype(np.int64), 0
+        while True:
+            arena = self._arena
+            done = kernels.add_bits(done, rows, pairs, arena.directory, arena.columns)
+            if done == len(rows):
+                return
+            arena.make_room(len(arena.columns[0]))
+
+    def of(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+        """(items ascending, bits) of a user: copies."""
+        if user >= self._arena.n_rows:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint32)
+        start = self._arena.starts[user]
+        items, bits = (column[start : start + self._arena.lengths[user]].copy() for column in self._arena.columns)
+        return items, bits.view(np.uint32)
+
+    def pack(self) -> None:
+        """Free the spare room of all rows; too slow for a table that answers requests."""
+        self._arena.pack()
+
+    def drop_user(self, user: int) -> None:
+        """Forget the types of a user's events and overwrite their memory."""
         if user < self._arena.n_rows:
             kernels.drop_user(user, self._arena.directory, self._arena.columns)

@@ -22,6 +22,7 @@ PLAIN = (
     "exclude",
     "include_seen",
     "repeat",
+    "seen_types",
     "min_ratings",
     "model",
     "experiment",

@@ -52,7 +52,8 @@ def replay(
     folder = path.parent if (path / snapshot.MANIFEST_FILE).exists() else settings.data / "snapshots"
     half_lives = parse_half_lives(settings.half_lives)
     version = path.name if folder == path.parent else snapshot.latest_revision(folder, source)
-    rebuilt = rebuild(log, folder, version, position, backend, settings.event_types, half_lives, settings.repeat)
+    of_lists = settings.event_types, half_lives, settings.repeat, settings.seen_types
+    rebuilt = rebuild(log, folder, version, position, backend, *of_lists)
     report = {"as_of": to, "model_version": version, "backend": backend.name, "sha256": digests(rebuilt)}
     out.mkdir(parents=True, exist_ok=True)
     answers = rebuilt.ranking.answer([Recommend(user=user, n=n) for user in users], rebuilt.as_of)

@@ -71,6 +71,7 @@ class Engine:
         on_failure: Callable[[BaseException], None] | None = None,
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
         repeat: Repeat = "auto",
+        seen_types: Sequence[str] = (),
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -81,13 +82,13 @@ class Engine:
             limits: how many queries may wait, how long, and how many one batch holds.
             metrics: series to update; None updates none.
             on_failure: called once, on the event loop, when an exception has ended the thread.
-            half_lives, repeat: see `Ranking`.
+            half_lives, repeat, seen_types: see `Ranking`.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._ranking = Ranking(history, default_models, half_lives, repeat)
+        self._ranking = Ranking(history, default_models, half_lives, repeat, seen_types)
         self.live, self.signer = self._ranking.live, self._ranking.signer
         self._prequential = Prequential(history, self.live.tested, self._metrics)
         self.planner, self.answer_to = self._ranking.planner, self._ranking.answer_to

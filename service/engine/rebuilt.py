@@ -53,6 +53,7 @@ def rebuild(
     types: EventTypes,
     half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
     repeat: Repeat = "auto",
+    seen_types: Sequence[str] = (),
 ) -> Rebuilt:
     """The state at `position`.
 
@@ -61,7 +62,7 @@ def rebuild(
         folder, version: of the snapshot; it must not have been trained on later entries.
         position: the last entry to apply.
         backend: where the model lives.
-        types, half_lives, repeat: as the settings of the service.
+        types, half_lives, repeat, seen_types: as the settings of the service.
 
     Raises:
         InvalidRequest: the position is beyond the log, or before the training.
@@ -83,7 +84,7 @@ def rebuild(
     live_model = LiveModel(loaded.manifest, ready, history, loaded.content)
     while not (live_model.settle(SETTLE_S) and live_model.catch_up(SETTLE_S)):
         pass
-    ranking = Ranking(history, [live_model.name], half_lives, repeat)
+    ranking = Ranking(history, [live_model.name], half_lives, repeat, seen_types)
     ranking.recount()
     ranking.install(live_model)
     return Rebuilt(history, live_model, ranking, position)

@@ -21,6 +21,7 @@ from service.base import imports, tuning
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, known_users, rebuild
 from service.jobs.trainer_messages import TrainerMessage, send
+from service.settings.data_sets import parse_names
 from service.settings.event_types import parse_event_types
 from service.settings.half_lives import parse_half_lives
 from service.storage import files, list_files
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
     parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
     parser.add_argument("--repeat", default="auto", choices=("auto", "never", "allow"), help="as the setting")
+    parser.add_argument("--seen-types", default=(), type=parse_names, help="as the setting")
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     tuning.limit_blas()
@@ -62,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.events,
             options.half_lives,
             options.repeat,
+            options.seen_types,
         )
         tuning.settle()  # else collections of the whole state, while lists are made, take a third of the time
         path = list_files.path_of(options.data, options.job)

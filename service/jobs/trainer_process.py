@@ -103,6 +103,7 @@ def listing(
         "events": settings.events,
         "half-lives": settings.half_lives,
         "repeat": settings.repeat,
+        "seen-types": ",".join(settings.seen_types),
         "backend": settings.backend,
     }
     gpus = gpu_order.serving_last(settings) if serves else ()

@@ -226,8 +226,8 @@ class Runtime(Components):
         knows = history.users.__contains__, history.items.__contains__
         self.new_ids = NewIds(settings.max_new_ids_per_hour, *knows, settings.max_new_names_per_hour)
         half_lives = parse_half_lives(settings.half_lives)
-        models, fails, repeat = settings.default_models, self._fail, settings.repeat
-        engine = Engine(history, chosen, models, limits, self.metrics, fails, half_lives, repeat)
+        models, fails, repeat, seen_types = settings.default_models, self._fail, settings.repeat, settings.seen_types
+        engine = Engine(history, chosen, models, limits, self.metrics, fails, half_lives, repeat, seen_types)
         self._engine = engine
         for add in parts().engine:
             add(self, engine)

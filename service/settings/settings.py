@@ -32,7 +32,7 @@ from service.settings.data_sets import check_names, parse_names
 from service.settings.environment import is_address
 from service.settings.errors import InvalidSetting
 from service.settings.event_types import DEFAULT as DEFAULT_EVENTS
-from service.settings.event_types import EventTypes, parse_event_types
+from service.settings.event_types import EventTypes, check_seen, parse_event_types
 from service.settings.half_lives import DEFAULT as DEFAULT_HALF_LIVES
 from service.settings.half_lives import parse_half_lives
 from service.settings.key_settings import KEY_NAMES, Keys, check_keys_differ
@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         DEFAULT_EVENTS,
         description="Types that POST /events accepts, NAME=WEIGHT, comma-separated. Events of a user and an item add"
         " up, weight times value; a sum below 0 is a dislike. With `seen` for a weight a type only keeps the item out"
-        " of lists. Replicas and workers must have the same.",
+        " of lists. At most 32 types; replicas and workers must have the same.",
     )
     half_lives: str = Field(
         DEFAULT_HALF_LIVES,
@@ -151,6 +151,11 @@ class Settings(BaseSettings):
         "auto",
         description="Whether lists show again what users had, unless a request says so: never, allow, or auto, where"
         " the model has learned from events that users come back to what they had.",
+    )
+    seen_types: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Types of events, and rating, comma-separated: lists leave out only what users have events of these"
+        " types with, or have rated, unless a request says so. Empty: all that users had, by `repeat`.",
     )
     values: Values = Field(
         "auto",
@@ -254,6 +259,11 @@ class Settings(BaseSettings):
         return cls.model_fields["port"].default if is_address(value) else value
 
     @model_validator(mode="after")
+    def _check_seen_types(self) -> Settings:
+        check_seen(self.seen_types, self.event_types)
+        return self
+
+    @model_validator(mode="after")
     def _check_keys_differ(self) -> Settings:
         check_keys_differ({name: self.keys(name) for name in KEY_NAMES})
         return self
@@ -272,7 +282,7 @@ class Settings(BaseSettings):
     _check_scale = field_validator("rating_scale")(check_scale)
     _split_scale = field_validator("rating_scale", mode="before")(parse_scale)
     _check_data_sets = field_validator("data_sets")(check_names)
-    _split_data_sets = field_validator("data_sets", mode="before")(parse_names)
+    _split_names = field_validator("data_sets", "seen_types", mode="before")(parse_names)
 
     @field_validator("events", "half_lives")
     @classmethod

@@ -1,4 +1,4 @@
-"""Kernels that recognize repeated events, keep showings, and add events up (see `gpu.online.events`)."""
+"""Kernels that recognize repeated events, keep showings and types, and add events up (see `gpu.online.events`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
 from gpu.data.host_arena import FULL, Directory, Int, clear, give_back, new_place
 
-# The oldest first: both halves of keys; or items and seconds of showings.
+# The oldest first: both halves of keys; or items and seconds of showings. By item: items and bits of types.
 Columns = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
@@ -112,6 +112,45 @@ def append(
         last = starts[user] + lengths[user]
         low[last], high[last] = entries[n, 0], entries[n, 1]
         lengths[user] += 1
+    return len(users)
+
+
+@called_for(Use.READING)
+@njit(cache=True, nogil=True)
+def add_bits(
+    first: Int, users: NDArray[np.int64], pairs: Annotated[NDArray[np.int32], 2], rows: Directory, columns: Columns
+) -> int:
+    """Add bits `first`, `first` + 1, … to the items of their users, whose rows stay sorted by item.
+
+    Args:
+        users: (B,), rows.
+        pairs: (B, 2), an item and its further bits.
+
+    Returns:
+        The first pair that did not fit; the number of pairs if all did.
+    """
+    starts, lengths = rows[0], rows[1]
+    items, bits = columns
+    for n in range(first, len(users)):
+        user, item = users[n], pairs[n, 0]
+        low, high = starts[user], starts[user] + lengths[user]
+        while low < high:
+            middle = (low + high) // 2
+            if items[middle] < item:
+                low = middle + 1
+            else:
+                high = middle
+        place = low - starts[user]
+        if place == lengths[user] or items[low] != item:
+            if not ensure_room(user, rows, columns):
+                return n
+            low = starts[user] + place
+            for column in columns:
+                for position in range(starts[user] + lengths[user], low, -1):
+                    column[position] = column[position - 1]
+            items[low], bits[low] = item, 0
+            lengths[user] += 1
+        bits[low] |= pairs[n, 1]
     return len(users)
 
 

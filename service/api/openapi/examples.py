@@ -30,6 +30,7 @@ PARAMETERS: dict[str, Any] = {
     "explain": True,
     "fallback": "popular",
     "repeat": "allow",
+    "seen_types": ["rating", "purchase"],
     "explore": 0.1,
     "explore_below": 5,
     "X-Source": "kafka:ratings/0",

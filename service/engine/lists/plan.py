@@ -20,6 +20,7 @@ from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.columns import Ids
 from service.engine.queries.rules import has_rules
 from service.engine.state.history import History
+from service.settings.event_types import check_seen
 
 NO_ROW = -1  # of a user whom the history does not know
 NO_EXPERIMENTS = "Invalid experiment: expected none, because this service has no extra for experiments, got {!r}"
@@ -139,6 +140,10 @@ class Planner:
             self._history.documents.check(query.of_scenario)
         if query.boosts or query.max_per is not None:
             self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
+        try:
+            check_seen(query.seen_types, self._history.types)
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
         eligible = None if query.filter is None else self._selection.eligible(query)
         return [Plan(one, own, self._live.named_or_none(one.model), eligible) for one, own in runs]
 
@@ -154,7 +159,7 @@ class Planner:
                 width = query.n + query.offset  # a long list must not slow down short ones
                 length = width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
                 names_items, explores = bool(query.exclude) or query.candidates is not None, query.explore > 0
-                masks = query.include_seen, query.repeat, query.min_ratings, query.available
+                masks = query.include_seen, query.repeat, tuple(query.seen_types), query.min_ratings, query.available
                 key = live_model, length, *masks, names_items, explores, has_rules(query), is_plain(query)
             alike.setdefault(key, []).append(one)
         for key, own in alike.items():

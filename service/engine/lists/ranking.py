@@ -47,14 +47,16 @@ class Ranking:
         default_models: Sequence[str],
         half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
         repeat: Repeat = "auto",
+        seen_types: Sequence[str] = (),
     ) -> None:
-        """`half_lives` and `repeat` are those of the settings."""
+        """`half_lives`, `repeat` and `seen_types` are those of the settings."""
         self._history = history
         self.live, self.signer = LiveModels(default_models), Signer()
         self._selection, self._exploration = Selection(history), Exploration()
         self._common = CommonLists(history, self._selection, half_lives)
         self.planner = Planner(history, self.live, self._selection)
-        self._sources = Sources(history, self.live, self._selection, self._common, self._exploration, repeat)
+        parts = self._selection, self._common, self._exploration
+        self._sources = Sources(history, self.live, *parts, repeat, seen_types)
         self._rules = Rules(history, self._selection, self._exploration)
         self._pages = Pages(history, self._selection)
         self._cursors = Cursors(history, self.live, self.signer)

@@ -316,9 +316,10 @@ class Sources:
         common: CommonLists,
         exploration: Exploration,
         repeat: Repeat,
+        seen_types: Sequence[str],
     ) -> None:
-        """`repeat`: that of the settings."""
-        self._repeat = repeat
+        """`repeat` and `seen_types`: those of the settings."""
+        self._repeat, self._seen_types = repeat, seen_types
         self._history, self._live, self._selection, self._common = history, live, selection, common
         self._what_if, self._exploration = WhatIf(history), exploration
 
@@ -338,12 +339,16 @@ class Sources:
         kept_out, own, shows_seen = None, None, self._shows_seen(group.query, live_model)
         if shows_seen and live_model.repeat.weight:
             own = [live_model.own_of(*live_model.dated(user)) for user in users.tolist()]
-        if self._history.strengths.has_events:
+        seen_types = self._seen_types_of(group.query)
+        if self._history.strengths.has_events or seen_types:
             kept_out = [
                 live_model.kept_out(user, include_seen=shows_seen, rotates=query.rotate is not None)
                 for user, query in zip(users.tolist(), group.queries, strict=True)
             ]
-            if own is not None and not group.query.include_seen:  # what was only seen stays out
+            if seen_types:
+                had = (self._history.had(user, seen_types) for user in users.tolist())
+                kept_out = list(map(np.append, kept_out, had))
+            elif own is not None and not group.query.include_seen:  # what was only seen stays out
                 only_seen = map(self._history.strengths.only_seen, users.tolist())
                 kept_out = list(map(np.append, kept_out, only_seen))
         return ModelSource(
@@ -366,13 +371,16 @@ class Sources:
         query, row, live_model = group.query, group.row, group.live_model
         extra = self._what_if.extra_of(query)
         warnings = self._selection.unknown("events" if query.ratings is None else "ratings", extra.unknown)
-        imagined = None if live_model is None else self._what_if.imagined(live_model, row, query, extra)
+        imagined = None
+        if live_model is not None:
+            imagined = self._what_if.imagined(live_model, row, query, extra, self._seen_types_of(query))
         if live_model is None or imagined is None:
             return self._common_source(group, *self._what_if.left_out(row, extra), warnings, extra)
         users, rated, read, weights, kept_out = imagined
         of_list = read.items, read.values, weights
         selection, exploration = self._selection, self._exploration
-        counts, shows_seen = self._common.counts_of(live_model.trend), query.include_seen
+        seen_types = self._seen_types_of(query)
+        counts, shows_seen = self._common.counts_of(live_model.trend), query.include_seen or bool(seen_types)
         return ModelSource(
             group,
             live_model,
@@ -389,9 +397,15 @@ class Sources:
         )
 
     def _shows_seen(self, query: Recommend, live_model: LiveModel) -> bool:
-        """Whether lists may show again what users had."""
+        """Whether lists may show again what users had, unless it is of one of the types that they leave out."""
+        if query.include_seen or self._seen_types_of(query):
+            return True
         repeat = query.repeat or self._repeat
-        return query.include_seen or repeat == "allow" or (repeat == "auto" and live_model.repeat.weight > 0)
+        return repeat == "allow" or (repeat == "auto" and live_model.repeat.weight > 0)
+
+    def _seen_types_of(self, query: Recommend) -> Sequence[str]:
+        """The types that lists leave out, instead of all that users had; none with `include_seen`."""
+        return () if query.include_seen else query.seen_types or self._seen_types
 
     def _common_source(
         self,
@@ -424,11 +438,12 @@ class Sources:
             reason = NO_TASTE
         if reason:
             reason = reason.format(expected=self._live.described(query.model), shown=SHOWN[fallback])
-        if query.include_seen:
+        seen_types = self._seen_types_of(query)
+        if query.include_seen or seen_types:
             if extra is not None:
-                seen = [self._what_if.disliked(row, extra)]
+                seen = [self._what_if.disliked(row, extra), self._what_if.had(row, query, extra, seen_types)]
             else:
-                seen = [] if row is None else [strengths.disliked(row)]
+                seen = [] if row is None else [strengths.disliked(row), self._history.had(row, seen_types)]
         left_out = self._selection.excluded(query), *seen
         around = self._common.warnings(reason), warnings
         return CommonSource(group, self._common, self._selection, left_out, fallback, around)

@@ -27,6 +27,7 @@ from service.engine.queries import Recommend
 from service.engine.state.history import History
 from service.engine.state.id_table import key_of
 from service.engine.state.strengths import MAX_SUM
+from service.settings.event_types import RATING
 
 SMALLEST_WEIGHT = 2.0**-60  # of a rating far back in order: with 0 it would not count as a rating
 
@@ -153,8 +154,20 @@ class WhatIf:
         stored = self._history.strengths.disliked(user) if user is not None else extra.items[:0]
         return np.append(stored[~np.isin(stored, extra.items[~np.isnan(sums)])], extra.items[sums < 0])
 
-    def imagined(self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra) -> Imagined | None:
+    def had(self, user: int | None, query: Recommend, extra: Extra, seen_types: Sequence[str]) -> NDArray[np.int32]:
+        """As `History.had`, of a user with the ratings and events of `query`."""
+        named = {item for item, type_, _, _ in query.events or () if type_ in seen_types}
+        items = np.array([row for row in map(self._history.items.row, named) if row is not None], dtype=np.int32)
+        items = items if user is None else np.append(items, self._history.done(user, seen_types))
+        rated = self._merged(user, extra, has_strengths=False).items if RATING in seen_types else extra.items[:0]
+        return np.append(items, rated)
+
+    def imagined(
+        self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra, seen_types: Sequence[str]
+    ) -> Imagined | None:
         """The user of `query`, who has the row `user`, with `extra`; None if the model knows none of the items.
+
+        `seen_types`: those that the list leaves out, instead of all that the user had.
 
         Raises:
             InvalidRequest: the model cannot weigh ratings of a user.
@@ -176,17 +189,17 @@ class WhatIf:
         read = row
         if is_read is not None:
             read, weights = row.where(is_read), None if weights is None else weights[is_read]
-        return Imagined(users, rows, read, weights, self._kept_out(live_model, user, query, extra))
+        return Imagined(users, rows, read, weights, self._kept_out(live_model, user, query, extra, seen_types))
 
     def _kept_out(
-        self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra
+        self, live_model: LiveModel, user: int | None, query: Recommend, extra: Extra, seen_types: Sequence[str]
     ) -> list[NDArray[np.int32]] | None:
         """Items that events keep out of the list, see `LiveModel.kept_out`."""
+        if query.include_seen or seen_types:
+            return [np.append(self.disliked(user, extra), self.had(user, query, extra, seen_types))]
         have_more, rotates = ~np.isnan(extra.sums), query.rotate is not None
         if not (have_more.any() or (user is not None and self._history.strengths.has_events)):
             return None
-        if query.include_seen:
-            return [self.disliked(user, extra)]
         stored = extra.items[:0]
         if user is not None:
             stored = live_model.kept_out(user, include_seen=False, rotates=rotates)

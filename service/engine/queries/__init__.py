@@ -30,6 +30,7 @@ from service.engine.queries.forms import (
     Offset,
     Pins,
     Rotate,
+    SeenTypes,
     SomeIds,
     Users,
 )
@@ -157,6 +158,8 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         experiment: id of an experiment; the arm of each user names the model.
         repeat: whether what the user had may come back: `allow`, `never`, or `auto`, if the model has learned that it
             does. `include_seen` allows it too. None: the setting `repeat`.
+        seen_types: with these, the list leaves out what the user has events of these types with, or has rated
+            (`rating`), and nothing else that the user had, but for dislikes. Empty: the setting `seen_types`.
         explain: whether each item carries the rated items that contribute most to its score.
         fallback: the list for users whom the model does not know: popular, trending (by the half-life of the model's
             trend, or the first one of the setting) or latest items. `auto`: trending ones if the times of ratings and
@@ -186,6 +189,14 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
             "Default: the setting `repeat`."
         ),
     ] = None
+    seen_types: Annotated[
+        Sequence[str],
+        Form(SeenTypes),
+        Field(
+            description="Leave out only what the user has events of these types with, or has rated (rating). "
+            "Default: the setting `seen_types`."
+        ),
+    ] = ()
     explain: Annotated[bool, Field(description="Add to each item the ratings that most raise its score.")] = False
     fallback: Annotated[
         AskedFallback,

@@ -17,6 +17,7 @@ from service.base.times import IN_MILLISECONDS, unix_seconds
 from service.engine.queries.few_faults import Strict, few_faults
 from service.engine.queries.filter_parser import SCHEMA, tree_of
 from service.engine.queries.filter_tree import text_of
+from service.settings.event_types import MAX_TYPE_LENGTH, MAX_TYPES
 from service.settings.half_lives import seconds_of
 from service.storage.events import LATEST_EVENT_S
 
@@ -136,6 +137,9 @@ Time = Annotated[
 ]
 ManyIds = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
 SomeIds = Annotated[list[Id], Field(min_length=1, max_length=MAX_SET), few_faults(Id, MAX_SET)]
+SeenTypes = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MAX_TYPE_LENGTH)]], Field(max_length=MAX_TYPES + 1)
+]
 Users = Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS), few_faults(Id, MAX_USERS)]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]

@@ -29,7 +29,7 @@ from service.engine.state.sources import SourceMarks
 from service.engine.state.strength_rows import Attributed, Batch, EventRows, NewestOccasions
 from service.engine.state.strengths import Strengths
 from service.engine.state.user_attributes import UserAttributes
-from service.settings.event_types import DEFAULT_TYPES, EventTypes
+from service.settings.event_types import DEFAULT_TYPES, RATING, EventTypes
 from service.storage import item_changes, user_changes
 from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, Merge, StreamId
@@ -71,6 +71,7 @@ class History:
     """All that the service knows of users and items: ids, ratings, strengths, hidden items, attributes.
 
     Attributes:
+        types: the weight of each type of events.
         users, items: id tables; their rows are the rows of all tables.
         table: the last rating of every (user, item), which explicit models learn.
         strengths: ratings and events together, which implicit models learn.
@@ -87,8 +88,8 @@ class History:
     """
 
     def __init__(self, types: EventTypes = DEFAULT_TYPES) -> None:
-        """Empty; `types` has the weights of events."""
-        self._types = types
+        """Empty."""
+        self.types, self._bits = types, {name: 1 << n for n, name in enumerate(types)}
         self.users = IdTable()
         self.items = IdTable()
         self.table = RatingTable()
@@ -153,7 +154,8 @@ class History:
             newer = run if run.entries[0].id > self.position else run.after(self.position)
             newer = newer.only(self.sources.new_of(newer.entries))
             users, items = self.users.rows_or_new_of(newer.users), self.items.rows_or_new_of(newer.items)
-            events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys, newer.attributed)
+            weights, bits = self.weights_of(newer.types), self._bits_of(newer.types)
+            events = EventRows(newer.are_events, weights, bits, newer.keys, newer.attributed)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
             if newer.closing is not None:
                 parts += self._apply_entry(newer.closing)
@@ -196,7 +198,21 @@ class History:
 
     def weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
         """The weight of each type of events; NaN for one that the setting does not name any more."""
-        return np.array(list(map(self._types.get, types, itertools.repeat(math.nan))), dtype=np.float64)
+        return np.array(list(map(self.types.get, types, itertools.repeat(math.nan))), dtype=np.float64)
+
+    def had(self, user: int, types: Sequence[str]) -> NDArray[np.int32]:
+        """Items that a user has events of one of `types` with, or has rated if `RATING` is one of these."""
+        items = self.done(user, types)
+        return np.append(items, self.table.row(user)[0]) if RATING in types else items
+
+    def done(self, user: int, types: Sequence[str]) -> NDArray[np.int32]:
+        """Items that a user has events of one of `types` with."""
+        items, bits = self.strengths.types.of(user)
+        done: NDArray[np.int32] = items[bits & np.bitwise_or.reduce(self._bits_of(types)) != 0]
+        return done
+
+    def _bits_of(self, types: Sequence[str]) -> NDArray[np.uint32]:
+        return np.array(list(map(self._bits.get, types, itertools.repeat(0))), dtype=np.uint32)
 
     def positions_of(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of the next ratings and events, int64 (B,), from the Unix milliseconds of their entries."""
@@ -373,7 +389,8 @@ class History:
         types, ids = events.column("type"), events.column("data")
         places = np.flatnonzero(ids.is_valid()).tolist()
         attributed = {n: Attributed(ids[n].as_py(), types[n].as_py()) for n in places}
-        return values, EventRows(are_events, self.weights_of(types.to_pylist()), keys, attributed)
+        names = types.to_pylist()
+        return values, EventRows(are_events, self.weights_of(names), self._bits_of(names), keys, attributed)
 
 
 class Moving(NamedTuple):

@@ -27,12 +27,14 @@ class EventRows(NamedTuple):
     Attributes:
         are_events: bool (B,); all other rows are ratings.
         weights: float64 (E,), weight of the type of each event; NaN for an unknown type, which counts for nothing.
+        bits: uint32 (E,), the bit of each type; 0 for an unknown one.
         keys: int64 (E,), of the event ids, see `gpu.online.events`.
         attributed: those with a recommendation id, by their place among the events.
     """
 
     are_events: NDArray[np.bool_]
     weights: NDArray[np.float64]
+    bits: NDArray[np.uint32]
     keys: NDArray[np.int64]
     attributed: Mapping[int, Attributed] = {}
 

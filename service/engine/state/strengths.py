@@ -16,7 +16,7 @@ from gpu.base.growing import Growing
 from gpu.data.changes import Changes
 from gpu.data.evidence import packed, unpacked
 from gpu.data.rating_table import RatingTable
-from gpu.online.events import N_SHOWINGS, RecentKeys, Showings
+from gpu.online.events import N_SHOWINGS, PairTypes, RecentKeys, Showings
 from gpu.online.host.events import add_up
 from service.engine.state.applied import ForgottenUser
 from service.engine.state.strength_rows import Batch, EventRows, Sums
@@ -35,6 +35,7 @@ class Strengths:
         has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
         are_first: bool (E,), whether each event of the last batch was no repetition of an earlier one.
         showings: the newest events with the weight 0, which say that an item was shown.
+        types: of which types the events of each pair were.
     """
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
@@ -44,7 +45,7 @@ class Strengths:
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
         self._has_apart = False  # whether there has been such a sum
-        self.showings = Showings()
+        self.showings, self.types = Showings(), PairTypes()
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Grow to at least (n_users, n_items)."""
@@ -140,7 +141,9 @@ class Strengths:
         changed = changed[np.argsort(positions[np.searchsorted(items, both.items[changed])])]  # the oldest first
         if len(changed):
             self._last_ms.values[into] = ms
-        # Take over the keys of events, and what was shown; of both users' showings the latest are kept.
+        # Take over types and keys of events, and what was shown; of both users' showings the latest are kept.
+        typed, bits = self.types.of(user)
+        self.types.add(np.full(len(typed), into, dtype=np.int32), typed, bits)
         keys = self._recent.of(user)
         self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
         showings = [self.showings.of(row) for row in (into, user)]
@@ -162,6 +165,7 @@ class Strengths:
         self._sums.drop_user(user)
         self._recent.drop_user(user)
         self.showings.drop_user(user)
+        self.types.drop_user(user)
         return ForgottenUser.of(user, self.table)
 
     @property
@@ -180,6 +184,7 @@ class Strengths:
     def pack(self) -> None:
         """See `RatingTable.pack`, which the table of ratings has done."""
         self._sums.pack()
+        self.types.pack()
         if self.has_events:
             self.table.pack()
         else:
@@ -229,6 +234,7 @@ class Strengths:
         rows = batch.where(events.are_events)
         self.are_first = self._recent.take(rows.users, events.keys)
         counts = self.are_first & ~np.isnan(events.weights)
+        self.types.add(rows.users[counts], rows.items[counts], events.bits[counts])
         times = np.minimum(rows.timestamps, rows.times_ms / 1000)
         are_shown = events.weights == 0
         if are_shown.any():

@@ -23,6 +23,7 @@ def test_types_have_weights_and_seen_is_zero() -> None:
         ("a=much", "got 'much'"),
         ("a=nan", "got 'nan'"),
         ("a=1001", "got '1001'"),
+        (",".join(f"a{n}=1" for n in range(33)), "Invalid events: expected at most 32 types, got 33"),
     ],
 )
 def test_what_is_no_type_or_weight_is_refused(text: str, reason: str) -> None:
@@ -37,3 +38,10 @@ def test_half_lives_have_names_and_seconds() -> None:
     for text in ("", "1", "0d", "1w", "1d,1d", "1.5d", "1d,,7d", "99999d", ",".join(f"{n}d" for n in range(1, 10))):
         with pytest.raises(ValueError, match="Invalid half_lives"):
             Settings(half_lives=text)
+
+
+def test_types_that_lists_leave_out_are_those_of_events_or_rating() -> None:
+    assert Settings(seen_types="purchase, rating").seen_types == ("purchase", "rating")
+    assert Settings(seen_types="").seen_types == ()
+    with pytest.raises(ValueError, match="Invalid seen_types: expected some of rating, a, got 'view'"):
+        Settings(events="a=2", seen_types="view")

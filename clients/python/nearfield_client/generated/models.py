@@ -22,6 +22,8 @@ class AnonymousBody(Model):
         include_seen: Whether items that the user rated may be shown.
         repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
             setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
@@ -50,6 +52,7 @@ class AnonymousBody(Model):
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
     repeat: AnonymousBodyRepeat | Unset | None = UNSET
+    seen_types: list[str] | Unset = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -234,6 +237,8 @@ class RecommendBody(Model):
         include_seen: Whether items that the user rated may be shown.
         repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
             setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
@@ -262,6 +267,7 @@ class RecommendBody(Model):
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
     repeat: RecommendBodyRepeat | Unset | None = UNSET
+    seen_types: list[str] | Unset = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -330,6 +336,8 @@ class ScenarioBody(Model):
         include_seen: Whether items that the user rated may be shown.
         repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
             setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
@@ -352,6 +360,7 @@ class ScenarioBody(Model):
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
     repeat: ScenarioBodyRepeat | Unset | None = UNSET
+    seen_types: list[str] | Unset = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET
@@ -406,6 +415,8 @@ class UsersBody(Model):
         include_seen: Whether items that the user rated may be shown.
         repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
             setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
@@ -431,6 +442,7 @@ class UsersBody(Model):
     exclude: list[str] | Unset = UNSET
     include_seen: bool | Unset = UNSET
     repeat: UsersBodyRepeat | Unset | None = UNSET
+    seen_types: list[str] | Unset = UNSET
     min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
     experiment: str | Unset | None = UNSET

@@ -20,6 +20,11 @@ export interface Schemas {
      * setting `repeat`.
      */
     repeat?: "auto" | "never" | "allow" | null;
+    /**
+     * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+     * `seen_types`.
+     */
+    seen_types?: string[];
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -170,6 +175,11 @@ export interface Schemas {
      * setting `repeat`.
      */
     repeat?: "auto" | "never" | "allow" | null;
+    /**
+     * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+     * `seen_types`.
+     */
+    seen_types?: string[];
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -256,6 +266,11 @@ export interface Schemas {
      * setting `repeat`.
      */
     repeat?: "auto" | "never" | "allow" | null;
+    /**
+     * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+     * `seen_types`.
+     */
+    seen_types?: string[];
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -332,6 +347,11 @@ export interface Schemas {
      * setting `repeat`.
      */
     repeat?: "auto" | "never" | "allow" | null;
+    /**
+     * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+     * `seen_types`.
+     */
+    seen_types?: string[];
     /** Show only items that have at least this many ratings now. */
     min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
@@ -1460,6 +1480,11 @@ export interface paths {
            * setting `repeat`.
            */
           repeat?: "auto" | "never" | "allow";
+          /**
+           * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+           * `seen_types`.
+           */
+          seen_types?: string[];
           /** Show only items that have at least this many ratings now. */
           min_ratings?: number;
           /** Name of a live model; default: the first of `default_models`. */

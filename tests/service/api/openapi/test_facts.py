@@ -28,6 +28,7 @@ MEANT: Mapping[str, str] = {
     r".* /admin/.*\bcalibration\.(trend|repeat)\b.*": "trainings weigh what is popular now, and what users have again",
     r".*\.(trend|again): .*": "scores tell what is popular now, and what users have again",
     r".* (query |.*\.)repeat: .*": "lists may have again what a user had",
+    r".*\bseen_types\b.*": "lists may leave out some types of events alone",
     r".*\bfallback: (default|values)": "a fallback may be chosen by the service",
     r"post /admin/retrain .*\.algorithm: values": "new algorithms",
     r"get /users/\{user\}/events .*": "new route: what the events of a user add up to",

@@ -77,7 +77,7 @@ class Oracle:
     def _judge(self, key: int, one: RatingEvent | TypedEvent, is_changed: bool) -> None:
         history, live_model = self.history, self.live_model
         is_event, model = isinstance(one, TypedEvent), live_model.model
-        value = one.value * history._types[one.type] if isinstance(one, TypedEvent) else one.rating
+        value = one.value * history.types[one.type] if isinstance(one, TypedEvent) else one.rating
         if value is None or (is_event and not (model.is_implicit and live_model.learns_events)):
             reason: str | None = "no_like"
         elif model.is_implicit and (value <= 0 if is_event else value < model.middle):

@@ -41,7 +41,8 @@ MORE: list[tuple[str, str, float]] = [
 ]  # fmt: skip
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"include_seen": True}, {"rotate": (60.0, 0.0)}, {"explain": True, "n": 5},
-    {"exclude": ["i7"], "candidates": ["i6", "i7", "i9", "i14"]},
+    {"exclude": ["i7"], "candidates": ["i6", "i7", "i9", "i14"]}, {"seen_types": ["rating", "purchase"]},
+    {"seen_types": ["rate", "impression"], "exclude": ["i7"]},
 )  # fmt: skip
 LAST = StreamId(3000, 0)
 

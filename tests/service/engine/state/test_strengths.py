@@ -19,6 +19,7 @@ from tests.service.logs import commit
 
 TYPES = parse_event_types("view=1,purchase=400,dislike=-2.5,impression=seen")
 Pair = tuple[str, str]
+State = tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float], dict[Pair, set[str]]]
 
 users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b", "é"])
 merges = st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))
@@ -70,11 +71,12 @@ def merge(user: str, into: str, rated: dict[Pair, Any], sums: dict[Pair, tuple[f
     return n
 
 
-def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float]]:
-    """(strength and time of each pair, ratings, sums), by the plainest means."""
+def plain_state(entries: list[Entry]) -> State:
+    """(strength and time of each pair, ratings, sums, types of events), by the plainest means."""
     rated: dict[Pair, tuple[float, float, int]] = {}  # with the number of the rating
     sums: dict[Pair, tuple[float, float]] = {}
     known: dict[str, list[str]] = defaultdict(list)
+    typed: dict[Pair, set[str]] = defaultdict(set)
     n = 0
     for entry in entries:
         for r in entry.ratings:
@@ -90,13 +92,17 @@ def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], 
                 total = min(max(total + TYPES[e.type] * e.value, -MAX_SUM), MAX_SUM)
                 at = min(e.timestamp, entry.id.ms / 1000) if TYPES[e.type] else -np.inf
                 sums[e.user, e.item] = total, max(time, at)
+                typed[e.user, e.item].add(e.type)
         if entry.merge is not None:
             user, into = entry.merge.user, entry.merge.into
             n = merge(user, into, rated, sums, n)
+            for pair in [pair for pair in typed if pair[0] == user]:
+                typed[into, pair[1]] |= typed[pair]
             known[into] += [one for one in known[user] if one and one not in known[into]]
         gone = entry.subject if entry.kind == "forget" else entry.merge and entry.merge.user
         rated = {pair: one for pair, one in rated.items() if pair[0] != gone}
         sums = {pair: one for pair, one in sums.items() if pair[0] != gone}
+        typed = defaultdict(set, {pair: one for pair, one in typed.items() if pair[0] != gone})
         known.pop(gone or "", None)
     strengths = {}
     for pair in {*rated, *sums}:
@@ -105,7 +111,12 @@ def plain_state(entries: list[Entry]) -> tuple[dict[Pair, tuple[float, float]], 
             given = np.array([rating if pair in rated else np.nan], dtype=np.float32)
             (strength,) = packed(given, np.array([total], dtype=np.float32)).tolist()
             strengths[pair] = strength, max(at, then)
-    return strengths, {pair: one[0] for pair, one in rated.items()}, {pair: one[0] for pair, one in sums.items()}
+    return (
+        strengths,
+        {pair: one[0] for pair, one in rated.items()},
+        {pair: one[0] for pair, one in sums.items()},
+        dict(typed),
+    )
 
 
 def content(history: History, table: Any) -> dict[Pair, tuple[float, float]]:
@@ -116,7 +127,21 @@ def content(history: History, table: Any) -> dict[Pair, tuple[float, float]]:
     return found
 
 
-def state(history: History) -> tuple[dict[Pair, tuple[float, float]], dict[Pair, float], dict[Pair, float]]:
+def types(history: History) -> dict[Pair, set[str]]:
+    typed: dict[Pair, set[str]] = defaultdict(set)
+    for row in range(history.table.n_users):
+        for name in TYPES:
+            for item in history.items.ids(history.had(row, [name])):
+                typed[history.users.id(row), item].add(name)
+        both = history.items.ids(history.had(row, ["view", "rating"]))
+        assert set(both) == {
+            *history.items.ids(history.had(row, ["view"])),
+            *history.items.ids(history.table.row(row)[0]),
+        }
+    return dict(typed)
+
+
+def state(history: History) -> State:
     def values(table: Any) -> dict[Pair, float]:
         return {pair: one[0] for pair, one in content(history, table).items()}
 
@@ -125,7 +150,7 @@ def state(history: History) -> tuple[dict[Pair, tuple[float, float]], dict[Pair,
     for pair, strength in strengths.items():
         if pair not in ratings:
             summed[pair] = float(unpacked(np.array([strength], dtype=np.float32))[1][0])
-    return content(history, history.strengths.table), values(history.table), summed
+    return content(history, history.strengths.table), values(history.table), summed, types(history)
 
 
 @given(steps, st.data())

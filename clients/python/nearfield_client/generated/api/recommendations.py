@@ -34,6 +34,7 @@ def recommend_user(
     exclude: list[str] | Unset = UNSET,
     include_seen: bool | Unset = UNSET,
     repeat: RecommendUserRepeat | Unset = UNSET,
+    seen_types: list[str] | Unset = UNSET,
     min_ratings: int | Unset = UNSET,
     model: str | Unset = UNSET,
     experiment: str | Unset = UNSET,
@@ -60,6 +61,8 @@ def recommend_user(
         include_seen: Whether items that the user rated may be shown.
         repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
             setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.

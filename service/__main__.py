@@ -11,7 +11,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -40,7 +40,6 @@ from service.cli.options import (
 from service.processes.parts import parts
 
 if TYPE_CHECKING:
-    from service.cli.files.ratings_file import RatingsFile
     from service.jobs.trainer_messages import Team
 
 app = typer.Typer(
@@ -185,14 +184,12 @@ def train(
     chosen = arguments.backend(backend, memory)
     read = arguments.reader(reading, has_events=events is not None)
     learned = None if ratings is None else read(ratings)
-    if events is not None:
-        learned = offline.with_events(learned, *arguments.events(events, reading))
-    printer = Printer(json)
+    came = None if events is None else arguments.events(events, reading)
+    measured, printer = None if test is None else read(test), Printer(json)
+    divided = offline.Data.parts(learned, came, measured, test_fraction or 0.0, seed, split, folds)
     if folds > 1:
-        of_folds = params, chosen, printer.line, out
-        return printer.line(offline.train_folds(cast("RatingsFile", learned), test_fraction or 0.0, folds, *of_folds))
-    measured = None if test is None else read(test)
-    data = offline.Data.of(cast("RatingsFile", learned), measured, test_fraction or 0.0, seed, split)
+        return printer.line(offline.train_folds(divided, folds, params, chosen, printer.line, out))
+    data = next(divided)
     if plan:
         return printer.report(*shown(size_of(data.train), params, gpus, memory))
     with progress(f"Training {algorithm}", params.n_epochs) as bar, forming as team:

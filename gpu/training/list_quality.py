@@ -6,6 +6,7 @@ estimates (`gpu.ranking.item_terms`). Ties go to the lower row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ MEASURES = ("ndcg", "recall", "map", "mrr", "hit_rate")  # of each user
 N_SAMPLES, CONFIDENCE = 1000, 0.95  # of a bootstrap, and of its interval
 MOST_DRAWS = 50_000_000  # of a bootstrap: more users than make them in all samples get fewer samples
 LEAST_SAMPLES = 100
+
+Listing = Callable[[NDArray[np.int64], int], NDArray[np.int32]]  # rows of users (B,) and k -> rows of items (B, k)
 
 
 class Lists(NamedTuple):
@@ -48,6 +51,7 @@ class Lists(NamedTuple):
         k: int,
         backend: Backend = HOST,
         index: ItemIndex | None = None,
+        listing: Listing | None = None,
     ) -> Lists:
         """The lists of all users with a relevant item.
 
@@ -58,21 +62,26 @@ class Lists(NamedTuple):
                 for the model (`Calibration.middle`).
             k: items of a list.
             index: the items of `model`, which may have lifts. Default: laid out here.
+            listing: gives lists in which the items of `rows` may be; these are relevant too then. Default: by `index`.
         """
         from gpu.ranking import item_index, topn  # noqa: PLC0415 - `import gpu` loads no kernel
 
         users, items, values = test.coo()
         likes = are_likes(values, model.middle, model.lift) if relevant_from is None else values >= relevant_from
         relevant = (users.astype(np.int64) << 32 | items)[likes]
-        relevant = relevant[~_are_rated(rows, relevant)]
+        if listing is None:
+            relevant = relevant[~_are_rated(rows, relevant)]
         ranked, firsts, n_relevant = np.unique(relevant >> 32, return_index=True, return_counts=True)
         listed, are_hits = np.full((len(ranked), k), -1, dtype=np.int32), np.zeros((len(ranked), k), dtype=np.bool_)
         index, bounds = index or item_index.ItemIndex(model, backend), np.append(firsts, len(relevant))
         for first in range(0, len(ranked), USERS_AT_ONCE):
             part = slice(first, min(first + USERS_AT_ONCE, len(ranked)))
             some = ranked[part]
-            of_users, own = topn.users_of(model, some), topn.rows_of(rows, some)
-            listed[part] = topn.recommend(index, of_users, own, k)[0]
+            if listing is None:
+                of_users, own = topn.users_of(model, some), topn.rows_of(rows, some)
+                listed[part] = topn.recommend(index, of_users, own, k)[0]
+            else:
+                listed[part] = listing(some, k)
             pairs = some[:, None] << 32 | listed[part].astype(np.int64)
             are_hits[part] = np.isin(pairs, relevant[bounds[part.start] : bounds[part.stop]]) & (listed[part] >= 0)
         return cls(listed, are_hits, n_relevant)

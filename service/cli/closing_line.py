@@ -44,11 +44,12 @@ def baseline_of(
 def kind_of(model: gpu.Model) -> dict[str, Any]:
     """How the training took the values, if it had to decide that: as counts, or as ratings with dislikes.
 
-    With what held-out pairs of the training ratings decided: `n_factors`, a sentence for each decision, `chosen`, and
-    the trend.
+    With what held-out pairs of the training ratings decided: `n_factors`, a sentence for each decision, `chosen`, the
+    trend, and whether what users had comes back.
     """
     calibration = model.calibration
-    told = {} if calibration.trend is None else {"trend": dataclasses.asdict(calibration.trend)}
+    parts = {"trend": calibration.trend, "repeat": calibration.repeat}
+    told = {name: dataclasses.asdict(part) for name, part in parts.items() if part is not None}
     if not model.params.has_values:
         return told
     return {

@@ -17,6 +17,7 @@ from gpu.ranking.weighted import rows_in_time
 from gpu.training.list_quality import MEASURES, Lists, interval
 from gpu.trend.host_counts import lifts_of_training
 from service.cli import pair_counts
+from service.cli.coming_back import ComingBack
 from service.cli.files import ratings_file
 from service.cli.files.ratings_file import RatingsFile
 from service.cli.offline import HELD_OUT, TRAINED_ON, Data, numbered, saved_model
@@ -42,8 +43,9 @@ def evaluate(
     For each cut k the result has the `MEASURES` of lists (`ndcg@k` and so on, each the mean over users), their
     `interval_…`, `coverage@k` and `popularity@k`; all of them again as `popular_…`, of the list of the most popular
     items, which a model has to beat; and `n_users`, who have a relevant item. It also has `pair_counts.counts_of`, and
-    `reason` if a figure is NaN. Lists have the trend of the model, unless most of the test ratings are older than the
-    newest training rating.
+    `reason` if a figure is NaN. If what users had comes back, it competes and counts. `new_ndcg@k` is then that of
+    lists without it, and `counts_ndcg@k` that of what each user had most often. Lists have the trend of the model,
+    unless most of the test ratings are older than the newest training rating.
 
     Args:
         folder: the folder of a version, or a folder of several versions; then the newest is used.
@@ -91,14 +93,21 @@ def evaluate(
         popular, index = gpu.evaluate.baseline(train, is_implicit=True), ItemIndex(model, backend)
         if lifts is not None:
             index.lift(np.arange(len(lifts)), lifts)
-        measured = {"": (model, rows_in_time(model, rows, times), index), "popular_": (popular, rows, None)}
+        back, heard = ComingBack.of(model, train, times, lifts), rows_in_time(model, rows, times)
+        measured = {"": (model, heard, index), "popular_": (popular, rows, ItemIndex(popular, backend))}
         if shuffles:
             measured["shuffled_"] = model, rows_in_time(model, rows, shuffled(train, times)), index
         of_users: dict[str, Lists] = {}
         for prefix, (one, read, of_one) in measured.items():
-            of_users[prefix] = lists = Lists.of(one, read, test_ratings, threshold, max(cuts), backend, of_one)
+            listing = None if back is None else back.listing(of_one, read, has_past=one is model)
+            lists = Lists.of(one, read, test_ratings, threshold, max(cuts), backend, of_one, listing)
+            of_users[prefix] = lists
             result |= {"n_users": len(lists.n_relevant)}
             result |= {f"{prefix}{name}": value for name, value in list_measures(lists, train, cuts).items()}
+        for prefix, listing in {} if back is None else back.baselines(index, heard).items():
+            lists = Lists.of(model, heard, test_ratings, threshold, max(cuts), backend, index, listing)
+            of_ndcg = {name: value for name, value in list_measures(lists, train, cuts).items() if name[:5] == "ndcg@"}
+            result |= {f"{prefix}{name}": value for name, value in of_ndcg.items()}
         for k in cuts if shuffles and result["n_users"] else ():
             gains = of_users[""].of_users("ndcg", k) - of_users["shuffled_"].of_users("ndcg", k)
             result |= {f"order_ndcg@{k}": float(gains.mean()), f"interval_order_ndcg@{k}": interval(gains)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 import gpu
 from gpu.base.errors import InvalidInput, naming
 from gpu.data.evidence import packed
+from gpu.data.ratings import Occasions
 from gpu.online.host.events import add_up
+from gpu.repeat.learn import learned as how_items_repeat
 from gpu.training import tune as search
 from gpu.training.trials import Trial, changed
 from gpu.trend.learn import learned
@@ -35,6 +37,7 @@ from service.storage.snapshots import snapshot
 from service.storage.snapshots.snapshot import Snapshot
 
 TRAINED_ON, HELD_OUT = ".parquet", ".held-out.parquet"  # suffixes of the files beside a snapshot
+NO_RATINGS = RatingsFile([], [], np.zeros(0, np.float32), np.zeros(0), [])
 SHARE = 1e-6  # of the largest entry of a factor; smaller entries are the ε of the training, which stands for 0
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ class Data:
         test: test ratings, or None.
         times, test_times: of `train` and `test`; None if the file has none.
         is_newer: whether `test` has newer ratings than those of the same users in `train`.
+        occasions: the events behind `train` one by one; None without events, or if one has no time.
     """
 
     users: IdTable
@@ -63,6 +67,7 @@ class Data:
     times: gpu.Times | None = None
     is_newer: bool = False
     test_times: gpu.Times | None = None
+    occasions: Occasions | None = None
 
     def ids(self) -> tuple[list[str], list[str]]:
         """The ids of all users and of all items, in the order of their rows."""
@@ -77,6 +82,34 @@ class Data:
     ) -> Data:
         """`of_files` if there is a file to test on, else `split`."""
         return cls.split(file, test_fraction, seed, split) if test is None else cls.of_files(file, test)
+
+    @classmethod
+    def parts(
+        cls,
+        ratings: RatingsFile | None,
+        events: tuple[EventsFile, EventTypes] | None,
+        test: RatingsFile | None,
+        test_fraction: float,
+        seed: int,
+        split: Split,
+        n_folds: int,
+    ) -> Iterator[Data]:
+        """What to learn from ratings, from events with the weights of types, or both; or `n_folds` cuts in time."""
+        if events is None:
+            assert ratings is not None  # noqa: S101 - the command demands one of both; this narrows the type
+            if n_folds > 1:
+                yield from cls.rolling(ratings, test_fraction, n_folds)
+            else:
+                yield cls.of(ratings, test, test_fraction, seed, split)
+            return
+        file, types = events
+        counted = first_events(file, types)
+        if split == "time":
+            yield from cls.of_events(ratings, counted, types, test_fraction, n_folds)
+            return
+        data = cls.of(with_events(ratings, counted, types), test, test_fraction, seed, split)
+        data.occasions = data.occasions_of(counted, types)
+        yield data
 
     @classmethod
     def split(cls, file: RatingsFile, test_fraction: float, seed: int, split: Split = "random") -> Data:
@@ -100,6 +133,45 @@ class Data:
             yield cls._divided(users, items, rows, oldest[:first], oldest[first:end], is_newer=True)
 
     @classmethod
+    def of_events(
+        cls, ratings: RatingsFile | None, events: Sequence[Event], types: EventTypes, test_fraction: float, n_folds: int
+    ) -> Iterator[Data]:
+        """As `rolling`, but cut events one by one: what a user had before may come back in the part that is held out.
+
+        Raises:
+            InvalidInput: a rating or an event has no time.
+        """
+        rated = NO_RATINGS if ratings is None else ratings
+        times = [one.timestamp if one.timestamp is not None else math.nan for one in events]
+        seconds = np.append(np.full(len(rated.values), np.nan) if rated.timestamps is None else rated.timestamps, times)
+        check_times("time", seconds)
+        n_ratings, oldest = len(rated.values), np.argsort(seconds, kind="stable")
+        n_test = round(test_fraction * len(oldest))
+        cuts = np.linspace(len(oldest) - n_test, len(oldest), n_folds + 1).round().astype(np.int64)
+
+        def part(places: NDArray[np.int64]) -> tuple[RatingsFile, list[Event]]:
+            return rated.at(places[places < n_ratings]), [events[n - n_ratings] for n in places[places >= n_ratings]]
+
+        for first, end in itertools.pairwise(cuts.tolist()):
+            (older, came), (newer, coming) = part(np.sort(oldest[:first])), part(np.sort(oldest[first:end]))
+            data = cls.of_files(with_events(older, came, types), with_events(newer, coming, types))
+            data.is_newer, data.occasions = True, data.occasions_of(came, types)
+            yield data
+
+    def occasions_of(self, events: Sequence[Event], types: EventTypes) -> Occasions | None:
+        """Those of `events` that add to the strength of a pair of `train`; None if one has no time."""
+        added = [(event, types[event.type] * (1.0 if event.value is None else event.value)) for event in events]
+        adding = [(event, amount) for event, amount in added if amount > 0]
+        if not adding or any(event.timestamp is None for event, _ in adding):
+            return None
+        users = self.users.rows_or_new([event.user for event, _ in adding])
+        items = self.items.rows_or_new([event.item for event, _ in adding])
+        trained_users, trained_items, _ = self.train.coo()
+        known = np.isin(users.astype(np.int64) << 32 | items, trained_users.astype(np.int64) << 32 | trained_items)
+        seconds, amounts = np.array([(event.timestamp, amount) for event, amount in adding], dtype=np.float64).T
+        return Occasions(users, items, seconds, amounts.astype(np.float32)).at(known)
+
+    @classmethod
     def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
         """Split a seeded permutation of the ratings into `n_folds` even parts, and hold out each in turn."""
         users, items, rows = numbered(file)
@@ -113,7 +185,9 @@ class Data:
         """Train on one file and test on another; ids that only the second file has are unknown to the model."""
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
-        return cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items), train_rows.times())
+        data = cls(users, items, train_rows.matrix(users, items), test_rows.matrix(users, items), train_rows.times())
+        data.test_times = test_rows.times()
+        return data
 
     @classmethod
     def _divided(
@@ -134,24 +208,30 @@ class Data:
         return data
 
 
-def with_events(ratings: RatingsFile | None, events: EventsFile, types: EventTypes) -> RatingsFile:
-    """The strengths of all pairs, as the service has them of these ratings and events (`gpu.data.evidence`).
-
-    A pair has the newest time of its rating and its events. Pairs that were only seen are left out.
+def first_events(file: EventsFile, types: EventTypes) -> list[Event]:
+    """The events that count: of a user's events with the same id only the first does.
 
     Raises:
         InvalidInput: `types` has no weight for an event.
     """
-    if unknown := {event.type for event in events.events} - types.keys():
+    if unknown := {event.type for event in file.events} - types.keys():
         raise InvalidInput(
             f"Invalid type: expected types of NEARFIELD_EVENTS ({', '.join(types)}), got {', '.join(sorted(unknown))}"
         )
     keys, counted = set[tuple[str, str]](), list[Event]()
-    for event in events.events:  # of a user's events with the same id only the first counts
+    for event in file.events:
         if event.event_id is None or (event.user, event.event_id) not in keys:
             counted.append(event)
             keys.add((event.user, event.event_id or ""))
-    rated = RatingsFile([], [], np.zeros(0, np.float32), None, []) if ratings is None else ratings
+    return counted
+
+
+def with_events(ratings: RatingsFile | None, counted: Sequence[Event], types: EventTypes) -> RatingsFile:
+    """The strengths of all pairs, as the service has them of these ratings and events (`gpu.data.evidence`).
+
+    A pair has the newest time of its rating and its events. Pairs that were only seen are left out.
+    """
+    rated = NO_RATINGS if ratings is None else ratings
     n = len(rated.values)
     users, items = IdTable(), IdTable()
     user_rows = users.rows_or_new([*rated.users, *(event.user for event in counted)])
@@ -262,6 +342,10 @@ def train(
         if data.times is not None:
             trend = learned(ratings, data.times, model.params, backend)
             model.calibration = replace(model.calibration, trend=trend)
+        if data.occasions is not None:
+            shape = data.train.n_users, data.train.n_items
+            repeat = how_items_repeat(data.occasions, shape, model.params, backend)
+            model.calibration = replace(model.calibration, repeat=repeat)
     closing = {
         "done": True,
         "algorithm": params.algorithm,
@@ -311,17 +395,16 @@ def write_ratings(
 
 
 def train_folds(
-    file: RatingsFile,
-    test_fraction: float,
+    folds: Iterable[Data],
     n_folds: int,
     params: gpu.Params,
     backend: gpu.Backend,
     on_line: OnLine,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """`train` at each cut in time of `Data.rolling`; returns the mean of each metric of the closing lines."""
+    """`train` on each of `folds`, cuts in time; returns the mean of each metric of the closing lines."""
     closings = []
-    for fold, data in enumerate(Data.rolling(file, test_fraction, n_folds), start=1):
+    for fold, data in enumerate(folds, start=1):
         closings.append(train(data, params, backend, lambda _: None, out))
         on_line({"fold": fold, "of": n_folds, **{n: v for n, v in closings[-1].items() if n not in ("done", "chosen")}})
     metrics = closing_line.metrics_of(closings[-1])
@@ -388,8 +471,7 @@ def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tup
         return np.random.default_rng(seed).permutation(n), round(fraction * n)
     if file.timestamps is None:
         raise InvalidInput(f"Invalid split {split}: expected ratings with times, got a file without")
-    if n_missing := int(np.count_nonzero(np.isnan(file.timestamps))):
-        raise InvalidInput(f"Invalid split {split}: expected a time of each rating, got {n_missing:,} without")
+    check_times(split, file.timestamps)
     newest = np.lexsort((np.arange(n), file.timestamps))[::-1]
     if split == "time":
         return newest, round(fraction * n)
@@ -400,6 +482,12 @@ def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tup
     is_last[firsts] = True
     is_last &= counts[of_newest] > 1
     return np.concatenate([newest[is_last], newest[~is_last]]), int(np.count_nonzero(is_last))
+
+
+def check_times(split: Split, seconds: NDArray[np.float64]) -> None:
+    """Raise `InvalidInput` if one of the times is NaN."""
+    if n_missing := int(np.count_nonzero(np.isnan(seconds))):
+        raise InvalidInput(f"Invalid split {split}: expected a time of each rating, got {n_missing:,} without")
 
 
 def numbered(

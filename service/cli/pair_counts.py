@@ -50,12 +50,18 @@ def reason_of_nulls(result: Mapping[str, Any]) -> str | None:
     return f"no {', '.join(missing)}: {why}"
 
 
+def comes_back(result: Mapping[str, Any]) -> bool:
+    """Whether the lists of a result have what users had before."""
+    return any(name.startswith("counts_ndcg@") for name in result)
+
+
 def remarks(result: Mapping[str, Any]) -> list[str]:
     """What a reader of these figures has to know, in sentences."""
     sentences, n_test = [], f"{result['n_test']:,} test pairs"
     if n := result["trained_on"]:
         errors = ": their errors are too small" if "rmse" in result else ""
-        sentences.append(f"the model was trained on {n:,} of {n_test}{errors}; they have no rank")
+        rank = "they rank too, because users come back" if comes_back(result) else "they have no rank"
+        sentences.append(f"the model was trained on {n:,} of {n_test}{errors}; {rank}")
     if n := result["of_unknown"]:
         unknown = f"{result['unknown_users']:,} users and {result['unknown_items']:,} items"
         sentences.append(f"{n:,} of {n_test} are of {unknown} that the model does not know: it gives averages there")

@@ -78,6 +78,12 @@ class RatingsFile(NamedTuple):
     bad: list[BadLine]
     columns: str = ""
 
+    def at(self, places: NDArray[np.int64]) -> RatingsFile:
+        """Some of the ratings."""
+        users, items = ([ids[place] for place in places.tolist()] for ids in (self.users, self.items))
+        timestamps = None if self.timestamps is None else self.timestamps[places]
+        return RatingsFile(users, items, self.values[places], timestamps, [], self.columns)
+
 
 def read(path: Path, how: How = How()) -> RatingsFile:  # noqa: B008 (it never changes)
     """Read a file of ratings, or a folder of part files. Its suffix and its lines determine the format.

@@ -33,7 +33,7 @@ MODULES = {
     "large": ("out-of-core", "distributed", "reductions"),
     "online": ("online",),
     "topn": ("topn",),
-    "engine_thread": ("growth", "catalog", "rules"),
+    "engine_thread": ("growth", "catalog", "rules", "audience"),
     "plant": ("plant", "place", "lists"),
     "http": ("http", "console", "start"),
     "export": ("export",),

@@ -1,4 +1,4 @@
-"""What the engine's thread does, without a service: `python -m benchmarks growth`, `catalog` and `rules`."""
+"""What the engine's thread does, without a service: `python -m benchmarks growth`, `catalog`, `rules`, `audience`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from service.engine.lists.filters import ItemFilters
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
-from service.engine.queries import Recommend
+from service.engine.queries import ItemUsers, Recommend
 from service.engine.queries.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
 from service.engine.state.history import History
 from service.storage import events as entries_
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.snapshots.manifest import Manifest
+from service.storage.user_changes import UserChange
 
 Factors_ = Annotated[int, typer.Option("--n-factors", help="Number of factors F.")]
 N_ROWS, N_WARM = 5, 5  # of `growth`: rows, and batches of events before the measured ones
@@ -200,6 +201,31 @@ def rules(
         ms = median_ms(answered, N_LISTS, N_WARM_LISTS, time.process_time)
         plain = plain or ms  # the first row
         yield {"rules": name, "ms": ms, "times_plain": ms / plain}
+
+
+def audience(
+    n_users: Annotated[int, typer.Option(help="Number of users.", min=10)] = 100_000, n_factors: Factors_ = 64
+) -> Iterator[Row]:
+    """Microseconds of the users who would like an item most, of all users and of one in `N_GENRES` by a filter.
+
+    Users are synthetic, with a rating and a tag each, and their factors are drawn. It is processor time, the median.
+    """
+    history, rng, size = History(), np.random.default_rng(0), entries_.ITEMS_PER_ENTRY
+    for n, first in enumerate(range(0, n_users, size)):
+        users = range(first, min(first + size, n_users))
+        ratings = [RatingEvent(f"u{user}", f"i{user % size}", 4.0, 1e9) for user in users]
+        described = [UserChange(f"u{user}", tags={"segment": [str(user % N_GENRES)]}) for user in users]
+        history.apply([Entry(StreamId(2 * n + 1, 0), "rating", ratings)])
+        history.apply([Entry(StreamId(2 * n + 2, 0), "user", user_changes=described)])
+    model = _trained(history, "als-implicit", n_factors)
+    model.user_factors[:] = rng.normal(size=model.user_factors.shape)
+    model.item_factors[:] = rng.normal(size=model.item_factors.shape)
+    live_model, ranking = live(history, model), Ranking(history, [])
+    ranking.install(live_model)
+    for name, text in (("all users", None), ("a segment", text_of(HasTag("segment", ("1",))))):
+        query = ItemUsers(item="i7", filter=text)
+        ms = median_ms(lambda query=query: ranking.answer([query], StreamId(1, 0)), N_LISTS, 1, time.process_time)  # type: ignore[misc]
+        yield {"users": name, "us": 1000 * ms}
 
 
 def _ranking(n_items: int, n_factors: int, backend: gpu.Backend) -> Ranking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,13 @@ from gpu.ranking.requests import RankingRequests, Users
 from gpu.ranking.weighted import heard
 
 MAX_N = 1000  # items of a list
+USERS_AT_ONCE = 8192  # users whose parameters and ratings are copied together
+NO_ROWS = Rows(  # of one who has rated nothing
+    np.zeros(1, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.float32),
+)
 
 
 def users_of(model: Model, users: NDArray[np.integer]) -> Users:
@@ -122,6 +129,29 @@ def scores(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -
     scores = np.empty(items.shape)
     host_estimate.score_pairs(users, heard(model, rows), items.astype(np.int64), arrays_of(model), scores)
     return scores
+
+
+def scores_of_item(
+    model: Model, item: int, users: NDArray[np.int64], rows_of_users: Callable[[NDArray[np.int64]], Rows]
+) -> NDArray[np.float64]:
+    """`scores` of one item by each of `users` (B,), float64 (B,).
+
+    Args:
+        rows_of_users: the ratings of some of them, for models whose scores need them.
+    """
+    found = np.empty(len(users))
+    if not (model.neighbors.shape[1] or model.params.has_item_weights):
+        # The same with the tables swapped: the item asks, and users are what it may get. Nothing is copied.
+        one, arrays = np.array([item]), arrays_of(model)
+        asking = Users(model.item_factors[one], model.item_bias[one], np.zeros(1, dtype=np.float32))
+        swapped = arrays._replace(item_factors=arrays.user_factors, item_bias=arrays.user_bias)
+        host_estimate.score_pairs(asking, NO_ROWS, users[None], swapped, found[None])
+        return found
+    for first in range(0, len(users), USERS_AT_ONCE):
+        part = users[first : first + USERS_AT_ONCE]
+        items = np.full((len(part), 1), item, dtype=np.int64)
+        found[first : first + len(part)] = scores(model, users_of(model, part), rows_of_users(part), items)[:, 0]
+    return found
 
 
 def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:

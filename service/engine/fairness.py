@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from gpu.ranking.topn import MAX_N
 from service.base.errors import Overloaded
-from service.engine.queries import Neighbors, Query, Ranked, Recommend, SetNeighbors, UserRatings
+from service.engine.queries import ItemUsers, Neighbors, Query, Ranked, Recommend, SetNeighbors, UserRatings
 from service.engine.queries.catalog_queries import GetTagSizes, ListItems, ListUsers
 from service.engine.queries.columns import Ids
 from service.engine.queries.rating_queries import AllRatings, ItemRatings
@@ -215,7 +215,7 @@ def cost_of(query: Query) -> int:  # noqa: PLR0911 (one for each kind)
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Ranked):
         return _width(query)
-    if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):
+    if isinstance(query, Neighbors | ItemUsers | ListItems | ListUsers | ItemRatings | AllRatings):
         return OF_ALL + query.n
     if isinstance(query, SetNeighbors):
         return OF_ALL + query.n + len(query.items) * SET_ITEM_COST

@@ -59,6 +59,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "topn": ("--items 90,700 --users 1,3 --n 3 --factors 8 --neighbors 0,4 --eligible 1,0.5", {"topn.BUDGET_S": 0.02}),
     "rules": ("--items 200 --n-factors 4", {"engine_thread.N_LISTS": 3}),
     "catalog": ("--items 1000", {}),
+    "audience": ("--n-users 1000 --n-factors 4", {"engine_thread.N_LISTS": 3}),
     "online": ("--factors 4 --size 300 --users 50 --new-items 5 --batches 1 --places host", {}),
     "growth": ("--n-users 400 --n-items 90 --n-ratings 31000 --n-factors 4", {}),
     "place": (

@@ -83,6 +83,7 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
         "delete_user": ("u2",),
         "list_items": ({"filter_": NOIR, "n": 2},),
         "list_item_neighbors": ("i0", {"n": 2}),
+        "list_item_users": ("i0", {"n": 2}),
         "list_set_neighbors": ({"body": models.SetBody(["i0", "i1"], n=2)},),
         "list_user_neighbors": ("u0", {"n": 2}),
         "estimate_rating": ("u0", "i0"),

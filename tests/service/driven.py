@@ -59,6 +59,7 @@ def requests(model: str) -> list[tuple[str, str, object]]:
             found.append(("GET", f"/estimate/{user}/{item}?{of_model}", None))
     for item in ("i0", "late-item", "never seen"):
         found.append(("GET", f"/items/{item}/neighbors?{of_model}&n=5", None))
+        found.append(("GET", f"/items/{item}/users?{of_model}&n=5", None))
     return [*found, ("GET", "/popular?n=3&min_ratings=1", None)]
 
 

@@ -13,6 +13,7 @@ from service.engine.queries import (
     Estimate,
     EventsOfUser,
     ItemNeighbors,
+    ItemUsers,
     Neighbors,
     NeighborsOfSet,
     RatingEstimate,
@@ -21,6 +22,7 @@ from service.engine.queries import (
     UserEvents,
     UserNeighbors,
     UserRatings,
+    UsersOfItem,
 )
 from service.engine.queries.catalog_queries import ListUsers, UserList
 from service.engine.queries.filter_parser import PARAMETERS
@@ -36,6 +38,11 @@ class NeighborsQuery(Asked[Neighbors]):
 @takes(Neighbors, "n", "model", "cursor", "available", "with_")
 class ItemNeighborsQuery(Filtered[Neighbors]):
     """Parameters of the neighbors of an item."""
+
+
+@takes(ItemUsers, "n", "model")
+class ItemUsersQuery(Filtered[ItemUsers]):
+    """Parameters of the users for an item."""
 
 
 @takes(SetNeighbors, "items", "n", "model", "filter", "available", "cursor", "with_")
@@ -73,6 +80,18 @@ async def list_item_neighbors(
 ) -> bytes:
     """The items most similar to one item."""
     asked = query.query(kind="item", id=item)
+    check_n(serving, asked.n)
+    return await serving.answer(asked, query.position)
+
+
+@router.get(
+    "/items/{item}/users",
+    responses=answers(UsersOfItem, http_404="Unknown or deleted item, or no live model of that name"),
+    openapi_extra=PARAMETERS,
+)
+async def list_item_users(item: ItemId, query: Annotated[ItemUsersQuery, Query()], serving: TheService) -> bytes:
+    """The users who would like an item most, of those with ratings who have not seen it and who pass a filter."""
+    asked = query.query(item=item)
     check_n(serving, asked.n)
     return await serving.answer(asked, query.position)
 

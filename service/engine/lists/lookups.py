@@ -12,12 +12,13 @@ from service.engine.lists.catalog_lookups import CatalogLookups
 from service.engine.lists.rating_lists import RatingLists, shortest
 from service.engine.lists.selection import Selection
 from service.engine.models.live_model import LiveModel
-from service.engine.models.similar import similar_items, similar_to_set, similar_users
+from service.engine.models.similar import similar_items, similar_to_set, similar_users, users_for
 from service.engine.queries import (
     Estimate,
     EventsOfItem,
     EventsOfUser,
     ItemNeighbors,
+    ItemUsers,
     Neighbors,
     NeighborsOfSet,
     Rating,
@@ -29,9 +30,11 @@ from service.engine.queries import (
     UserEvents,
     UserNeighbors,
     UserRatings,
+    UsersOfItem,
 )
 from service.engine.queries.batches import AnswerTo, count_of
 from service.engine.queries.catalog_queries import (
+    DeletedItem,
     GetCatalogNames,
     GetItem,
     GetTagSizes,
@@ -70,6 +73,7 @@ class Lookups:
         self.answer_to: dict[type, AnswerTo] = {
             Neighbors: self.neighbors,
             SetNeighbors: self.neighbors_of_set,
+            ItemUsers: self.users_of_item,
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
             UserEvents: self.user_events,
@@ -127,6 +131,31 @@ class Lookups:
         neighbors = list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
         model = live_model.name, live_model.shown_version
         return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
+
+    def users_of_item(self, query: ItemUsers, as_of: str) -> UsersOfItem:
+        """The users with the highest scores of an item among those who have ratings and have not seen it.
+
+        Raises:
+            UnknownItem, DeletedItem: there is none with that id.
+        """
+        live_model, row = self._live_model(query.model), self._history.items.row(query.item)
+        if row is None:
+            raise UnknownItem(f"item {query.item!r} has no ratings")
+        if self._history.catalog.is_deleted(row):
+            raise DeletedItem.of(query.item)
+        may_see, eligible = live_model.table.rows.lengths > 0, None
+        may_see[live_model.table.raters_as_stored(row)] = False
+        if query.filter is not None:
+            eligible = self._selection.passing_users(query.filter)
+            may_see &= eligible.mask(len(may_see))
+        warnings = list[str]()
+        if live_model.unknown[row]:
+            may_see[:] = False
+            warnings.append(f"{query.item!r} has no ratings, and the model knows nothing else of it")
+        users, scores = users_for(live_model, row, query.n, np.flatnonzero(may_see))
+        listed = list(map(ScoredUser, self._history.users.ids(users.tolist()), scores.tolist()))
+        model = live_model.name, live_model.shown_version
+        return UsersOfItem(query.item, listed, *model, as_of, warnings, count_of(eligible))
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """The estimated rating by the requested model, else by the first live one that estimates ratings."""

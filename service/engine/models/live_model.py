@@ -42,12 +42,6 @@ IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
 VISIBLE: Hashable = 0  # before any hiding
 NO_ITEMS = np.zeros(0, dtype=np.int32)
 NO_REPEAT = Repeat()
-ONE_EMPTY_ROW = Rows(
-    np.zeros(1, dtype=np.int64),
-    np.zeros(1, dtype=np.int64),
-    np.zeros(0, dtype=np.int32),
-    np.zeros(0, dtype=np.float32),
-)
 
 
 class LiveModel:
@@ -290,7 +284,7 @@ class LiveModel:
 
     def estimate(self, user: int | None, item: int | None) -> float:
         """Estimated rating of a user for an item. None is a user or item without ratings and counts as average."""
-        users, rows = topn.nobody(self.model), heard_with(self.model, ONE_EMPTY_ROW, np.zeros(0, dtype=np.float32))
+        users, rows = topn.nobody(self.model), heard_with(self.model, topn.NO_ROWS, np.zeros(0, dtype=np.float32))
         if user is not None:
             one = np.array([user])
             users, rows = topn.users_of(self.model, one), self.rows_of(one)

@@ -1,6 +1,8 @@
-"""Neighbors of items and users by a live model, on the host. Belongs to the engine thread."""
+"""Neighbors of items and users, and users for an item, by a live model, on the host. Belongs to the engine thread."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,3 +66,21 @@ def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np
     if live_model.model.params.has_item_weights:
         return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, have_ratings)
     return topn.similar(live_model.model.user_factors, user, n, have_ratings)
+
+
+def users_for(live_model: LiveModel, item: int, n: int, users: NDArray[np.int64]) -> Ranked:
+    """Those of `users` (B,), ascending, with the highest scores of an item, best first; ties to the lower row.
+
+    Scores are those of `gpu.ranking.topn.scores`, by parameters that the host has, wherever the model learns. Users
+    from whose lists events keep the item are left out.
+    """
+    scores, width = topn.scores_of_item(live_model.model, item, users, live_model.rows_of), 0
+    while True:
+        width = min(2 * (width or n), len(users))  # some of them may be left out
+        least = np.partition(scores, -width)[-width] if width else 0.0
+        places = np.flatnonzero(scores >= least)
+        places = places[np.argsort(-scores[places], kind="stable")]
+        kept = (one for one in places.tolist() if item not in live_model.kept_out(int(users[one]), include_seen=False))
+        best = list(itertools.islice(kept, n))
+        if len(best) == n or width == len(users):
+            return users[best].astype(np.int32), scores[best].astype(np.float32)

@@ -228,6 +228,18 @@ class SetNeighbors(Items, frozen=True, kw_only=True, tag=True):
     model: ModelName = None
 
 
+class ItemUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the users who would like `item` most, of those who pass the filter; `model` as in `Recommend`.
+
+    The filter is of attributes of users.
+    """
+
+    item: str
+    n: Count = 100
+    model: ModelName = None
+    filter: str | None = None
+
+
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks how `user` would rate `item`; without `model` the first live model that estimates ratings answers.
 
@@ -256,7 +268,7 @@ class UserEvents(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True
 
 
 OfRatings = UserRatings | UserEvents | RatingQuery
-OfModels = Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
+OfModels = Recommend | Neighbors | SetNeighbors | ItemUsers | Estimate | GetQuality
 Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery | SourceQuery
 
 
@@ -377,6 +389,24 @@ class UserNeighbors(Struct):
     next: str | UnsetType | None = UNSET
 
 
+class UsersOfItem(Struct):
+    """The users who would like `item` most, of those with ratings who have not seen it.
+
+    Attributes:
+        users: `score` is the one before it becomes an estimate: it compares users for one item.
+        warnings: why there are none, if the model knows nothing of the item.
+        eligible: users who pass the filter; only if there is one.
+    """
+
+    item: str
+    users: list[ScoredUser]
+    model: str
+    model_version: str
+    as_of: str
+    warnings: list[str]
+    eligible: int | UnsetType = UNSET
+
+
 class RatingEstimate(Struct):
     """`estimate` is a rating within the scale of the training, or a probability for an implicit model.
 
@@ -451,6 +481,7 @@ Answer = (
     | ItemNeighbors
     | NeighborsOfSet
     | UserNeighbors
+    | UsersOfItem
     | RatingEstimate
     | PopularItems
     | RatingsOfUser

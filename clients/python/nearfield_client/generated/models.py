@@ -1219,6 +1219,33 @@ class Reason(OpenModel):
 
 
 @dataclass(slots=True)
+class UsersOfItem(OpenModel):
+    """The users who would like `item` most, of those with ratings who have not seen it.
+
+    Attributes:
+        users: `score` is the one before it becomes an estimate: it compares users for one item.
+        warnings: why there are none, if the model knows nothing of the item.
+        eligible: users who pass the filter; only if there is one.
+    """
+
+    item: str
+    users: list[ScoredUser]
+    model: str
+    model_version: str
+    as_of: str
+    warnings: list[str]
+    eligible: int | Unset = UNSET
+
+
+@dataclass(slots=True)
+class ScoredUser(OpenModel):
+    """One line of a list of users."""
+
+    user: str
+    score: float
+
+
+@dataclass(slots=True)
 class NeighborsOfSet(OpenModel):
     """Items most similar to those of a set, which are left out.
 
@@ -1247,14 +1274,6 @@ class UserNeighbors(OpenModel):
     model_version: str
     as_of: str
     next_: str | Unset | None = UNSET
-
-
-@dataclass(slots=True)
-class ScoredUser(OpenModel):
-    """One line of a list of users."""
-
-    user: str
-    score: float
 
 
 @dataclass(slots=True)
@@ -1842,6 +1861,8 @@ ListPopularFilter = ListItemsFilter
 ListLatestFilter = ListItemsFilter
 
 ListItemNeighborsFilter = ListItemsFilter
+
+ListItemUsersFilter = ListItemsFilter
 
 ListUsersFilter = ListItemsFilter
 

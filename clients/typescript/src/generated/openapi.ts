@@ -986,6 +986,25 @@ export interface Schemas {
   /** A rated item and its contribution to the explained score. */
   Reason: { item: string; contribution: number };
   /**
+   * The users who would like `item` most, of those with ratings who have not seen it.
+   *
+   * Attributes:
+   *     users: `score` is the one before it becomes an estimate: it compares users for one item.
+   *     warnings: why there are none, if the model knows nothing of the item.
+   *     eligible: users who pass the filter; only if there is one.
+   */
+  UsersOfItem: {
+    item: string;
+    users: Schemas["ScoredUser"][];
+    model: string;
+    model_version: string;
+    as_of: string;
+    warnings: string[];
+    eligible?: number;
+  };
+  /** One line of a list of users. */
+  ScoredUser: { user: string; score: number };
+  /**
    * Items most similar to those of a set, which are left out.
    *
    * Attributes:
@@ -1012,8 +1031,6 @@ export interface Schemas {
     as_of: string;
     next?: string | null;
   };
-  /** One line of a list of users. */
-  ScoredUser: { user: string; score: number };
   /** Users in no meaningful order; `next` is the cursor of the next page, null after the last. */
   UserList: {
     users: Schemas["ListedUser"][];
@@ -1623,6 +1640,28 @@ export interface paths {
         };
       };
       responses: { 200: { content: { "application/json": Schemas["ItemNeighbors"] } } };
+    };
+  };
+  "/items/{item}/users": {
+    /** The users who would like an item most, of those with ratings who have not seen it and who pass a filter. */
+    get: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          item: string;
+        };
+        query?: {
+          /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
+          wait_for?: string;
+          /** How many results. */
+          n?: number;
+          /** Name of a live model; default: the first of `default_models`. */
+          model?: string;
+          /** `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`. */
+          filter?: Record<string, string>;
+        };
+      };
+      responses: { 200: { content: { "application/json": Schemas["UsersOfItem"] } } };
     };
   };
   "/neighbors": {

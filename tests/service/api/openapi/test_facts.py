@@ -33,6 +33,7 @@ MEANT: Mapping[str, str] = {
     r"post /admin/retrain .*\.algorithm: values": "new algorithms",
     r"get /users/\{user\}/events .*": "new route: what the events of a user add up to",
     r"(put|patch|get|delete) /users/\{user\} .*": "new routes: attributes of a user",
+    r"get /items/\{item\}/users .*": "new route: the users for an item",
     r"post /users .*": "new route: attributes of several users",
     r"get /users (query filter|200 .*\.(tags|numbers))\b.*": "users are found by attributes, and listed with them",
     r"post /recommend.*\bevents\b.*": "events that are not stored",

@@ -43,6 +43,7 @@ OPERATIONS = {
     "get /popular": "list_popular",
     "get /latest": "list_latest",
     "get /items/{item}/neighbors": "list_item_neighbors",
+    "get /items/{item}/users": "list_item_users",
     "get /users/{user}/neighbors": "list_user_neighbors",
     "post /neighbors": "list_set_neighbors",
     "post /admin/users/{user}/merge": "merge_user",

@@ -1,27 +1,36 @@
-"""Neighbors of a set of items, beside the neighbors of each of them."""
+"""Neighbors of a set of items, beside the neighbors of each of them; and the users for an item."""
 
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
+from service.base.errors import InvalidRequest
 from service.engine.errors import UnknownItem
 from service.engine.lists.ranking import Ranking
-from service.engine.queries import Neighbors, NeighborsOfSet, Query, SetNeighbors
+from service.engine.queries import ItemUsers, Neighbors, NeighborsOfSet, Query, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import HasTag, text_of
+from service.engine.state.history import History
 from service.storage.events import Entry, StreamId
 from service.storage.item_changes import ItemChange
-from tests.service.engine.test_learned_events import history_of, live, ranking_of, trained
-from tests.service.planted import N_ITEMS, entries
+from service.storage.user_changes import UserChange
+from tests.service.engine.test_learned_events import events, history_of, learn, live, ranking_of, trained
+from tests.service.planted import N_ITEMS, N_USERS, entries
 
 ALGORITHMS = "als-implicit", "als", "ease", "culsh", "neighbors"
 
 
 @pytest.fixture(scope="module")
-def ranking() -> Ranking:
+def history() -> History:
     tagged = [ItemChange(f"i{n}", tags={"kind": ["few" if n % 4 == 0 else "many"]}) for n in range(0, N_ITEMS, 2)]
     given = [*entries(), Entry(StreamId(2500, 0), "item", items=tagged), Entry(StreamId(2500, 1), "hide", subject="i9")]
-    history = history_of(given)
+    halves = [UserChange(f"u{n}", tags={"half": ["odd" if n % 2 else "even"]}) for n in range(N_USERS)]
+    return history_of([*given, Entry(StreamId(2600, 0), "user", user_changes=halves)])
+
+
+@pytest.fixture(scope="module")
+def ranking(history: History) -> Ranking:
     return ranking_of(history, *(live(history, trained(history, name)) for name in ALGORITHMS))
 
 
@@ -82,3 +91,44 @@ def test_unknown_items_are_named_and_left_out(ranking: Ranking) -> None:
     assert found.warnings == ["unknown items in the set: 'nowhere'"]
     with pytest.raises(UnknownItem, match="'nowhere'"):
         asked(ranking, SetNeighbors(items=["nowhere"]))
+
+
+@pytest.mark.parametrize("model", ALGORITHMS)
+@pytest.mark.parametrize("segment", [None, "odd"])
+def test_users_for_an_item_are_those_with_the_highest_scores_who_have_not_seen_it(
+    ranking: Ranking, history: History, model: str, segment: str | None
+) -> None:
+    item = "i7"
+    rated = {rating.user for entry in entries() for rating in entry.ratings if rating.item == item}
+    text = None if segment is None else text_of(HasTag("half", (segment,)))
+    every = {f"u{n}" for n in range(N_USERS) if segment is None or n % 2}
+    found = asked(ranking, ItemUsers(item=item, n=1000, model=model, filter=text))
+    assert {one.user for one in found.users} == every - rated
+    assert found.eligible == (UNSET if segment is None else N_USERS // 2)
+    estimates = {
+        user: asked(ranking, Recommend(user=user, n=N_ITEMS, model=model, candidates=[item])).items
+        for user in every - rated
+    }
+    constant = {round(estimates[one.user][0].score - one.score, 3) for one in found.users}
+    assert len(constant) == 1  # what lists add for the item, the same for all users
+    assert [one.score for one in found.users] == sorted((one.score for one in found.users), reverse=True)
+    few = asked(ranking, ItemUsers(item=item, n=3, model=model, filter=text))
+    assert few.users == found.users[:3]
+
+
+def test_events_keep_users_out_and_unknown_items_are_told() -> None:
+    history = history_of(entries())
+    ranking = ranking_of(history, live(history, trained(history, "als")))
+    first = [one.user for one in asked(ranking, ItemUsers(item="i7")).users]
+    learn(history, ranking, events(3000, (first[0], "i7", "purchase"), (first[2], "i7", "impression")))
+    assert [one.user for one in asked(ranking, ItemUsers(item="i7", n=1)).users] == [first[1]]
+    left = [one.user for one in asked(ranking, ItemUsers(item="i7")).users]
+    assert left == [user for user in first if user not in (first[0], first[2])]
+    learn(history, ranking, Entry(StreamId(4000, 0), "item", items=[ItemChange("new"), ItemChange("i8", op="delete")]))
+    found = asked(ranking, ItemUsers(item="new"))
+    assert (found.users, found.warnings) == ([], ["'new' has no ratings, and the model knows nothing else of it"])
+    for item in ("i8", "nothing"):
+        with pytest.raises(UnknownItem):
+            asked(ranking, ItemUsers(item=item))
+    with pytest.raises(InvalidRequest, match="expected a tag of users"):
+        asked(ranking, ItemUsers(item="i7", filter=text_of(HasTag("kind", ("few",)))))

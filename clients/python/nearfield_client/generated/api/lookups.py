@@ -9,6 +9,7 @@ from nearfield_client.generated.models import (
     EventsOfUser,
     ItemNeighbors,
     ListItemNeighborsFilter,
+    ListItemUsersFilter,
     ListUsersFilter,
     NeighborsOfSet,
     RatingEstimate,
@@ -17,6 +18,7 @@ from nearfield_client.generated.models import (
     SetBody,
     UserList,
     UserNeighbors,
+    UsersOfItem,
 )
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
@@ -46,6 +48,28 @@ def list_item_neighbors(
         cursor: Empty: begin to read page by page. Else `next` of the page before, with equal parameters.
         available: Whether to leave out items that are not available now.
         with_: Add to each item its title, if it has one.
+        filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
+    """
+    ...
+
+
+@operation("GET", "/items/{item}/users")
+def list_item_users(
+    item: str,
+    *,
+    client: Session,
+    wait_for: str | Unset = UNSET,
+    n: int | Unset = UNSET,
+    model: str | Unset = UNSET,
+    filter_: ListItemUsersFilter | Unset = UNSET,
+) -> UsersOfItem:
+    """The users who would like an item most, of those with ratings who have not seen it and who pass a filter.
+
+    Args:
+        item: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        n: How many results.
+        model: Name of a live model; default: the first of `default_models`.
         filter_: `tag.NAME=VALUE` (repeat: any of them), `min.NAME=NUMBER`, `max.NAME=NUMBER`.
     """
     ...

@@ -209,22 +209,27 @@ class Client:
     # --- exports
 
     def export(
-        self, write: Callable[[bytes], object], on_bytes: Callable[[int], None] = lambda _: None, **query: object
+        self,
+        write: Callable[[bytes], object],
+        on_bytes: Callable[[int], None] = lambda _: None,
+        path: str = "/admin/export",
+        **query: object,
     ) -> str:
         """Pass the bytes of an export to `write`; return the last stream id that it includes.
 
         Args:
             write: called with each piece.
             on_bytes: called with the length of each piece after it is written.
-            query: the parameters of GET /admin/export.
+            path: of the export.
+            query: its parameters.
         """
         timeout = httpx.Timeout(TIMEOUT_S, read=EXPORT_TIMEOUT_S)
         try:
-            with self.http.stream("GET", "/admin/export", params=dict(query), timeout=timeout) as response:  # type: ignore[arg-type]
+            with self.http.stream("GET", path, params=dict(query), timeout=timeout) as response:  # type: ignore[arg-type]
                 if not response.is_success:
                     response.read()
                     problem = problem_of(response)
-                    raise RequestFailed(f"GET /admin/export: {problem}", problem, response)
+                    raise RequestFailed(f"GET {path}: {problem}", problem, response)
                 for piece in response.iter_raw():
                     write(piece)
                     on_bytes(len(piece))

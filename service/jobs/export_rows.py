@@ -1,4 +1,4 @@
-"""`rows_of`: what a service knows at one position, as batches of Arrow: ratings, events or items.
+"""`rows_of`: what a service knows at one position, as batches of Arrow: ratings, events or items; or all of one user.
 
 The rating log is read up to the position; no engine is asked. So an export has one state whatever comes meanwhile, and
 a running service only shares the disk and a processor with it. A user who is forgotten before the log is read is left
@@ -7,6 +7,7 @@ out, also by an entry after the position.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -14,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.base import recommendation_ids
 from service.engine.state.history import History
 from service.engine.state.sources import SourceMarks
 from service.storage.events import StreamId
 from service.storage.item_changes import SHOWN, Attributes
-from service.storage.log.introductions import NOBODY
+from service.storage.log.introductions import NOBODY, are_of
 from service.storage.log.ownership import Owners
 from service.storage.log.rating_log import RatingLog
 
 What = Literal["ratings", "events", "items"]
 SLICE_ROWS = 1 << 16  # rows of a batch
+OBJECT_ROWS = 1 << 13  # rows of a batch that are Python objects meanwhile, of about a kilobyte each
 
 RATINGS = pa.schema(
     [("user", pa.string()), ("item", pa.string()), ("rating", pa.float32()), ("timestamp", pa.float64())]
@@ -52,6 +55,28 @@ ITEMS = pa.schema(
         ("image", pa.string()),
     ]
 )
+PERSON = pa.schema(
+    [
+        ("position", pa.string()),
+        ("kind", pa.string()),
+        ("user", pa.string()),
+        ("item", pa.string()),
+        ("rating", pa.float32()),
+        ("timestamp", pa.float64()),
+        ("type", pa.string()),
+        ("value", pa.float64()),
+        ("event_id", pa.string()),
+        ("recommendation_id", pa.string()),
+        ("experiment", pa.string()),
+        ("arm", pa.string()),
+        ("merged", pa.string()),
+        ("source", pa.string()),
+        ("offset", pa.int64()),
+        ("owner", pa.string()),
+        ("attributes", pa.string()),
+    ]
+)
+_DATA = {"event": "recommendation_id", "merge": "merged", "user": "attributes"}  # the column data of the log, by kind
 
 
 class Exported(NamedTuple):
@@ -88,6 +113,43 @@ def rows_of(log: RatingLog, what: What, upto: StreamId) -> Exported:
         return Exported(RATINGS, batches_of_ratings(history), history.table.n_ratings)
     rows = [row for row in range(len(history.items)) if history.catalog.attributes(row) is not None]
     return Exported(ITEMS, batches_of_items(history, rows), len(rows))
+
+
+def rows_of_user(log: RatingLog, user: str, upto: StreamId) -> Exported:
+    """Every row of the log that forgetting `user` removes at `upto`, in order, also those that came under merged ids.
+
+    So a rating that was changed later is there, too, and a deletion as a row of that kind; an event of an experiment
+    with its `experiment` and `arm`, and a change of attributes as JSON. Rows that an earlier forgetting still has to
+    remove are left out, and the entries of forgettings. Memory is that of one row group. Raises what `rows_of` raises.
+    """
+    return Exported(PERSON, batches_of_user(log, user, upto), None)
+
+
+def batches_of_user(log: RatingLog, user: str, upto: StreamId) -> Iterator[pa.RecordBatch]:
+    """See `rows_of_user`."""
+    owners = log.owners()
+    parts = owners.parts(user, StreamId(upto.ms, upto.seq + 1))
+    for batch in log.read():
+        theirs = batch.filter(pa.array(are_of(batch, parts)))
+        for first in range(0, theirs.num_rows, OBJECT_ROWS):
+            rows = [
+                row
+                for row in theirs.slice(first, OBJECT_ROWS).to_pylist()
+                if row["kind"] != "forget"
+                and owners.owner(row["user"], StreamId(row["ms"], row["seq"]), upto) is not None
+            ]
+            for row in rows:
+                row["position"] = str(StreamId(row["ms"], row["seq"]))
+                if row["data"] is not None:
+                    row[_DATA[row["kind"]]] = row["data"]
+                if row["kind"] == "rating" and row["rating"] is None:
+                    row["kind"] = "deletion"
+                if (shown := row.get("recommendation_id")) is not None:
+                    with contextlib.suppress(ValueError):  # older versions archived ids of others without a check
+                        row["experiment"], _, row["arm"], *_ = recommendation_ids.content_of(shown)
+            yield pa.RecordBatch.from_pylist(rows, schema=PERSON)
+        if batch.num_rows and (batch["ms"][-1].as_py(), batch["seq"][-1].as_py()) > upto:
+            return
 
 
 def batches_of_ratings(history: History) -> Iterator[pa.RecordBatch]:

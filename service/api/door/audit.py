@@ -30,8 +30,8 @@ from service.telemetry.logs import LineBudget
 
 REFUSED = (401, 403, 429)
 LOGIN = CONSOLE_PREFIX + b"login"
-# Reads that are noted: an export, and the files of lists. All others only if they are refused.
-EXPORT, EXPORTED = b"/admin/export", b"/admin/exports/"
+# Reads that are noted: exports, also of one user, and the files of lists. All others only if they are refused.
+EXPORT, EXPORTED = b"/admin/export", (b"/admin/exports/", b"/admin/users/")
 # Refusals that are noted: a burst, and one a minute afterward; with 400 bytes an entry at most .6 MB a day.
 BURST, PER_S = 300, 1 / 60
 CLIENT_GONE = 499

@@ -15,10 +15,11 @@ from service.cli.options import DataSet, Url
 app = typer.Typer()
 
 
-@app.command(short_help="Write ratings, events or items to a file.")
+@app.command(short_help="Write ratings, events, items or all of one user to a file.")
 def export(
     out: Annotated[Path, typer.Option(help="File to write.", metavar="FILE")],
     what: Annotated[str, typer.Option(help="ratings, events or items.", metavar="NAME")] = "ratings",
+    user: Annotated[str | None, typer.Option(help="All of this user, instead of --what.", metavar="ID")] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="ndjson, parquet or arrow. Default: by the suffix.", metavar="NAME")
     ] = None,
@@ -34,12 +35,13 @@ def export(
     from service.extras.exports import file_export
 
     kind, chosen = file_export.check_what(what), file_export.format_of(out, format_)
-    with progress(f"Exporting {kind}", None) as bar:
+    shown = kind if user is None else "all of one user"  # whose id no log has
+    with progress(f"Exporting {shown}", None) as bar:
         if data is not None:
             settings = arguments.settings({"data": data}, data_set)
-            with audited(settings, "export", f"{kind} to {out}"):
-                as_of = file_export.from_folder(settings.data, kind, chosen, out, bar.advance_of)
+            with audited(settings, "export", f"{shown} to {out}"):
+                as_of = file_export.from_folder(settings.data, kind, user, chosen, out, bar.advance_of)
         else:
             with Client(url, arguments.settings({}).own_key("admin_key"), data_set) as client:
-                as_of = file_export.from_service(client, kind, chosen, out, bar.advance_bytes)
-    Printer(as_json=False).line({"wrote": out, "what": kind, "as_of": as_of})
+                as_of = file_export.from_service(client, kind, user, chosen, out, bar.advance_bytes)
+    Printer(as_json=False).line({"wrote": out, "what": shown, "as_of": as_of})

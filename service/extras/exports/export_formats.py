@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from service.engine.lists.rating_lists import shortest
-from service.jobs.export_rows import EVENTS, ITEMS, RATINGS, Exported
+from service.jobs.export_rows import EVENTS, ITEMS, PERSON, RATINGS, Exported
 from service.storage.events import RatingEvent
 
 Format = Literal["ndjson", "parquet", "arrow"]
@@ -66,7 +66,12 @@ class _Lines:
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._file, self._encode = file, msgspec.json.Encoder().encode_lines
-        self._elements_of = {RATINGS: rating_elements, EVENTS: event_elements, ITEMS: item_elements}[schema]
+        self._elements_of = {
+            RATINGS: rating_elements,
+            EVENTS: event_elements,
+            ITEMS: item_elements,
+            PERSON: person_elements,
+        }[schema]
 
     def __enter__(self) -> _Lines:
         return self
@@ -108,4 +113,16 @@ def item_elements(batch: pa.RecordBatch) -> list[Any]:
         if row["embedding"] is not None:
             row["embedding"] = [float(str(np.float32(number))) for number in row["embedding"]]
         elements.append({name: value for name, value in row.items() if value not in (None, {})})
+    return elements
+
+
+def person_elements(batch: pa.RecordBatch) -> list[Any]:
+    """The rows of one user in a batch, each with what it has."""
+    elements = []
+    for row in batch.to_pylist():
+        if row["rating"] is not None:
+            row["rating"] = float(str(np.float32(row["rating"])))
+        if row["attributes"] is not None:
+            row["attributes"] = msgspec.Raw(row["attributes"].encode())
+        elements.append({name: value for name, value in row.items() if value is not None})
     return elements

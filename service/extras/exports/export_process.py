@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from service.base.errors import Conflict, ServiceError
-from service.extras.exports.export_formats import Format
-from service.jobs.export_rows import What
 from service.settings.environment import without_secrets
 from service.storage.files import FileLock
 
@@ -35,10 +33,9 @@ class ExportFailed(ServiceError):
 class ExportProcess:
     """Runs `service.extras.exports.exporter`; as a context manager it ends the process with the block in any case."""
 
-    def __init__(self, data: Path, what: What, format_: Format, upto: str) -> None:
-        """Prepare; arguments as those of `service.extras.exports.exporter`."""
-        options = {"data": data, "what": what, "format": format_, "upto": upto}
-        arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    def __init__(self, data: Path, **options: str) -> None:
+        """Prepare; options as those of `service.extras.exports.exporter`."""
+        arguments = [f"--{name}={value}" for name, value in {"data": data, **options}.items()]
         self._command = [sys.executable, "-m", "service.extras.exports.exporter", *arguments]
         self._lock_file = data / "ratings" / LOCK_FILE
 

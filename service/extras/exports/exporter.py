@@ -1,4 +1,4 @@
-"""The process behind `GET /admin/export`: writes an export to stdout. Its memory is free when it ends.
+"""The process behind exports, of all or of one user: writes one to stdout. Its memory is free when it ends.
 
 It has a low priority, so that a service on the same machine goes first. When nobody reads its output any more, it
 ends with the next write. Try `python -m service.extras.exports.exporter --help`.
@@ -11,11 +11,12 @@ import os
 import sys
 from pathlib import Path
 from typing import get_args
+from urllib.parse import unquote
 
 from service.base import imports, tuning
 from service.base.errors import ServiceError
 from service.extras.exports.export_formats import Format, write
-from service.jobs.export_rows import What, rows_of
+from service.jobs.export_rows import What, rows_of, rows_of_user
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 from service.telemetry import logs
@@ -29,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Export by the options; exit status 0 if all was written."""
     parser = argparse.ArgumentParser(prog="service.extras.exports.exporter", description=main.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with ratings/")
-    parser.add_argument("--what", choices=get_args(What), required=True)
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--what", choices=get_args(What))
+    either.add_argument("--user", type=unquote, help="all rows of one user; the id is percent-encoded")
     parser.add_argument("--format", choices=get_args(Format), required=True)
     parser.add_argument("--upto", type=StreamId.parse, required=True, help="stream id of the last entry")
     options = parser.parse_args(arguments)
@@ -37,7 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE)
     imports.for_models()
     try:
-        exported = rows_of(RatingLog.of(options.data), options.what, options.upto)
+        log = RatingLog.of(options.data)
+        if options.user is None:
+            exported = rows_of(log, options.what, options.upto)
+        else:
+            exported = rows_of_user(log, options.user, options.upto)
         with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as file:
             write(exported, str(options.upto), options.format, file)
     except BrokenPipeError:  # the reader has gone
@@ -50,4 +57,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     logs.to_stderr_alone()
-    sys.exit(main())
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)  # threads of Arrow that read ahead can abort a process whose interpreter ends

@@ -1,4 +1,4 @@
-"""`nearfield export`: writes ratings, events or items to a file, from a running service or from its folder."""
+"""`nearfield export`: writes ratings, events, items or all of one user to a file, from a service or from its folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from service.base.errors import InvalidRequest
-from service.cli.client import Client
+from service.cli.client import Client, segment
+from service.engine.errors import UnknownUser
 from service.extras.exports.export_formats import SUFFIXES, Format, write
-from service.jobs.export_rows import What, rows_of
+from service.jobs.export_rows import What, rows_of, rows_of_user
 from service.storage import files
 from service.storage.log.rating_log import RatingLog
 
@@ -44,18 +45,24 @@ def check_what(name: str) -> What:
     return name  # type: ignore[return-value]
 
 
-def from_service(client: Client, what: What, format_: Format, out: Path, on_bytes: OnBytes) -> str:
-    """Write what a service exports to `out`, which appears once it is complete; return its position.
+def from_service(client: Client, what: What, user: str | None, format_: Format, out: Path, on_bytes: OnBytes) -> str:
+    """Write what a service exports, of one user if `user` is given, to `out`; return its position.
+
+    The file appears once it is complete.
 
     Raises:
         RequestFailed: the service refuses, or the connection breaks.
         OSError: the file cannot be written.
     """
     with files.new_file(out) as file:
-        return client.export(file.write, on_bytes, what=what, format=format_)
+        if user is None:
+            return client.export(file.write, on_bytes, what=what, format=format_)
+        return client.export(file.write, on_bytes, f"/admin/users/{segment(user)}/export", format=format_)
 
 
-def from_folder(data: Path, what: What, format_: Format, out: Path, on_rows: Callable[[int, int | None], None]) -> str:
+def from_folder(
+    data: Path, what: What, user: str | None, format_: Format, out: Path, on_rows: Callable[[int, int | None], None]
+) -> str:
     """Write what the rating log of a folder has to `out`, which appears once it is complete; return its position.
 
     Ratings that only Redis has are missing: the newest ten seconds of a running service.
@@ -63,16 +70,20 @@ def from_folder(data: Path, what: What, format_: Format, out: Path, on_rows: Cal
     Args:
         data: the folder of the service, which may be running or not.
         what, format_: see `service.jobs.export_rows` and `service.extras.exports.export_formats`.
+        user: of whom alone to write all, instead of `what`.
         out: the file.
         on_rows: called with the rows of each batch, and the number of all, if it is known.
 
     Raises:
+        UnknownUser: the log has nothing of this user.
         CorruptLog: a segment is torn or altered.
         OSError: the file cannot be written.
     """
     log = RatingLog.of(data)
     upto = log.last_id()
-    exported = rows_of(log, what, upto)
+    exported = rows_of(log, what, upto) if user is None else rows_of_user(log, user, upto)
     with files.new_file(out) as file:
-        write(exported, str(upto), format_, file, lambda n: on_rows(n, exported.n_rows))
+        n_rows = write(exported, str(upto), format_, file, lambda n: on_rows(n, exported.n_rows))
+        if user is not None and not n_rows:
+            raise UnknownUser(f"the log of {data} has nothing of user {user!r}")
     return str(upto)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -13,7 +14,7 @@ from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.dependencies import PathName, TheService, answers, check_n, problem
+from service.api.dependencies import PathName, TheService, UserId, answers, check_n, problem
 from service.api.door.audit import concern, made
 from service.api.door.route import Call, Route
 from service.api.openapi import examples
@@ -22,6 +23,7 @@ from service.api.requests import NoParameters, Wait
 from service.engine.queries import Popular, Recommend
 from service.engine.queries.few_faults import Strict
 from service.engine.queries.forms import Count, Filter, Id
+from service.engine.queries.rating_queries import FindUser
 from service.extras.exports.export_formats import MEDIA_TYPES, Format
 from service.extras.exports.export_process import ExportProcess
 from service.jobs.export_rows import What
@@ -44,11 +46,16 @@ _FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
 NoQuery = Annotated[NoParameters, Query()]
 
 
-class ExportQuery(Wait):
+class UserExportQuery(Wait):
+    """Parameters of the export of one user."""
+
+    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
+
+
+class ExportQuery(UserExportQuery):
     """Parameters of an export."""
 
     what: What = Field("ratings", description="What to export.")
-    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
 
 
 class ListsBody(Strict):
@@ -66,13 +73,32 @@ class ListsBody(Strict):
 async def export(query: Annotated[ExportQuery, Query()], request: Call, serving: TheService) -> Response:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back."""
     concern(f"{query.what} as {query.format}")
+    return await exported(query, request, serving, query.what, what=query.what)
+
+
+@router.get("/users/{user}/export", response_class=Response, responses={**_ANSWERS, 404: problem("Unknown user")})
+async def export_user(
+    user: UserId, query: Annotated[UserExportQuery, Query()], request: Call, serving: TheService
+) -> Response:
+    """All that is kept of one user: the rows that forgetting this user would remove, also those of merged ids."""
+    concern(f"a user as {query.format}")
+    await serving.answer(FindUser(user=user), query.position)
+    return await exported(query, request, serving, "user", user=quote(user, safe=""))
+
+
+async def exported(
+    query: UserExportQuery, request: Call, serving: TheService, name: str, **options: str
+) -> StreamingResponse:
+    """The answer of an export with these options of its process, as a file whose name begins with `name`."""
     archived = msgspec.json.decode(await serving.operate(ArchiveAll(), query.position), type=Archived)
-    name = f"{query.what}-{archived.as_of}.{query.format}"
-    headers = {AS_OF: archived.as_of, "Content-Disposition": f'attachment; filename="{name}"'}
+    headers = {
+        AS_OF: archived.as_of,
+        "Content-Disposition": f'attachment; filename="{name}-{archived.as_of}.{query.format}"',
+    }
     media = MEDIA_TYPES[query.format]
     if request.scope.get("is_head"):
         return StreamingResponse((), media_type=media, headers=headers)  # an export does not tell its length
-    process = ExportProcess(serving.settings.data, query.what, query.format, archived.as_of)
+    process = ExportProcess(serving.settings.data, format=query.format, upto=archived.as_of, **options)
     return ExportResponse(process, media, headers)
 
 
@@ -152,4 +178,8 @@ examples.COMPONENTS |= {
 examples.TEXTS |= {
     "/admin/export": '{"user":"ann","item":"synthetic-western-000","rating":4.5,"timestamp":1700000000.0}\n',
     "/admin/exports/{job}": "PAR1",
+    "/admin/users/{user}/export": (
+        '{"position":"1795232220635-0","kind":"rating","user":"ann","item":"synthetic-western-000","rating":4.5,'
+        '"timestamp":1700000000.0}\n'
+    ),
 }

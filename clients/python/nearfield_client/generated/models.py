@@ -1868,6 +1868,8 @@ ListUsersFilter = ListItemsFilter
 
 ListHiddenItemsFilter = ListItemsFilter
 
+ExportFormat = Literal["ndjson", "parquet", "arrow"]
+
 ExportWhat = Literal["ratings", "events", "items"]
 
-ExportFormat = Literal["ndjson", "parquet", "arrow"]
+ExportUserFormat = ExportFormat

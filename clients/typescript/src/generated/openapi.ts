@@ -2201,8 +2201,27 @@ export interface paths {
         query?: {
           /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
           wait_for?: string;
+          /** NDJSON, Parquet, or a stream of Arrow. */
+          format?: "ndjson" | "parquet" | "arrow";
           /** What to export. */
           what?: "ratings" | "events" | "items";
+        };
+      };
+      responses: { 200: { content: { "application/x-ndjson": unknown; "application/vnd.apache.parquet": unknown;
+        "application/vnd.apache.arrow.stream": unknown } } };
+    };
+  };
+  "/admin/users/{user}/export": {
+    /** All that is kept of one user: the rows that forgetting this user would remove, also those of merged ids. */
+    get: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+        };
+        query?: {
+          /** Answer only after the entry with this stream_id has been learned; 503 after two seconds. */
+          wait_for?: string;
           /** NDJSON, Parquet, or a stream of Arrow. */
           format?: "ndjson" | "parquet" | "arrow";
         };

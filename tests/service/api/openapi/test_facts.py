@@ -19,6 +19,7 @@ MEANT: Mapping[str, str] = {
     r"(get|delete) /admin/sources\b.*": "new routes: how far queues have come",
     r"post /(ratings|events|items) 202 .*\.skipped: .*": "batches with a source say what was skipped",
     r"get /admin/audit .*": "new route: the audit log",
+    r"get /admin/users/\{user\}/export .*": "new route: the export of one user",
     r"patch /items .*": "new route: patches of many items",
     r".* /admin/.*\bcalibration\.event_\w+( .*)?: .*": "how events count beside ratings",
     r".* security": "a key may come as a bearer token",

@@ -57,6 +57,7 @@ OPERATIONS = {
     "get /admin/export": "export",
     "post /admin/lists": "make_lists",
     "get /admin/exports": "list_exports",
+    "get /admin/users/{user}/export": "export_user",
     "get /admin/exports/{job}": "get_export",
     "get /estimate/{user}/{item}": "estimate_rating",
     "post /admin/retrain": "retrain",

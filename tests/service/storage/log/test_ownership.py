@@ -1,5 +1,6 @@
 """Merges in the log: forgetting and exports follow users through them, against a walk over all entries."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -94,3 +95,32 @@ def test_a_log_without_a_user_has_nobody_who_became_part_of_it(
     assert content(loaded, loaded.strengths.table) == content(streamed, streamed.strengths.table)
     items = range(len(streamed.items))
     assert loaded.items.ids(items) == streamed.items.ids(items)
+
+
+@given(steps, st.sampled_from("uvw"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_the_export_of_a_user_has_what_forgetting_the_user_takes_away(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], user: str
+) -> None:
+    entries = entries_of([*steps, ("hide", "a")])
+    log, upto = RatingLog(tmp_path_factory.mktemp("log")), entries[-1].id
+    commit(log, entries)
+
+    def exported() -> list[dict[str, Any]]:
+        return [row for batch in export_rows.rows_of_user(log, user, upto).batches for row in batch.to_pylist()]
+
+    def rows() -> Counter[tuple[Any, ...]]:
+        return Counter(tuple(row.values()) for batch in log.read() for row in batch.to_pylist())
+
+    before_jobs = exported()
+    for entry in entries:
+        if entry.kind == "forget" and entry.subject is not None:
+            log.rewrite_without(entry.subject, entry.id)
+    assert exported() == before_jobs  # what an earlier forgetting has still to remove is in no export
+    before = rows()
+    log.rewrite_without(user, StreamId(upto.ms, upto.seq + 1))
+    gone = sorted((before - rows()).elements())
+    told = [
+        (f"{ms}-{seq}", name, item, rating) for ms, seq, _, kind, name, item, rating, *_ in gone if kind != "forget"
+    ]
+    assert told == [tuple(row[name] for name in ("position", "user", "item", "rating")) for row in before_jobs]

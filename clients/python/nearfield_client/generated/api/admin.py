@@ -13,6 +13,7 @@ from nearfield_client.generated.models import (
     ExperimentList,
     ExperimentReport,
     ExportFormat,
+    ExportUserFormat,
     ExportWhat,
     Forgotten,
     ItemList,
@@ -332,14 +333,28 @@ def export(
     *,
     client: Session,
     wait_for: str | Unset = UNSET,
-    what: ExportWhat | Unset = UNSET,
     format_: ExportFormat | Unset = UNSET,
+    what: ExportWhat | Unset = UNSET,
 ) -> Any:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back.
 
     Args:
         wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
+        format_: NDJSON, Parquet, or a stream of Arrow.
         what: What to export.
+    """
+    ...
+
+
+@operation("GET", "/admin/users/{user}/export")
+def export_user(
+    user: str, *, client: Session, wait_for: str | Unset = UNSET, format_: ExportUserFormat | Unset = UNSET
+) -> Any:
+    """All that is kept of one user: the rows that forgetting this user would remove, also those of merged ids.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        wait_for: Answer only after the entry with this stream_id has been learned; 503 after two seconds.
         format_: NDJSON, Parquet, or a stream of Arrow.
     """
     ...

@@ -39,6 +39,16 @@ ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
 # (page, language, what the block has) -> the test that runs it.
 ELSEWHERE = {
     (
+        "docs/integrate.md",
+        "python",
+        "fastapi",
+    ): "tests/clients/test_integrate.py::test_a_newsroom_on_fastapi",
+    (
+        "docs/integrate.md",
+        "python",
+        "django",
+    ): "tests/clients/test_integrate.py::test_a_shop_on_django",
+    (
         "clients/python/README.md",
         "python",
         "",

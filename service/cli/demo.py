@@ -50,6 +50,7 @@ class PrintedList(NamedTuple):
 
     title: str
     items: list[str]
+    names: list[str]  # titles; ids of items without one
 
 
 def main() -> int:
@@ -65,7 +66,11 @@ def main() -> int:
             show(client, options.ratings)
             list_url = f"{client.address}/recommend/{NEWCOMER}"
             out.print(f"\nThe service runs on [bold]{client.address}[/] until you press Ctrl-C. Try:")
-            out.print(f"   curl '{list_url}?n={N_SHOWN}&explain=true'", soft_wrap=True)
+            out.print(f"   curl '{list_url}?n={N_SHOWN}&with=title&explain=true'", soft_wrap=True)
+            if options.ratings is None:
+                out.print(
+                    f"   curl '{client.address}/items?search=the+{synthetic.ADJECTIVES[0].lower()}'", soft_wrap=True
+                )
             out.print(f"and, for curves in {client.address}/console:", soft_wrap=True)
             out.print(f"   while sleep 0.1; do curl -so /dev/null '{list_url}'; done", soft_wrap=True)
             return service.child.wait()
@@ -79,7 +84,7 @@ def main() -> int:
 @contextlib.contextmanager
 def demo_service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
     """A service on an empty data folder and a client of it, once it is ready; `port` 0 takes a free one."""
-    print_step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
+    print_step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/, which is emptied first")
     empty_data()
     port = port or free_port()
     # A session of its own: Ctrl-C reaches only this process, which then stops the service in order.
@@ -134,8 +139,8 @@ def show(client: Client, ratings: Path | None) -> None:
     took_s = time.perf_counter() - started
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
     if catalog is not None:
-        receipt = importer.send_items(client, catalog.items_with_genres())
-        out.print(f"   and the genres of {receipt.accepted:,} items: POST /items")
+        receipt = importer.send_items(client, catalog.described_items())
+        out.print(f"   and the titles and genres of {receipt.accepted:,} items: POST /items")
 
     print_step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
@@ -158,7 +163,10 @@ def show(client: Client, ratings: Path | None) -> None:
 
     before = list_of(client, NEWCOMER, "before")
     item, best_rating = before.items[0], max(file.values)
-    print_step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {item}")
+    print_step(
+        5,
+        f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {before.names[0]}",
+    )
     started = time.perf_counter()
     answer = client.rate({"user": NEWCOMER, "item": item, "rating": float(best_rating)})
     after = list_of(client, NEWCOMER, "after", wait_for=answer["stream_id"])
@@ -168,7 +176,7 @@ def show(client: Client, ratings: Path | None) -> None:
     out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
 
     item = after.items[0]
-    print_step(6, f"The same user buys the first of these: POST /events, a purchase of {item}")
+    print_step(6, f"The same user buys the first of these: POST /events, a purchase of {after.names[0]}")
     event = {"user": NEWCOMER, "item": item, "type": "purchase", "event_id": "demo-1"}
     answer = [client.send_events(event) for _ in range(2)][-1]
     print_lists([after, list_of(client, NEWCOMER, "after the purchase", wait_for=answer["stream_id"])])
@@ -177,15 +185,18 @@ def show(client: Client, ratings: Path | None) -> None:
 
 def list_of(client: Client, user: str, title: str, **query: str) -> PrintedList:
     """The list of a user; `query` has the parameters of the request."""
-    answer = client.recommend(user, n=N_SHOWN, **query)
+    answer = client.recommend(user, n=N_SHOWN, **{"with": "title"}, **query)
     kind = "personal" if answer["personalized"] else "popular"
-    return PrintedList(f"{title} ({kind})", [line["item"] for line in answer["items"]])
+    lines = answer["items"]
+    return PrintedList(
+        f"{title} ({kind})", [line["item"] for line in lines], [line.get("title", line["item"]) for line in lines]
+    )
 
 
 def print_lists(lists: Sequence[PrintedList]) -> None:
     """Print lists side by side."""
     table = Table(*(each.title for each in lists), box=None, padding=(0, 4, 0, 3))
-    for row in zip(*(each.items for each in lists), strict=False):
+    for row in zip(*(each.names for each in lists), strict=False):
         table.add_row(*row)
     out.print(table)
 

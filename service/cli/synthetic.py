@@ -1,8 +1,9 @@
 """A synthetic catalog with planted tastes: ratings for trying the service without real ones.
 
-Every id contains "synthetic" ("synthetic-viewer-0007", "synthetic-western-012"). Each viewer loves one genre, likes a
-second and avoids a third. A rating is the item's quality plus that taste plus noise. Viewers meet popular items and
-their own genres more often. So a model that has learned recommends a viewer's own genres.
+Every id contains "synthetic" ("synthetic-viewer-0007", "synthetic-western-012"), and every title is invented. Each
+viewer loves one genre, likes a second and avoids a third. A rating is the item's quality plus that taste plus noise.
+Viewers meet popular items and their own genres more often. So a model that has learned recommends a viewer's own
+genres.
 """
 
 from __future__ import annotations
@@ -15,6 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 GENRES = ("western", "noir", "space", "comedy", "romance", "mystery", "history", "music")
+ADJECTIVES = ("Quiet", "Last", "Crooked", "Silver", "Forgotten", "Restless", "Second", "Hollow", "Burning", "Distant")
+NOUNS = {  # 5 a genre: with 10 adjectives, 400 items have different titles
+    "western": ("Canyon", "Saddle", "Sheriff", "Prairie", "Homestead"),
+    "noir": ("Alibi", "Harbor", "Witness", "Shadow", "Ledger"),
+    "space": ("Orbit", "Comet", "Station", "Signal", "Horizon"),
+    "comedy": ("Wedding", "Neighbor", "Umbrella", "Holiday", "Waiter"),
+    "romance": ("Letter", "Summer", "Promise", "Garden", "Waltz"),
+    "mystery": ("Clue", "Manor", "Key", "Portrait", "Clock"),
+    "history": ("Crown", "Treaty", "Voyage", "Empire", "Siege"),
+    "music": ("Song", "Encore", "Orchestra", "Drummer", "Record"),
+}
+FIRST_YEAR, N_YEARS, YEAR_STEP = 1950, 75, 31
 N_VIEWERS = 1500
 N_ITEMS = 400
 RATINGS_PER_VIEWER = (12, 70)
@@ -49,10 +62,19 @@ class PlantedRatings(NamedTuple):
         """The id of an item row, which names its genre."""
         return f"synthetic-{GENRES[self.genre[item]]}-{item:03d}"
 
-    def items_with_genres(self) -> list[dict[str, Any]]:
-        """Every item with its genre as a tag, as the body of POST /items has it."""
-        genres = [GENRES[genre] for genre in self.genre]
-        return [{"item": self.item_id(item), "tags": {"genre": [genre]}} for item, genre in enumerate(genres)]
+    def title(self, item: int) -> str:
+        """The invented title of an item row, such as "The Quiet Harbor (2004)"."""
+        nouns = NOUNS[GENRES[self.genre[item]]]
+        n_th = item // len(GENRES)
+        adjective = ADJECTIVES[n_th // len(nouns) % len(ADJECTIVES)]
+        return f"The {adjective} {nouns[n_th % len(nouns)]} ({FIRST_YEAR + item * YEAR_STEP % N_YEARS})"
+
+    def described_items(self) -> list[dict[str, Any]]:
+        """Every item with its title, and its genre as a tag, as the body of POST /items has it."""
+        return [
+            {"item": self.item_id(item), "title": self.title(item), "tags": {"genre": [GENRES[genre]]}}
+            for item, genre in enumerate(self.genre)
+        ]
 
     def loves(self, viewer: int) -> str:
         """The genre planted as the viewer's favorite."""

@@ -8,6 +8,7 @@ from service.cli import demo
 from service.storage.errors import DataInUse
 from service.storage.files import DataLock
 from service.storage.streams.redis_server import RedisServer
+from tests.service.process import Service
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,16 @@ def test_a_folder_that_is_served_is_left_alone(data: Path) -> None:
         demo.empty_data()
     lock.release()
     assert list(data.iterdir())
+
+
+def test_lists_show_titles_and_ids_of_items_without(data: Path) -> None:
+    service = Service(data, backend="host", log_level="error", worker=False)
+    try:
+        service.api.post("/items", [{"item": "a", "title": "The Quiet Harbor (2004)"}])
+        answer = service.api.send_events(
+            [{"user": f"u{n}", "item": item, "type": "view"} for n, item in enumerate("aab")]
+        )
+        shown = demo.list_of(service.api, "you", "before", wait_for=answer["stream_id"])
+        assert (shown.items, shown.names) == (["a", "b"], ["The Quiet Harbor (2004)", "b"])
+    finally:
+        service.stop()

@@ -21,9 +21,15 @@ def test_ratings_are_distinct_pairs_on_the_scale():
 
 def test_every_item_has_its_genre_as_a_tag():
     drawn = synthetic.planted(0, 30, 20)
-    items = drawn.items_with_genres()
+    items = drawn.described_items()
     assert [one["item"] for one in items] == [drawn.item_id(item) for item in range(20)]
     assert all(one["tags"]["genre"][0] in one["item"] for one in items)
+
+
+def test_items_of_the_demo_have_different_titles():
+    titles = [one["title"] for one in synthetic.planted().described_items()]
+    assert len(set(titles)) == synthetic.N_ITEMS
+    assert "The Quiet Harbor (2004)" in titles
 
 
 def test_planted_taste_shows_in_what_is_rated_and_how():

@@ -49,9 +49,9 @@ def trained(service):
     return service
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    running = Service(tmp_path / "data")
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    running = Service(tmp_path_factory.mktemp("fresh") / "data")
     yield running
     running.kill()
 
@@ -207,15 +207,6 @@ def test_a_second_serve_on_the_same_folder_is_refused(service):
     assert f"process {service.pid('engine')}:" in second.stderr.replace("\n", " ")
 
 
-def test_requests_in_flight_are_finished_at_sigterm(fresh):
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(fresh.client.get, f"/popular?wait_for={int(time.time() * 1000) + 10_000}-0")
-        time.sleep(1)
-        fresh.process.send_signal(signal.SIGTERM)
-        assert waiting.result().status_code == 503  # an answer (not seen within two seconds), not a broken connection
-    assert fresh.process.wait(60) == 0
-
-
 def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
     """Ratings are posted all the while; the server dies twice and comes back by itself."""
     server = RedisServer(fresh.data)
@@ -240,6 +231,16 @@ def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
     )
     found = fresh.get("/users/steady/ratings", n=1000, wait_for=position).json()["ratings"]
     assert set(acknowledged) <= {rating["item"] for rating in found}
+
+
+def test_requests_in_flight_are_finished_at_sigterm(fresh):
+    """The last test of this service."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fresh.client.get, f"/popular?wait_for={int(time.time() * 1000) + 10_000}-0")
+        time.sleep(1)
+        fresh.process.send_signal(signal.SIGTERM)
+        assert waiting.result().status_code == 503  # an answer (not seen within two seconds), not a broken connection
+    assert fresh.process.wait(60) == 0
 
 
 def test_a_redis_that_could_lose_ratings_is_refused(tmp_path):

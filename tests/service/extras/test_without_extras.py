@@ -50,9 +50,9 @@ def without_extras(*arguments, but=(), **options):
     return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, **options)
 
 
-@pytest.fixture
-def client(tmp_path):
-    with serving(tmp_path / "data") as client:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("without") / "data") as client:
         yield client
 
 

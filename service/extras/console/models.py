@@ -41,8 +41,10 @@ async def get_models(request: Request, serving: TheService, algorithm: str = DEF
     """The page."""
     fields = training_form.fields_of(algorithm)
     rows, jobs = await models_and_trainings(serving)
-    names = sorted(ALGORITHMS)
-    return page(request, "models.html", rows=rows, jobs=jobs, algorithms=names, algorithm=algorithm, fields=fields)
+    return page(
+        request, "models.html", rows=rows, jobs=jobs, algorithms=sorted(ALGORITHMS), algorithm=algorithm, fields=fields,
+        ends={value: text for value, (text, _) in training_form.THEN.items()},
+    )  # fmt: skip
 
 
 @router.get("/models-now")

@@ -13,12 +13,19 @@ from pydantic import ValidationError
 from gpu.algorithms import ALGORITHMS
 from gpu.data import param_docs, param_ranges
 from service.api.routes.admin import Retrain
+from service.base.errors import InvalidRequest
 from service.jobs.training import Training
 from service.storage.snapshots.manifest import StoredCalibration
 
 PREFIX = "param."  # of the names of parameters among the fields
 FROM_DATA, NONE = "from the data", "none"
-FLAGS = ("activate", "shadow", "tune", "force")
+# What becomes of the model: a value of the field `then` -> what the form says, and the flags of the training.
+THEN = {
+    "live": ("goes live if it is good enough", {"activate": True}),
+    "forced": ("goes live even if it is not", {"activate": True, "force": True}),
+    "shadow": ("only learns beside the others (shadow)", {"activate": False, "shadow": True}),
+    "snapshot": ("waits until you activate it", {"activate": False}),
+}
 _WORD = re.compile(r"[a-z]{3,}\b")
 
 
@@ -66,14 +73,18 @@ def training_of(form: Mapping[str, str]) -> Training:
 
     Raises:
         RequestValidationError: a value cannot be used.
-        InvalidParams, InvalidRequest: see `Training.of`.
+        InvalidParams, InvalidRequest: see `Training.of`; or no model can become that.
     """
+    then = form.get("then", "")
+    if then not in THEN:
+        raise InvalidRequest(f"Invalid then: expected one of {', '.join(THEN)}, got {then!r}: choose one in the form")
     params = {name.removeprefix(PREFIX): text.strip() for name, text in form.items() if name.startswith(PREFIX)}
     body = {
         "algorithm": form.get("algorithm"),
         "params": {name: text for name, text in params.items() if text},
         "name": form.get("name", "").strip() or None,
-        **{flag: flag in form for flag in FLAGS},
+        "tune": "tune" in form,
+        **THEN[then][1],
     }
     try:
         return Retrain.model_validate(body).judged()

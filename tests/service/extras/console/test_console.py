@@ -37,7 +37,7 @@ PAGES = (
     "item?id=i1",
     "search?id=nobody",
 )
-TRAINING = {"algorithm": "esgd", "activate": "on", "force": "on", "param.n_factors": "4", "param.n_epochs": "3"}
+TRAINING = {"algorithm": "esgd", "then": "forced", "param.n_factors": "4", "param.n_epochs": "3"}
 
 N_POINTS = 7  # of the curves in a picture
 SMALL = {"algorithm": "esgd", "params": {"n_factors": 4, "n_epochs": 2}, "force": True}
@@ -367,8 +367,8 @@ def test_errors_of_the_service_are_text(admin):
     assert (unknown.status_code, "Unknown user: user 'stranger' has no ratings" in text_of(unknown)) == (200, True)
     refused = admin.submit("activate", version="als-20200101T000000-aaaa")
     assert (refused.status_code, "als-20200101T000000-aaaa" in text_of(refused)) == (404, True)
-    for fields in ({"algorithm": "magic"}, {**TRAINING, "param.n_factors": "0"}, {**TRAINING, "param.n_neurons": "1"}):
-        refused = admin.submit("retrain", **fields)
+    for fields in ({"algorithm": "magic"}, {"param.n_factors": "0"}, {"param.n_neurons": "1"}, {"then": "both"}):
+        refused = admin.submit("retrain", **(TRAINING | fields))
         assert (refused.status_code, "Invalid" in text_of(refused)) == (422, True)
 
 

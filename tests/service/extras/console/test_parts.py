@@ -7,11 +7,12 @@ from fastapi.exceptions import RequestValidationError
 
 from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import InvalidParams
+from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
 from service.extras.console.items import histogram
 from service.extras.console.models import verb_of
 from service.extras.console.overview import counts_of
-from service.extras.console.training_form import fields_of, training_of
+from service.extras.console.training_form import THEN, fields_of, training_of
 from service.telemetry.metrics import Metrics
 from service.telemetry.request_metrics import REQUEST_SECONDS
 
@@ -66,7 +67,7 @@ def test_a_form_has_every_parameter_with_its_default_and_limits(algorithm):
         assert bool(field.choices) != (field.low is not None), field
     given = {field.name: field.default for field in fields if field.default}
     assert params_for(algorithm, given) == params_for(algorithm, {})
-    form = {"algorithm": algorithm} | {f"param.{name}": text for name, text in given.items()}
+    form = {"algorithm": algorithm, "then": "snapshot"} | {f"param.{name}": text for name, text in given.items()}
     training = training_of(form)
     assert params_for(training.algorithm, training.params) == params_for(algorithm, {})
     assert not any((training.activate, training.shadow, training.tune, training.force))
@@ -84,7 +85,7 @@ def test_a_form_says_what_an_empty_field_means():
 
 
 def test_numbers_of_a_form_are_numbers_and_empty_fields_are_defaults():
-    form = {"algorithm": "als", "name": " ", "activate": "on", "param.n_factors": " 16 ", "param.solver": "cg"}
+    form = {"algorithm": "als", "name": " ", "then": "live", "param.n_factors": " 16 ", "param.solver": "cg"}
     training = training_of(form | {"param.n_epochs": "", "param.biases": "false", "param.seed": "7"})
     assert training.params == {"n_factors": 16, "solver": "cg", "biases": False, "seed": 7}
     assert (training.activate, training.force, training.name) == (True, False, "als")
@@ -95,7 +96,20 @@ def test_numbers_of_a_form_are_numbers_and_empty_fields_are_defaults():
 @pytest.mark.parametrize("form", [{}, {"algorithm": "magic"}, {"algorithm": "als", "name": "x" * 41}])
 def test_a_form_that_the_route_would_refuse_is_refused(form):
     with pytest.raises(RequestValidationError):
-        training_of(form)
+        training_of({"then": "live", **form})
+
+
+def test_one_choice_says_what_becomes_of_the_model():
+    trainings = {then: training_of({"algorithm": "als", "then": then}) for then in THEN}
+    assert {then: (one.activate, one.force, one.shadow) for then, one in trainings.items()} == {
+        "live": (True, False, False),
+        "forced": (True, True, False),
+        "shadow": (False, False, True),
+        "snapshot": (False, False, False),
+    }
+    for other in ({}, {"then": "both"}):
+        with pytest.raises(InvalidRequest, match="Invalid then: expected one of live, forced"):
+            training_of({"algorithm": "als", **other})
 
 
 def test_older_versions_are_rolled_back_to():

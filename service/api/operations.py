@@ -68,10 +68,11 @@ class ArchiveAll(Struct, frozen=True, tag=True):
 
 
 class SubmitLists(Struct, frozen=True, tag=True):
-    """Asks for a `Job` that lists items for all users; it shows `body`, JSON. Raises `UnknownModel`, `NotReady`."""
+    """Asks for a `Job` that lists items for users; it shows `body`, JSON. Raises `UnknownModel`, `NotReady`."""
 
     n: int
     filter: str | None
+    user_filter: str | None
     model: str | None
     body: str
 

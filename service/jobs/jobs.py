@@ -110,7 +110,14 @@ class Jobs:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position)
 
-    def submit_lists(self, n: int, filter_: str | None = None, model: str | None = None, body: str = "{}") -> Job:
+    def submit_lists(
+        self,
+        n: int,
+        filter_: str | None = None,
+        model: str | None = None,
+        body: str = "{}",
+        user_filter: str | None = None,
+    ) -> Job:
         """Queue lists for all users.
 
         Args:
@@ -118,6 +125,7 @@ class Jobs:
             filter_: canonical text of a filter; default: none.
             model: name of a live model; default: the preferred one.
             body: what the client has sent, JSON, which the job shows as its `params`.
+            user_filter: canonical text of a filter of users, who alone get lists; default: none.
 
         Raises:
             UnknownModel: no model is live, or none of that name.
@@ -130,6 +138,7 @@ class Jobs:
             raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
         query = msgspec.json.encode(Recommend(n=n, filter=filter_))
         fields = {"kind": LISTS, "name": name, "params": body, "query": query.decode()}
+        fields |= {} if user_filter is None else {"user_filter": user_filter}
         return self._submit(fields, self._stream.last_id())
 
     def get(self, job_id: str) -> Job:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 import gpu
 from service.base import imports, tuning
+from service.engine.lists.filters import Filters
 from service.engine.queries import Recommend
 from service.engine.rebuilt import Rebuilt, known_users, rebuild
 from service.jobs.trainer_messages import TrainerMessage, send
@@ -43,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", required=True, help="snapshot of the model")
     parser.add_argument("--watermark", type=StreamId.parse, required=True, help="stream id of the last entry to read")
     parser.add_argument("--query", required=True, help="JSON: n, filter, and whatever else Recommend has")
+    parser.add_argument("--user-filter", help="canonical text of a filter of users, who alone get lists")
     parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
     parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
     parser.add_argument("--repeat", default="auto", choices=("auto", "never", "allow"), help="as the setting")
@@ -69,7 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
         tuning.settle()  # else collections of the whole state, while lists are made, take a third of the time
         path = list_files.path_of(options.data, options.job)
         n_users = write(
-            rebuilt, query, path, lambda share: send(TrainerMessage(share, {}, description, ranks=0, step="ranking"))
+            rebuilt,
+            query,
+            path,
+            lambda share: send(TrainerMessage(share, {}, description, ranks=0, step="ranking")),
+            options.user_filter,
         )
         list_files.prune(options.data)
         metrics = {"users": float(n_users)}
@@ -80,7 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if last.outcome == "failed" else 0
 
 
-def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgress = lambda share: None) -> int:
+def write(
+    rebuilt: Rebuilt,
+    query: Recommend,
+    path: Path,
+    on_progress: OnProgress = lambda share: None,
+    user_filter: str | None = None,
+) -> int:
     """Write the lists of all users to `path`, which appears when it is complete; return the number of users.
 
     Args:
@@ -88,8 +100,14 @@ def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgres
         query: length, filter and further conditions; its users are replaced.
         path: the file: user, rank (from 1), item and score, in the order of users and ranks.
         on_progress: called with the share that is done.
+        user_filter: canonical text of a filter of the users who get lists; None: all.
     """
-    users = known_users(rebuilt.history)
+    users, history = known_users(rebuilt.history), rebuilt.history
+    if user_filter is not None:
+        passes = Filters(history.user_attributes.index, history.users).which_pass(
+            user_filter, history.users.rows(users)
+        )
+        users = [user for user, is_in in zip(users, passes, strict=True) if is_in]
     metadata = {"nearfield.as_of": str(rebuilt.as_of), "nearfield.model_version": rebuilt.live_model.shown_version}
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with (

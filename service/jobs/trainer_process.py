@@ -105,6 +105,7 @@ def listing(
         "repeat": settings.repeat,
         "seen-types": ",".join(settings.seen_types),
         "backend": settings.backend,
+        **({"user-filter": job["user_filter"]} if "user_filter" in job else {}),
     }
     gpus = gpu_order.serving_last(settings) if serves else ()
     with running(["service.jobs.lister"], options, lock, gpus) as process:

@@ -38,11 +38,16 @@ class Arm(Struct, frozen=True):
     share: float
 
 
-class Experiment(Struct, frozen=True):
-    """The body of an experiment. The hash of `salt` and a user decides which arm the user gets."""
+class Experiment(Struct, frozen=True, omit_defaults=True):
+    """The body of an experiment. The hash of `salt` and a user decides which arm the user gets.
+
+    Attributes:
+        filter: canonical text of a filter (`service.engine.queries.filter_tree`) of the users who take part; None: all.
+    """
 
     arms: list[Arm]
     salt: str
+    filter: str | None = None
 
 
 _decoder = msgspec.json.Decoder(Document)

@@ -7,7 +7,8 @@ timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, even
 owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source`
 (JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events` there is `attributed` ("1") if some of them
 have the further name `recommendation_id`; beside `items` there is `shown` ("1") if some of them have further names
-(`service.storage.item_changes.SHOWN`). `v=noop` alone only moves the stream's last id.
+(`service.storage.item_changes.SHOWN`); beside `document` there is `filtered` ("1") if it is an experiment with a
+filter. `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -53,7 +54,7 @@ _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 _CONTENTS = frozenset(
     (b"ratings", b"events", b"items", b"users", b"document", b"merge", b"unmark", b"forget", b"hide", b"show")
 )
-_FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed", b"shown"}
+_FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed", b"shown", b"filtered"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
@@ -314,7 +315,10 @@ def encode_users(users: Sequence[UserChange]) -> dict[bytes, bytes]:
 
 def encode_document(document: Document) -> dict[bytes, bytes]:
     """Fields of an entry that puts or deletes a document."""
-    return {b"v": FORMAT_VERSION, b"document": documents.encode(document)}
+    fields = {b"v": FORMAT_VERSION, b"document": documents.encode(document)}
+    if document.kind == "experiment" and document.body and documents.experiment_of(document.body).filter is not None:
+        fields[b"filtered"] = _YES
+    return fields
 
 
 def encode_merge(merge: Merge) -> dict[bytes, bytes]:
@@ -355,6 +359,7 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
         or (b"owner" in fields and b"source" not in fields)
         or (b"attributed" in fields and contents != {b"events"})
         or (b"shown" in fields and contents != {b"items"})
+        or (b"filtered" in fields and contents != {b"document"})
     )
     if len(contents) != 1 or is_odd:
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")

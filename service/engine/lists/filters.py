@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -73,13 +73,21 @@ class Filters:
         bits = self._passing(text).bits
         return Eligible(bits, int(np.bitwise_count(bits).sum()))
 
-    def _passing(self, text: str) -> Compiled:
+    def which_pass(self, text: str, rows: Sequence[int | None]) -> list[bool]:
+        """Whether each of some rows passes a filter; None is one that is not there yet, and has no attributes.
+
+        A name that no row ever had is one that no row has: what is in use does not fail because a user was forgotten.
+        """
+        compiled = self._passing(text, checks=False)
+        bits = compiled.bits
+        return [compiled.is_open if row is None else bool(bits[row // WORD] >> row % WORD & 1) for row in rows]
+
+    def _passing(self, text: str, *, checks: bool = True) -> Compiled:
         index, n_rows = self._index, len(self._ids)
         compiled = self._compiled.get(text)
         if compiled is None or any(index.version(name) != one for name, one in compiled.versions.items()):
-            return self._compiled.put(
-                text, self.compiled(filter_tree.decode(text) if compiled is None else compiled.node)
-            )
+            node = filter_tree.decode(text) if compiled is None else compiled.node
+            return self._compiled.put(text, self.compiled(node, checks=checks))
         if compiled.is_open and compiled.n_rows < n_rows:
             bits = np.zeros(n_words(n_rows), dtype=np.uint32)
             bits[: len(compiled.bits)] = compiled.bits
@@ -87,9 +95,9 @@ class Filters:
             return self._compiled.put(text, compiled._replace(bits=bits, n_rows=n_rows))
         return compiled
 
-    def compiled(self, node: Node) -> Compiled:
-        """A filter for the present attributes; raises what `passing` raises."""
-        for leaf in filter_tree.leaves(node):
+    def compiled(self, node: Node, *, checks: bool = True) -> Compiled:
+        """A filter for the present attributes; with `checks` it raises what `passing` raises."""
+        for leaf in filter_tree.leaves(node) if checks else ():
             self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
         index, n_rows = self._index, len(self._ids)
         bits = _bits(node, index, n_rows)

@@ -6,6 +6,7 @@ The API makes the text; it travels in queries, and compiled filters are cached b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +53,20 @@ decode = msgspec.json.Decoder(Node).decode
 def text_of(node: Node) -> str:
     """The canonical text; `decode` makes the tree of it."""
     return _encode(_normal(node)).decode()
+
+
+def form_of(node: Node) -> dict[str, Any]:
+    """The filter as clients write it in a body."""
+    match node:
+        case HasTag(name, values):
+            return {"tag": name, "in": list(values)}
+        case InRange(name, least, most):
+            bounds = {"min": least, "max": most}
+            return {"number": name} | {bound: number for bound, number in bounds.items() if number is not None}
+        case Not(part):
+            return {"not": form_of(part)}
+        case _:
+            return {"all" if isinstance(node, AllOf) else "any": [form_of(part) for part in node.parts]}
 
 
 def leaves(node: Node) -> Iterator[HasTag | InRange]:

@@ -18,6 +18,7 @@ from service.api.operations import EndModel
 from service.base.errors import InvalidRequest, NotReady
 from service.base.recommendation_ids import RecommendationIds, ShownList
 from service.engine.errors import Gone
+from service.engine.lists.filters import Filters
 from service.engine.models.live_models import LiveModels
 from service.engine.queries import Recommend, Recommendation
 from service.engine.queries.batches import AnswerTo
@@ -51,6 +52,7 @@ class Experiments:
 
     def __init__(self, history: History, live: LiveModels, ids: RecommendationIds) -> None:
         self._documents, self._live, self._ids = history.documents, live, ids
+        self._users, self._filters = history.users, Filters(history.user_attributes.index, history.users)
         self._attributions = Attributions(history.documents.position)
         history.observers.append(self._attributions)
         self._parsed: dict[str, tuple[str, Experiment]] = {}  # by id: position, and what was put there
@@ -64,6 +66,8 @@ class Experiments:
     def queries_of(self, query: Recommend, users: Sequence[str | None]) -> list[Recommend]:
         """`query` with the model of the arm of each of its `users`; users of one arm share one object.
 
+        Who does not pass the filter of the experiment gets `query` without the experiment.
+
         Raises:
             UnknownExperiment: there is none of that id.
             InvalidRequest: it names no user.
@@ -75,10 +79,17 @@ class Experiments:
         if not names:
             raise InvalidRequest("Invalid experiment: expected a user, whose id decides the arm, got ratings alone")
         _, experiment = self.find(query.experiment or "")
-        arms = [arm_of(experiment, user) for user in names]
-        if query.model is not None and set(arms) != {query.model}:  # a cursor names the model of the page before
+        take_part = [True] * len(names)
+        if experiment.filter is not None:
+            take_part = self._filters.which_pass(experiment.filter, self._users.rows(names))
+        arms = [arm_of(experiment, user) if is_in else None for user, is_in in zip(names, take_part, strict=True)]
+        if query.model is not None and not {*arms} <= {
+            query.model,
+            None,
+        }:  # a cursor names the model of the page before
             raise Gone(f"the experiment gives this user another model than {query.model}: begin again with `cursor=`")
-        of_arm = {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
+        of_arm: dict[str | None, Recommend] = {None: msgspec.structs.replace(query, experiment=None)}
+        of_arm |= {arm.model: msgspec.structs.replace(query, model=arm.model) for arm in experiment.arms}
         return [of_arm[arm] for arm in arms]
 
     def sign(self, query: Recommend, answer: Recommendation) -> None:
@@ -93,11 +104,13 @@ class Experiments:
         self._answered[name, put, query.model] += 1
 
     def check(self, query: CheckArms, _: str) -> None:
-        """Check the models of arms.
+        """Check the models of arms, and the names in the filter.
 
         Raises:
-            InvalidRequest: one is not live, or is a shadow.
+            InvalidRequest: a model is not live, or is a shadow; no user ever had a name.
         """
+        if query.filter is not None:
+            self._filters.passing(query.filter)
         for model in query.models:
             try:
                 self._live.named(model)
@@ -152,11 +165,13 @@ class Changes:
         """Put an experiment; it is durable on return.
 
         Raises:
-            InvalidRequest: a model is not live, or is a shadow. Further errors: see `Writes.append`.
+            InvalidRequest: a model is not live, or is a shadow, or no user ever had a name in the filter. Further
+                errors: see `Writes.append`.
         """
         document = Document(KIND, asked.name, encode(asked.experiment).decode())
         async with self._lock:
-            await self._runtime.ask(CheckArms([arm.model for arm in asked.experiment.arms]))
+            models = [arm.model for arm in asked.experiment.arms]
+            await self._runtime.ask(CheckArms(models, asked.experiment.filter))
             self._put_at = await self._runtime.writes.append(encode_document(document))
             return Written(str(self._put_at))
 

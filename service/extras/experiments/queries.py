@@ -45,9 +45,10 @@ class GetExperiment(Struct, frozen=True, tag=True):
 
 
 class CheckArms(Struct, frozen=True):
-    """Checks that all `models` are live and answer. Raises `InvalidRequest`."""
+    """Checks that all `models` are live and answer, and users have the names in `filter`. Raises `InvalidRequest`."""
 
     models: list[str]
+    filter: str | None = None
 
 
 class CheckUnused(Struct, frozen=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from service.engine.queries import filter_tree
 from service.storage.documents import Experiment
 
 CONFIDENCE = 0.95
@@ -70,10 +71,15 @@ class Difference(Struct):
 
 
 class ExperimentReport(Struct):
-    """An experiment, what its arms have led to, and how they compare with the first one."""
+    """An experiment, what its arms have led to, and how they compare with the first one.
+
+    Attributes:
+        filter: of the users who take part; null: all.
+    """
 
     experiment: str
     salt: str
+    filter: Any
     stream_id: str
     confidence: float
     arms: list[ArmReport]
@@ -109,7 +115,8 @@ def report_of(
             low = q - p - math.hypot(q - after.low, before.high - p)
             high = q - p + math.hypot(after.high - q, p - before.low)
             differences.append(Difference(other.model, type_, q - p, low, high))
-    return ExperimentReport(name, experiment.salt, put, CONFIDENCE, arms, differences, as_of)
+    who = None if experiment.filter is None else filter_tree.form_of(filter_tree.decode(experiment.filter))
+    return ExperimentReport(name, experiment.salt, who, put, CONFIDENCE, arms, differences, as_of)
 
 
 def wilson(n: int, n_all: int) -> tuple[float, float]:

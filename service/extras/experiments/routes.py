@@ -21,6 +21,7 @@ from service.base.errors import InvalidRequest
 from service.base.ids import MAX_ID_BYTES
 from service.engine.queries.document_queries import DocumentList, ListDocuments, ListedDocument
 from service.engine.queries.few_faults import Strict, few_faults
+from service.engine.queries.forms import Filter
 from service.extras.experiments.queries import KIND, GetExperiment, PutExperiment
 from service.extras.experiments.report import ExperimentReport
 from service.storage.documents import WHOLE, Arm, Document, Experiment
@@ -67,6 +68,7 @@ class ExperimentBody(Strict):
         max_length=MAX_ID_BYTES,
         description="Decides with the user's id which arm it is; default: the id of the experiment.",
     )
+    filter: Annotated[Filter | None, Field(description="Only users who pass it take part; default: all.")] = None
 
 
 class ExperimentList(Struct):
@@ -83,7 +85,7 @@ async def put_experiment(experiment: DocumentName, body: ExperimentBody, query: 
     if len(listed) >= MAX_EXPERIMENTS and experiment not in {each.name for each in listed}:
         raise InvalidRequest(f"Invalid experiment: expected at most {MAX_EXPERIMENTS}, got one more; DELETE one first")
     arms = [Arm(arm.model, arm.share) for arm in body.arms]
-    put = Experiment(arms, experiment if body.salt is None else body.salt)
+    put = Experiment(arms, experiment if body.salt is None else body.salt, body.filter)
     return await serving.operate(PutExperiment(experiment, put))
 
 
@@ -127,13 +129,17 @@ _experiment = {"arms": [{"model": MODEL, "share": 90.0}, {"model": "culsh", "sha
 _report_of_it = {
     "experiment": "summer",
     "salt": "summer",
+    "filter": None,
     "stream_id": POSITION,
     "confidence": 0.95,
     "arms": [_arm],
     "differences": [_difference],
     "as_of": POSITION,
 }
-examples.BODIES["put_experiment"] = {"two arms": _experiment}
+examples.BODIES["put_experiment"] = {
+    "two arms": _experiment,
+    "users of a country": {**_experiment, "filter": {"tag": "country", "in": ["de"]}},
+}
 examples.COMPONENTS |= {
     "ArmBody": _experiment["arms"][0],
     "ArmReport": _arm,

@@ -21,6 +21,7 @@ from service.api.openapi import examples
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.requests import NoParameters, Wait
 from service.engine.queries import Popular, Recommend
+from service.engine.queries.catalog_queries import ListUsers
 from service.engine.queries.few_faults import Strict
 from service.engine.queries.forms import Count, Filter, Id
 from service.engine.queries.rating_queries import FindUser
@@ -64,6 +65,9 @@ class ListsBody(Strict):
     users: Literal["all"] = Field("all", description="For whom to make lists.")
     n: Count = Recommend().n
     filter: Filter | None = None
+    user_filter: Annotated[Filter | None, Field(description="Lists for users who pass it alone; default: for all.")] = (
+        None
+    )
     model: Annotated[Id | None, Field(description="Name of a live model; default: the first of `default_models`.")] = (
         None
     )
@@ -106,12 +110,17 @@ async def exported(
     "/lists", status_code=202, responses=answers(Job, 202, "Queued", http_404="No live model, or none of that name")
 )
 async def make_lists(body: ListsBody, query: NoQuery, request: Call, serving: TheService) -> bytes:
-    """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
+    """Make lists for all users, or for those who pass `user_filter`, in a Parquet file.
+
+    They are as GET /recommend/{user} gives them at this position.
+    """
     check_n(serving, body.n)
     if body.filter is not None:
         await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
+    if body.user_filter is not None:
+        await serving.answer(ListUsers(n=1, filter=body.user_filter))
     sent_body = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
-    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.model, sent_body)))
+    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.user_filter, body.model, sent_body)))
 
 
 @router.get("/exports", responses=answers(ListFiles))
@@ -169,7 +178,10 @@ class ExportResponse(StreamingResponse):
 
 _file = {"job": examples.JOB, "bytes": 52_310, "created_ms": 1795232220712}
 examples.PARAMETERS |= {"what": "ratings", "format": "ndjson"}
-examples.BODIES["make_lists"] = {"for all users": {"n": 50, "users": "all"}}
+examples.BODIES["make_lists"] = {
+    "for all users": {"n": 50, "users": "all"},
+    "for a segment": {"n": 50, "user_filter": {"tag": "country", "in": ["de"]}},
+}
 examples.COMPONENTS |= {
     "ListFile": _file,
     "ListFiles": {"exports": [_file]},

@@ -15,7 +15,8 @@ from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.rebuilt import rebuild
 from service.jobs import lister
 from service.settings.event_types import DEFAULT_TYPES
-from service.storage.events import StreamId
+from service.storage.events import StreamId, encode_users
+from service.storage.user_changes import UserChange
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -75,6 +76,16 @@ def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole
         rebuild(*read, StreamId(2**45, 0), HOST, DEFAULT_TYPES)
     with pytest.raises(InvalidRequest, match="was trained"):
         rebuild(*read, StreamId(1, 0), HOST, DEFAULT_TYPES)
+
+
+def test_lists_may_be_for_a_segment_of_the_users(whole: Whole) -> None:
+    whole.send(events()[:600])
+    whole.train("als", n_factors=4, n_epochs=1)
+    whole.append(encode_users([UserChange(user, tags={"segment": ["a"]}) for user in ("u3", "u5", "unrated")]))
+    done = whole.ended(whole.jobs.submit_lists(3, user_filter=text_of(HasTag("segment", ("a",)))))
+    assert (done.state, done.metrics) == ("succeeded", {"users": 3.0})
+    found = lists_of(pq.read_table(whole.data / "exports" / f"{done.id}.parquet"))
+    assert found == answered(whole, ["u3", "u5", "unrated"], n=3)
 
 
 def test_files_are_pruned_and_leave_with_a_forgotten_user(whole: Whole, tmp_path: Path) -> None:

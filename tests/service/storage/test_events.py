@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.base.ids import check_id
-from service.storage.documents import Document
+from service.storage import documents
+from service.storage.documents import Arm, Document, Experiment
 from service.storage.errors import BadEntry, NewerEntry
 from service.storage.events import (
     ITEMS_PER_ENTRY,
@@ -25,12 +26,14 @@ from service.storage.events import (
     encode_merge,
     encode_ratings,
     encode_subject,
+    encode_users,
     parse_entry,
     portions,
 )
 from service.storage.item_changes import ItemChange
 from service.storage.log.segment import entries_of, table_of
 from service.storage.sources import Source
+from service.storage.user_changes import UserChange
 
 AT = StreamId(5000, 1)
 ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())
@@ -259,3 +262,25 @@ def test_bytes_that_are_no_text_are_refused_in_many_ratings_too() -> None:
     content = encode_ratings([RatingEvent("user", "i", 1.0, 1.0)] * 100)[b"ratings"].replace(b"user", b"us\xffr", 2)
     with pytest.raises(BadEntry):
         parse_entry(AT, {b"v": b"1", b"ratings": content.replace(b'"us\xffr"', b'"user"', 1)})
+
+
+def test_an_experiment_with_a_filter_stops_older_processes() -> None:
+    """They would give an arm to everybody."""
+    arms = [Arm("a", 50), Arm("b", 50)]
+    bodies = [documents.encode(Experiment(arms, "s", filter_)).decode() for filter_ in (None, '["tag","x",["y"]]')]
+    everybody, some = (encode_document(Document("experiment", "e", body)) for body in bodies)
+    assert (b"filtered" in everybody, some[b"filtered"]) == (False, b"1")
+    assert parse_entry(ZERO, some).document == Document("experiment", "e", bodies[1])
+    with pytest.raises(BadEntry):
+        parse_entry(ZERO, {**encode_ratings([]), b"filtered": b"1"})
+
+
+def test_attributes_of_users_go_through_the_stream_and_the_log() -> None:
+    changes = [UserChange("u", tags={"x": ["y"]}), UserChange("v", numbers={"n": None}, op="patch")]
+    entry = parse_entry(AT, encode_users(changes))
+    assert (entry.kind, entry.user_changes, entry.n_rows, entry.users) == ("user", changes, 2, {"u", "v"})
+    (batch,) = table_of([entry]).to_batches()
+    assert entries_of(batch) == [entry]
+    for wrong in (b"{}", b'[{"user": ""}]', b'[{"user": "u", "tags": {"x": [""]}}]', b'[{"user": "u", "title": "t"}]'):
+        with pytest.raises(BadEntry):
+            parse_entry(AT, {b"v": b"1", b"users": wrong})

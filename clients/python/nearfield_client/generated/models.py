@@ -106,10 +106,12 @@ class ExperimentBody(Model):
 
     Attributes:
         salt: Decides with the user's id which arm it is; default: the id of the experiment.
+        filter_: Only users who pass it take part; default: all.
     """
 
     arms: list[ArmBody]
     salt: str | Unset | None = UNSET
+    filter_: Filter | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -178,12 +180,14 @@ class ListsBody(Model):
     Attributes:
         users: For whom to make lists.
         n: How many results.
+        user_filter: Lists for users who pass it alone; default: for all.
         model: Name of a live model; default: the first of `default_models`.
     """
 
     users: Literal["all"] | Unset = UNSET
     n: int | Unset = UNSET
     filter_: Filter | Unset | None = UNSET
+    user_filter: Filter | Unset | None = UNSET
     model: str | Unset | None = UNSET
 
 
@@ -1543,10 +1547,15 @@ class ExperimentList(OpenModel):
 
 @dataclass(slots=True)
 class ExperimentReport(OpenModel):
-    """An experiment, what its arms have led to, and how they compare with the first one."""
+    """An experiment, what its arms have led to, and how they compare with the first one.
+
+    Attributes:
+        filter: of the users who take part; null: all.
+    """
 
     experiment: str
     salt: str
+    filter_: Any
     stream_id: str
     confidence: float
     arms: list[ArmReport]

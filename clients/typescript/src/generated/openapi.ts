@@ -90,6 +90,8 @@ export interface Schemas {
     arms: Schemas["ArmBody"][];
     /** Decides with the user's id which arm it is; default: the id of the experiment. */
     salt?: string | null;
+    /** Only users who pass it take part; default: all. */
+    filter?: Schemas["Filter"] | null;
   };
   /** A rating that a user has beside the stored ones; null takes the stored one of the item away. */
   ExtraRating: {
@@ -134,6 +136,8 @@ export interface Schemas {
     /** How many results. */
     n?: number;
     filter?: Schemas["Filter"] | null;
+    /** Lists for users who pass it alone; default: for all. */
+    user_filter?: Schemas["Filter"] | null;
     /** Name of a live model; default: the first of `default_models`. */
     model?: string | null;
   };
@@ -1219,10 +1223,16 @@ export interface Schemas {
   };
   /** The ids of all experiments, each with the position of the entry that has put it. */
   ExperimentList: { experiments: Schemas["ListedDocument"][]; as_of: string };
-  /** An experiment, what its arms have led to, and how they compare with the first one. */
+  /**
+   * An experiment, what its arms have led to, and how they compare with the first one.
+   *
+   * Attributes:
+   *     filter: of the users who take part; null: all.
+   */
   ExperimentReport: {
     experiment: string;
     salt: string;
+    filter: unknown;
     stream_id: string;
     confidence: number;
     arms: Schemas["ArmReport"][];
@@ -2231,7 +2241,11 @@ export interface paths {
     };
   };
   "/admin/lists": {
-    /** Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file. */
+    /**
+     * Make lists for all users, or for those who pass `user_filter`, in a Parquet file.
+     *
+     * They are as GET /recommend/{user} gives them at this position.
+     */
     post: {
       requestBody: { content: { "application/json": Schemas["ListsBody"] } };
       responses: { 202: { content: { "application/json": Schemas["Job"] } } };

@@ -65,6 +65,17 @@ def test_what_contradicts_other_users_is_left_out() -> None:
         passing(history, HasTag("visits", ("x",)))
 
 
+def test_users_of_a_filter_in_use_are_told_one_by_one() -> None:
+    history = History()
+    changes = [UserChange(f"u{n}", tags={"plan": ["trial" if n % 2 else "paid"]}) for n in range(70)]
+    history.apply([described(1, *changes)])
+    filters, rows = Filters(history.user_attributes.index, history.users), [*range(70), None]
+    trial = HasTag("plan", ("trial",))
+    assert filters.which_pass(text_of(trial), rows) == [*(n % 2 == 1 for n in range(70)), False]
+    assert filters.which_pass(text_of(Not(trial)), rows) == [*(n % 2 == 0 for n in range(70)), True]
+    assert filters.which_pass(text_of(HasTag("of nobody", ("x",))), rows) == [False] * 71
+
+
 def test_a_merge_gives_what_the_other_user_lacks(tmp_path: Path) -> None:
     entries = [
         described(1, UserChange("visitor", tags={"country": ["de"], "campaign": ["spring"]}, numbers={"visits": 2.0})),

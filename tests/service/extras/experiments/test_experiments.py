@@ -71,6 +71,37 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop.close()
 
 
+def test_only_users_who_pass_the_filter_take_part(shop: Shop) -> None:
+    halves = [{"user": user, "tags": {"half": ["odd" if n % 2 else "even"]}} for n, user in enumerate(USERS)]
+    shop.app.get("/popular", wait_for=shop.app.post("/users", halves).json()["stream_id"])
+    odd = {"tag": "half", "in": ["odd"]}
+    for name, filter_ in (("narrow", odd), ("wide", {"not": odd})):
+        shop.app.get("/popular", wait_for=shop.put(name, {"arms": ARMS, "salt": "s1", "filter": filter_}))
+        assert shop.report(name)["filter"] == filter_
+    plain = shop.app.get("/recommend/u2", n=2).json()
+    for n, user in enumerate(USERS[:20]):
+        narrow, wide = shop.shown(user, "narrow"), shop.shown(user, "wide")
+        taking_part, other = (narrow, wide) if n % 2 else (wide, narrow)
+        assert taking_part["arm"] == shop.shown(user)["arm"] == taking_part["model"]
+        assert not other.keys() & {"experiment", "arm", "recommendation_id"}
+        assert other["model"] == plain["model"]
+    pages = [shop.app.get("/recommend/u2", experiment="narrow", n=2, cursor="").json()]
+    pages.append(shop.app.get("/recommend/u2", experiment="narrow", n=2, cursor=pages[0]["next"]).json())
+    assert [len(page["items"]) for page in pages] == [2, 2]
+    refused = shop.app.request(
+        "PUT", "/admin/experiments/x", json={"arms": ARMS, "filter": {"tag": "typo", "in": ["a"]}}
+    )
+    assert refused.status_code == 422
+    assert "expected a tag of users (half), got 'typo'" in refused.json()["detail"]
+    # A user who leaves takes the last name along; the experiment goes on.
+    shop.app.get(
+        "/popular", wait_for=shop.app.request("PUT", "/users/lone", json={"tags": {"lone": ["x"]}}).json()["stream_id"]
+    )
+    shop.app.get("/popular", wait_for=shop.put("lone", {"arms": ARMS, "filter": {"not": {"tag": "lone", "in": ["x"]}}}))
+    gone = shop.app.request("DELETE", "/admin/users/lone").json()["stream_id"]
+    assert "arm" in shop.app.get("/recommend/u2", experiment="lone", wait_for=gone).json()
+
+
 def test_each_user_has_one_arm_whose_model_answers(shop: Shop) -> None:
     answers = [shop.shown(user) for user in USERS]
     assert [answer["experiment"] for answer in answers] == ["home"] * len(USERS)

@@ -166,8 +166,14 @@ class Connection(asyncio.Protocol):
                 if "path" in target:
                     await loop.create_unix_connection(lambda: connection, target["path"])
                 else:
-                    is_secret = url.startswith("rediss:")
-                    tls = ssl.create_default_context(cafile=target.get("ssl_ca_certs")) if is_secret else None
+                    tls = None
+                    if url.startswith("rediss:"):  # the options that redis-py knows under these names
+                        tls = ssl.create_default_context(
+                            cafile=target.get("ssl_ca_certs"), capath=target.get("ssl_ca_path")
+                        )
+                        if "ssl_certfile" in target:
+                            key, password = target.get("ssl_keyfile"), target.get("ssl_password", "")
+                            tls.load_cert_chain(target["ssl_certfile"], key, password)
                     host, port = target.get("host", "localhost"), target.get("port", 6379)
                     await loop.create_connection(lambda: connection, host, port, ssl=tls)
                 try:

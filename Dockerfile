@@ -48,7 +48,7 @@ STOPSIGNAL SIGTERM
 # processor than that of the build, kernels compile first. This takes a minute on two cores if models of all kinds are
 # live, and longer on slow cores.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=300s --retries=3 \
-  CMD ["python", "-c", "import urllib.request as r; r.build_opener(r.ProxyHandler({})).open('http://127.0.0.1:8000/health/ready', timeout=2)"]
+  CMD ["python", "-c", "import os, ssl, urllib.request as r; tls = r.HTTPSHandler(context=ssl._create_unverified_context()); r.build_opener(r.ProxyHandler({}), tls).open(f\"http{'s' * bool(os.environ.get('NEARFIELD_TLS_CERTIFICATE'))}://127.0.0.1:8000/health/ready\", timeout=2)"]
 CMD ["nearfield", "serve"]
 
 FROM runtime AS gpu

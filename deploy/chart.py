@@ -27,6 +27,8 @@ OF_TEMPLATES = frozenset(
         "write_key",
         "cluster",
         "cluster_tls_ca",
+        "tls_certificate",
+        "tls_key",
         "cluster_tls_cert",
         "cluster_tls_key",
     ]

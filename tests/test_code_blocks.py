@@ -104,6 +104,7 @@ NOT_RUN = {
         "docs/deployment.md",
         "NEARFIELD_TRUSTED_PROXIES=127.0.0.1 NEARFIELD_RATE_LIMIT_PER_S=50 nearfield serve",
     ): ENDLESS,
+    ("docs/deployment.md", "NEARFIELD_TLS_CERTIFICATE="): ENDLESS,
     ("docs/deployment.md", "nginx: location /"): "needs nginx",
     ("docs/deployment.md", "docker "): DOCKER,
     ("docs/deployment.md", "PYTHON_IMAGE="): "is read by docker compose",

@@ -11,13 +11,19 @@ import contextlib
 import mmap
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import structlog
+
+from service.processes.certificate import Certificate
 
 LEAD = 1  # connections that a front may have more than another one before it lets the others accept first
 PAUSE_S = 0.001  # seconds for which it lets them
 REFUSED_PAUSE_S = 0.1  # seconds after an error, such as too many open files
 COUNT_EVERY_S = 0.1  # seconds
+HANDSHAKE_S = 10.0  # seconds that a client may take to agree on TLS
+FAREWELL_S = 5.0  # seconds that it may take to confirm the end of TLS
+MOST_OPENING = 256  # handshakes at a time, which no limit of connections counts yet; then the oldest one ends
 _INT_BYTES = 4
 
 _log = structlog.get_logger(__name__)
@@ -53,6 +59,7 @@ class Acceptor:
         front: int,
         numbers: OpenConnections,
         n_open: Callable[[], int],
+        certificate: Certificate | None = None,
     ) -> None:
         """Start to accept.
 
@@ -62,10 +69,11 @@ class Acceptor:
             front: number of this front, from 0.
             numbers: of all fronts.
             n_open: the number of open connections of this front.
+            certificate: for TLS; None: plain connections.
         """
         self._listener, self._protocol, self._front = listener, protocol, front
-        self._numbers, self._n_open = numbers, n_open
-        self._n_opening = 0
+        self._numbers, self._n_open, self._certificate = numbers, n_open, certificate
+        self._opening: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_patient = True
@@ -107,16 +115,26 @@ class Acceptor:
             self._pause(REFUSED_PAUSE_S)
             return
         connection.setblocking(False)
-        self._n_opening += 1
+        if len(self._opening) >= MOST_OPENING:
+            next(iter(self._opening)).cancel()
         task = self._loop.create_task(self._open(connection))
-        task.add_done_callback(lambda _: self._note())
+        self._opening[task] = None
+        task.add_done_callback(self._opened)
 
     async def _open(self, connection: socket.socket) -> None:
-        try:
-            with contextlib.suppress(OSError):  # the client has gone
-                await self._loop.connect_accepted_socket(self._protocol, connection)
-        finally:
-            self._n_opening -= 1
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls = {
+                "ssl": self._certificate.context,
+                "ssl_handshake_timeout": HANDSHAKE_S,
+                "ssl_shutdown_timeout": FAREWELL_S,
+            }
+        with contextlib.suppress(OSError):  # the client has gone, or does not speak TLS
+            await self._loop.connect_accepted_socket(self._protocol, connection, **tls)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        del self._opening[task]
+        self._note()
 
     async def _count(self) -> None:
         while True:
@@ -124,4 +142,4 @@ class Acceptor:
             await asyncio.sleep(COUNT_EVERY_S)
 
     def _note(self) -> None:
-        self._numbers.put(self._front, self._n_open() + self._n_opening)
+        self._numbers.put(self._front, self._n_open() + len(self._opening))

@@ -13,6 +13,7 @@ from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import event_loop
 from service.processes.acceptor import OpenConnections
+from service.processes.certificate import Certificate
 from service.processes.front_serving import FrontServing
 from service.processes.http_server import Server
 from service.processes.link import Connect, by_socket
@@ -22,15 +23,17 @@ from service.telemetry.metrics import count_dropped_spans
 
 
 class Shared(NamedTuple):
-    """Memory that all fronts share; made before they are forked.
+    """What all fronts share; made before they are forked.
 
     Attributes:
         limits: of each data set.
         connections: open ones of each front.
+        certificate: of the service; None: it speaks plain HTTP.
     """
 
     limits: Sequence[Limits]
     connections: OpenConnections
+    certificate: Certificate | None
 
 
 class Place(NamedTuple):
@@ -74,7 +77,8 @@ class Front:
             for place, serving, limits in zip(places[1:], servings[1:], shared.limits[1:], strict=True)
         }
         app = application(servings[0], shared.limits[0], further, extras)
-        self._servings, self._listener, self._server = servings, listener, Server(app, number, shared.connections)
+        self._servings, self._listener = servings, listener
+        self._server = Server(app, number, shared.connections, shared.certificate)
 
     async def serve(self) -> None:
         """Answer requests until `stop`, and until the clients have left."""

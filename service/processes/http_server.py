@@ -16,6 +16,7 @@ import uvicorn
 from service.api.app import Application
 from service.api.problems import CLOSE
 from service.processes.acceptor import Acceptor, OpenConnections
+from service.processes.certificate import Certificate
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
@@ -39,9 +40,12 @@ class Server(uvicorn.Server):
         app: the application.
         front: number of this front, from 0.
         connections: how many each front has.
+        certificate: of the service; None: it speaks plain HTTP.
     """
 
-    def __init__(self, app: Application, front: int, connections: OpenConnections) -> None:
+    def __init__(
+        self, app: Application, front: int, connections: OpenConnections, certificate: Certificate | None
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
@@ -56,6 +60,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._app, self._front, self._connections = app, front, connections
+        self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn, whose own would accept all connections that wait."""
@@ -65,12 +70,14 @@ class Server(uvicorn.Server):
             return self._app.connection(config=self.config, server_state=self.server_state, app_state={})
 
         for listener in sockets or ():
-            of_front = self._front, self._connections, lambda: self._app.n_connections
+            of_front = self._front, self._connections, lambda: self._app.n_connections, self._certificate
             self.servers.append(cast("asyncio.Server", Acceptor(listener, protocol, *of_front)))
 
     async def main_loop(self) -> None:
         """Called by uvicorn, whose own would wake the process ten times a second."""
         while not await self.on_tick(0):
+            if self._certificate is not None:
+                self._certificate.renew()
             await asyncio.sleep(TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -104,10 +111,10 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
         yield listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, certificate: Certificate | None) -> str:
     """The address of the service."""
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'http' if certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def within_files(settings: Settings) -> Settings:

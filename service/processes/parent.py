@@ -22,6 +22,7 @@ from service.api.door.rate_limit import Limits
 from service.base import tuning
 from service.processes import archiver_process, engine_process, front_process
 from service.processes.acceptor import OpenConnections
+from service.processes.certificate import Certificate
 from service.processes.child import IN_ORDER, NOT_STARTED, TELL_STACKS, Child
 from service.processes.engine_process import Announcement
 from service.processes.event_loop import CHILD_LEAVE, CHILD_STOP, STOP_S
@@ -61,16 +62,16 @@ def run(settings: Settings, listener: socket.socket) -> int:
     failed before it was ready. Later ones are started again and again, because the fault may pass.
     """
     logs.configure(settings.log_level, settings.log_format, "parent")
-    folder, n = runtime_folder(settings.data), n_fronts(settings)
+    folder, n, certificate = runtime_folder(settings.data), n_fronts(settings), Certificate.of(settings)
     places = [Place(one, folder / f"{_name('engine', one)}-{os.getpid()}.sock") for one in settings.each()]
     limits = [Limits.of(one) for one, _ in places]
     limits = [one._replace(failures=limits[0].failures) for one in limits]  # else guesses go on at the next data set
-    shared = Shared(limits, OpenConnections(n))
+    shared = Shared(limits, OpenConnections(n), certificate)
     of_front = []
     for one, path in places:
         shares = {name: -(-getattr(one, name) // n) for name in ("max_connections", "max_waiting")}
         of_front.append(Place(one.model_copy(update=shares), path))
-    announcement = Announcement(url_of(listener), n, {one.data_set: path for one, path in places[1:]})
+    announcement = Announcement(url_of(listener, certificate), n, {one.data_set: path for one, path in places[1:]})
     engines, archivers, fronts = [], [], []
     is_local = has_local_front(settings)
     for one, path in places:

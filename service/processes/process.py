@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from service.base import imports, tuning
 from service.processes import event_loop, http_server, parent
+from service.processes.certificate import Certificate
 from service.processes.components import Worker
 from service.processes.http_server import listening
 from service.processes.parts import check_extras, parts
@@ -28,6 +29,7 @@ def check_start(settings: Settings) -> None:
     settings.check_exposure()
     data_format.check(settings.data)
     check_extras(settings)
+    Certificate.of(settings)
     for check in parts().check_serve:
         check(settings)
 

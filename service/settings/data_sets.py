@@ -26,9 +26,10 @@ OF_WHAT = "at most 32 lowercase letters, digits and hyphens that begin with a le
 NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 # Settings of the processes, or of what the data sets share; all others may differ from set to set.
 SHARED = frozenset((
-    "host", "port", "data", "data_sets", "redis", "store", "appendfsync", "backend", "ranking_gpus", "worker",
-    "trainer_ranks", "cluster", "cluster_tls_ca", "cluster_tls_cert", "cluster_tls_key", "fronts", "api_key",
-    "admin_key", "read_key", "write_key", "trusted_proxies", "max_connections", "log_level", "log_format", "traces",
+    "host", "port", "tls_certificate", "tls_key", "data", "data_sets", "redis", "store", "appendfsync", "backend",
+    "ranking_gpus", "worker", "trainer_ranks", "cluster", "cluster_tls_ca", "cluster_tls_cert", "cluster_tls_key",
+    "fronts", "api_key", "admin_key", "read_key", "write_key", "trusted_proxies", "max_connections", "log_level",
+    "log_format", "traces",
 ))  # fmt: skip
 
 

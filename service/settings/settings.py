@@ -73,6 +73,12 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs keys.")
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free port and logs its number.")
+    tls_certificate: Path | None = Field(
+        None,
+        description="Certificate of the service in PEM, followed by those between it and its authority; then it speaks"
+        " HTTPS alone. Read again when the file changes. Unset: plain HTTP.",
+    )
+    tls_key: Path | None = Field(None, description="Private key for tls_certificate, in PEM, without a password.")
     data: Path = Field(Path("nearfield-data"), description="Folder of all state: rating log, snapshots, Redis.")
     data_sets: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -266,6 +272,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_keys_differ(self) -> Settings:
         check_keys_differ({name: self.keys(name) for name in KEY_NAMES})
+        return self
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Settings:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            missing, other = ("tls_key", "tls_certificate")[:: 1 if self.tls_key is None else -1]
+            raise ValueError(f"Invalid {missing}: expected a file, as {other} is set, got none; set both or neither")
         return self
 
     @field_validator("data", mode="before")

@@ -106,7 +106,7 @@ def test_every_setting_is_one_of_the_chart_or_set_by_it():
     assert settings | chart.OF_TEMPLATES == set(Settings.model_fields)
     assert not settings & chart.OF_TEMPLATES
     for name in chart.OF_TEMPLATES - {"worker"}:  # an option of the command
-        assert (f"NEARFIELD_{name.upper()}\n" in EVERY_TEXT) is not name.startswith("cluster"), name
+        assert (f"NEARFIELD_{name.upper()}\n" in EVERY_TEXT) is not name.startswith(("cluster", "tls")), name
 
 
 def test_templates_name_the_values_that_exist_and_all_of_them():

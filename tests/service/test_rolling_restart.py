@@ -189,9 +189,9 @@ def test_a_stopping_server_is_not_ready_and_answers_until_its_clients_leave(
     monkeypatch.setattr(http_server, "QUIET_S", 100.0)
 
     async def scene(app: Application) -> None:
-        server = http_server.Server(app, 0, OpenConnections(1))
+        server = http_server.Server(app, 0, OpenConnections(1), None)
         with http_server.listening(app.state.serving.settings) as listener:
-            url = http_server.url_of(listener)
+            url = http_server.url_of(listener, None)
             running = asyncio.create_task(server.serve([listener]))
             async with httpx.AsyncClient(base_url=url) as kept, httpx.AsyncClient(base_url=url) as late:
                 assert "connection" not in (await kept.get("/recommend/ann")).headers

@@ -30,7 +30,7 @@ def test_a_shop_opens(client: Nearfield) -> None:
     assert "tea-1" not in offered
 
     # A page of honey at 20 at most shows nothing else, and says how many products pass.
-    cheap = RecommendUserFilter.from_dict({"tag.kind": "honey", "max.price": 20})
+    cheap = RecommendUserFilter.from_dict({"tag.kind": "honey", "max.price": "20"})
     listed = answer(recommend_user.sync("ann", client=client, n=100, filter_=cheap))
     assert listed.eligible == 20
     assert listed.items

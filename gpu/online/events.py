@@ -1,5 +1,5 @@
-"""`RecentKeys`, by which repeated events are recognized, `Showings`, the items that users were shown last, and
-`PairTypes`, the types of all events.
+"""The last events of each user: `RecentKeys`, by which repetitions are recognized, `EventRecords`, by which one can be
+taken back, and `Showings`, the items that users were shown; and `PairTypes`, the types of all events.
 """
 
 from __future__ import annotations
@@ -14,6 +14,21 @@ N_KEPT = 64  # keys of a user; a client that repeats a request after a failure r
 NO_KEY = 0
 N_SHOWINGS = 128  # showings of a user that are kept, 8 bytes each: those of a dozen pages
 LAST_S = 2**32 - 1  # Unix seconds, the year 2106: times of showings take 32 bits
+# What an event did to its pair: the row of the item (`~row` if the event only showed it), what was added (NaN: nothing,
+# of an unknown type), the Unix seconds of the event and the bit of its type; and what it found: the sum, the latest
+# time and the bits of types of the pair.
+RECORD = np.dtype(
+    [
+        ("item", "i4"),
+        ("sum", "f4"),
+        ("amount", "f8"),
+        ("seconds", "f8"),
+        ("latest", "f8"),
+        ("bit", "u4"),
+        ("bits", "u4"),
+    ]
+)
+_WORDS = RECORD.itemsize // 8  # entries of an arena that a record takes
 
 
 class RecentKeys:
@@ -46,13 +61,31 @@ class RecentKeys:
 
     def of(self, user: int) -> NDArray[np.int64]:
         """The keys of a user, the oldest first: a copy."""
-        start = self._arena.starts[user]
-        halves = [column[start : start + self._arena.lengths[user]] for column in self._arena.columns]
-        return np.ascontiguousarray(np.stack(halves, axis=1)).view(np.int64)[:, 0]
+        return _entries(self._arena, user).view(np.int64)[:, 0]
 
     def drop_user(self, user: int) -> None:
         """Forget the keys of a user and overwrite their memory."""
         kernels.drop_user(user, self._arena.directory, self._arena.columns)
+
+
+class EventRecords:
+    """What the events behind the `RecentKeys` of each user did, in the same order; 40 bytes an event."""
+
+    def __init__(self) -> None:
+        self._arena = Arena(np.int32, np.int32)
+
+    def add(self, users: NDArray[np.integer], records: NDArray[np.void]) -> None:
+        """Remember records, of `RECORD`, (B,), of events whose keys are new ones of `users`, rows (B,)."""
+        _append(self._arena, np.repeat(users, _WORDS), records.view(np.int32).reshape(-1, 2), N_KEPT * _WORDS)
+
+    def of(self, user: int) -> NDArray[np.void]:
+        """The records of a user, the oldest first: a copy."""
+        return _entries(self._arena, user).reshape(-1).view(RECORD)
+
+    def drop_user(self, user: int) -> None:
+        """Forget the records of a user and overwrite their memory."""
+        if user < self._arena.n_rows:
+            kernels.drop_user(user, self._arena.directory, self._arena.columns)
 
 
 class Showings:
@@ -63,26 +96,22 @@ class Showings:
 
     def add(self, users: NDArray[np.integer], items: NDArray[np.integer], seconds: NDArray[np.float64]) -> None:
         """Remember that each user of (B,) was shown an item at a time in Unix seconds, which is rounded down."""
-        if not len(users):
-            return
-        self._arena.grow(int(users.max()) + 1)  # a service without such events keeps nothing of any user
         times = np.clip(seconds, 0, LAST_S).astype(np.uint32).view(np.int32)
-        entries = np.stack([items.astype(np.int32), times], axis=1)
-        rows, done = users.astype(np.int64), 0
-        while True:
-            arena = self._arena
-            done = kernels.append(done, rows, entries, arena.directory, arena.columns, N_SHOWINGS)
-            if done == len(rows):
-                return
-            arena.make_room(len(arena.columns[0]))
+        _append(self._arena, users, np.stack([items.astype(np.int32), times], axis=1), N_SHOWINGS)
 
     def of(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
         """(items, Unix seconds) of the showings of a user, the oldest first."""
-        if user >= self._arena.n_rows:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint32)
-        start = self._arena.starts[user]
-        items, seconds = (column[start : start + self._arena.lengths[user]].copy() for column in self._arena.columns)
-        return items, seconds.view(np.uint32)
+        entries = _entries(self._arena, user)
+        return entries[:, 0].copy(), entries[:, 1].copy().view(np.uint32)
+
+    def remove(self, user: int, item: int, seconds: float) -> None:
+        """Forget the newest showing of an item at a time, if it is remembered."""
+        items, times = self.of(user)
+        places = np.flatnonzero((items == item) & (times == np.uint32(np.clip(seconds, 0, LAST_S))))
+        if len(places):
+            self.drop_user(user)
+            stay = np.arange(len(items)) != places[-1]
+            self.add(np.full(len(items) - 1, user), items[stay], times[stay].astype(np.float64))
 
     def drop_user(self, user: int) -> None:
         """Forget the showings of a user and overwrite their memory."""
@@ -96,27 +125,33 @@ class PairTypes:
     def __init__(self) -> None:
         self._arena = Arena(np.int32, np.int32)
 
-    def add(self, users: NDArray[np.integer], items: NDArray[np.integer], bits: NDArray[np.uint32]) -> None:
-        """Add bits to those of pairs, (B,)."""
+    def add(
+        self, users: NDArray[np.integer], items: NDArray[np.integer], bits: NDArray[np.uint32]
+    ) -> NDArray[np.uint32]:
+        """Add bits to those of pairs, (B,); returns the bits that each addition found."""
+        found = np.zeros(len(users), dtype=np.int32)
         if not len(users):
-            return
+            return found.view(np.uint32)
         self._arena.grow(int(users.max()) + 1)  # a service without events keeps nothing of any user
         pairs = np.stack([items.astype(np.int32), bits.view(np.int32)], axis=1)
         rows, done = users.astype(np.int64), 0
-        while True:
-            arena = self._arena
-            done = kernels.add_bits(done, rows, pairs, arena.directory, arena.columns)
-            if done == len(rows):
-                return
+        arena = self._arena
+        while (done := kernels.add_bits(done, rows, pairs, found, arena.directory, arena.columns)) < len(rows):
             arena.make_room(len(arena.columns[0]))
+        return found.view(np.uint32)
+
+    def replace(self, user: int, item: int, bits: int) -> None:
+        """Replace the bits of a pair; 0 forgets it."""
+        items, all_bits = self.of(user)
+        all_bits[items == item] = bits
+        self.drop_user(user)
+        rest = all_bits != 0
+        self.add(np.full(np.count_nonzero(rest), user), items[rest], all_bits[rest])
 
     def of(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
         """(items ascending, bits) of a user: copies."""
-        if user >= self._arena.n_rows:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint32)
-        start = self._arena.starts[user]
-        items, bits = (column[start : start + self._arena.lengths[user]].copy() for column in self._arena.columns)
-        return items, bits.view(np.uint32)
+        entries = _entries(self._arena, user)
+        return entries[:, 0].copy(), entries[:, 1].copy().view(np.uint32)
 
     def pack(self) -> None:
         """Free the spare room of all rows; too slow for a table that answers requests."""
@@ -126,3 +161,21 @@ class PairTypes:
         """Forget the types of a user's events and overwrite their memory."""
         if user < self._arena.n_rows:
             kernels.drop_user(user, self._arena.directory, self._arena.columns)
+
+
+def _entries(arena: Arena, user: int) -> NDArray[np.int32]:
+    """The entries of a user, the oldest first, int32 (N, 2): a copy."""
+    if user >= arena.n_rows:
+        return np.zeros((0, 2), dtype=np.int32)
+    start = arena.starts[user]
+    return np.stack([column[start : start + arena.lengths[user]] for column in arena.columns], axis=1)
+
+
+def _append(arena: Arena, users: NDArray[np.integer], entries: NDArray[np.int32], most: int) -> None:
+    """Append entries, (B, 2), to those of `users`, (B,), of which each keeps the last `most`."""
+    if not len(users):
+        return
+    arena.grow(int(users.max()) + 1)  # a service without such events keeps nothing of any user
+    rows, done = users.astype(np.int64), 0
+    while (done := kernels.append(done, rows, entries, arena.directory, arena.columns, most)) < len(rows):
+        arena.make_room(len(arena.columns[0]))

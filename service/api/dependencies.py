@@ -21,6 +21,7 @@ from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.engine import fairness
 from service.engine.state.sources import MAX_GAP
+from service.storage.events import MAX_EVENT_ID_LENGTH
 from service.storage.sources import MAX_OFFSET, Source
 
 GONE = "The model of the cursor is not live any more"
@@ -41,6 +42,16 @@ def serving_of(request: Request) -> Serving:
 _PathId = Path(description=PERCENT_ENCODED_ID, min_length=1, max_length=MAX_ID_BYTES)
 UserId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
+EventKey = Annotated[
+    str,
+    BeforeValidator(decoded),
+    AfterValidator(check_id),
+    Path(
+        description="The `event_id` that the event was posted with, percent-encoded.",
+        min_length=1,
+        max_length=MAX_EVENT_ID_LENGTH,
+    ),
+]
 DocumentName = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
 TheService = Annotated[Serving, Depends(serving_of)]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from service.base import recommendation_ids
 from service.engine.state.history import History
 from service.engine.state.sources import SourceMarks
-from service.storage.events import StreamId
+from service.storage.events import ZERO, StreamId
 from service.storage.item_changes import SHOWN, Attributes
 from service.storage.log.introductions import NOBODY, are_of
 from service.storage.log.ownership import Owners
@@ -174,6 +174,7 @@ def batches_of_ratings(history: History) -> Iterator[pa.RecordBatch]:
 
 def batches_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterator[pa.RecordBatch]:
     """All events up to a position, in the order of the log."""
+    retracted = retractions(log, upto, owners)
     sources = SourceMarks()
     for batch in log.read():
         rows = sources.new_rows_of(batch)
@@ -194,11 +195,27 @@ def batches_of_events(log: RatingLog, upto: StreamId, owners: Owners) -> Iterato
         is_shown[changed] &= np.array([user is not None for user in shown], dtype=np.bool_)
         users = pc.replace_with_mask(users, pa.array(is_changed), pa.array(shown, pa.string()))
         events = rows.set_column(rows.schema.get_field_index("user"), "user", users).filter(pa.array(is_shown))
+        if retracted:
+            keys = (events.column(name).to_pylist() for name in ("user", "event_id", "ms", "seq"))
+            stays = [StreamId(ms, seq) > retracted.get((*key,), ZERO) for *key, ms, seq in zip(*keys, strict=True)]
+            events = events.filter(pa.array(stays, pa.bool_()))
         if events.num_rows:
             whole = pa.Table.from_batches([events]).select(EVENTS.names).cast(EVENTS).combine_chunks()
             yield from whole.to_batches(max_chunksize=SLICE_ROWS)
         if len(ms) and (ms[-1], seq[-1]) > upto:
             return
+
+
+def retractions(log: RatingLog, upto: StreamId, owners: Owners) -> dict[tuple[str | None, str], StreamId]:
+    """Where events were taken back last, by the user whose they were at `upto` and the id of the event."""
+    found: dict[tuple[str | None, str], StreamId] = {}
+    for batch in log.read(columns=["kind", "user", "event_id"]):
+        rows = batch.filter(pc.equal(batch.column("kind").cast(pa.string()), "retract"))
+        columns = (rows.column(name).to_pylist() for name in ("user", "event_id", "ms", "seq"))
+        for user, event_id, ms, seq in zip(*columns, strict=True):
+            if (position := StreamId(ms, seq)) <= upto:
+                found[owners.owner(user, position, upto), event_id] = position
+    return found
 
 
 def batches_of_items(history: History, rows: list[int]) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,12 @@
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
 `service.storage.item_changes.ItemChange`), `users` (JSON array of `service.storage.user_changes.UserChange`),
-`document` (JSON of a `service.storage.documents.Document`), `merge` (JSON `{user, into}`), `unmark` (JSON `{name,
-owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source`
-(JSON `{name, offset}`) and with it `owner`, see `Source`; beside `events` there is `attributed` ("1") if some of them
-have the further name `recommendation_id`; beside `items` there is `shown` ("1") if some of them have further names
-(`service.storage.item_changes.SHOWN`); beside `document` there is `filtered` ("1") if it is an experiment with a
-filter. `v=noop` alone only moves the stream's last id.
+`document` (JSON of a `service.storage.documents.Document`), `merge` (JSON `{user, into}`), `retract` (JSON `{user,
+event_id}`, see `Retraction`), `unmark` (JSON `{name, owner}`, see `Unmark`), `forget` (a user), `hide`, `show` (an
+item). Beside `ratings` or `events` there may be `source` (JSON `{name, offset}`) and with it `owner`, see `Source`;
+beside `events` there is `attributed` ("1") if some of them have the further name `recommendation_id`; beside `items`
+there is `shown` ("1") if some of them have further names (`service.storage.item_changes.SHOWN`); beside `document`
+there is `filtered` ("1") if it is an experiment with a filter. `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -52,14 +52,19 @@ ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items, or of users, i
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 _CONTENTS = frozenset(
-    (b"ratings", b"events", b"items", b"users", b"document", b"merge", b"unmark", b"forget", b"hide", b"show")
+    (
+        *(b"ratings", b"events", b"items", b"users", b"document", b"merge", b"retract", b"unmark"),
+        *(b"forget", b"hide", b"show"),
+    )
 )
 _FIELDS = _CONTENTS | {b"v", b"source", b"owner", b"attributed", b"shown", b"filtered"}
 _MAX_STREAM_ID_PART = 2**63 - 1
 _YES = b"1"
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
 
-Kind = Literal["rating", "event", "item", "user", "document", "merge", "unmark", "forget", "hide", "show", "noop"]
+Kind = Literal[
+    "rating", "event", "item", "user", "document", "merge", "retract", "unmark", "forget", "hide", "show", "noop"
+]
 KINDS = frozenset(get_args(Kind))
 _SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
@@ -236,12 +241,20 @@ class Merge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     into: Id
 
 
+class Retraction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Takes back one of the last events of `user`, as if it had not come; see `Strengths.retract` of the engine."""
+
+    user: Id
+    event_id: EventId
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
         kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "user" (see `user_changes`),
-            "document", "merge", "unmark", "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
+            "document", "merge", "retract", "unmark", "forget" (a user), "hide" or "show" (an item: see `subject`), or
+            "noop".
         source: of ratings or events that may be delivered again.
     """
 
@@ -256,6 +269,7 @@ class Entry(msgspec.Struct, frozen=True):
     merge: Merge | None = None
     unmark: Unmark | None = None
     user_changes: list[UserChange] = []
+    retract: Retraction | None = None
 
     @property
     def n_rows(self) -> int:
@@ -269,13 +283,15 @@ class Entry(msgspec.Struct, frozen=True):
         users |= {change.user for change in self.user_changes}
         if self.merge is not None:
             users |= {self.merge.user, self.merge.into}
+        if self.retract is not None:
+            users |= {self.retract.user}
         return users | {self.subject} if self.kind == "forget" and self.subject is not None else users
 
     @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
         merging = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: no other one waits for two
-        described = len(self.items) + len(self.user_changes)
+        described = len(self.items) + len(self.user_changes) + (self.retract is not None)
         return merging + len(self.ratings) + len(self.events) + ITEM_COST * described
 
 
@@ -284,6 +300,7 @@ Element = TypeVar("Element", RatingEvent, TypedEvent)
 _decoder = msgspec.json.Decoder(list[RatingEvent])
 _event_decoder = msgspec.json.Decoder(list[TypedEvent])
 _merge_decoder = msgspec.json.Decoder(Merge)
+_retraction_decoder = msgspec.json.Decoder(Retraction)
 _encoder = msgspec.json.Encoder()
 
 
@@ -324,6 +341,11 @@ def encode_document(document: Document) -> dict[bytes, bytes]:
 def encode_merge(merge: Merge) -> dict[bytes, bytes]:
     """Fields of an entry that makes a user part of another one."""
     return {b"v": FORMAT_VERSION, b"merge": _encoder.encode(_different(merge))}
+
+
+def encode_retraction(retraction: Retraction) -> dict[bytes, bytes]:
+    """Fields of an entry that takes an event back."""
+    return {b"v": FORMAT_VERSION, b"retract": _encoder.encode(retraction)}
 
 
 def encode_unmark(unmark: Unmark) -> dict[bytes, bytes]:
@@ -391,6 +413,11 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             entry = Entry(stream_id, "document", document=documents.decode_entry(value))
         case b"merge":
             entry = Entry(stream_id, "merge", merge=_different(_merge_decoder.decode(value)))
+        case b"retract":
+            retraction = _retraction_decoder.decode(value)
+            check_id(retraction.user)
+            check_id(retraction.event_id)
+            entry = Entry(stream_id, "retract", retract=retraction)
         case b"unmark":
             entry = Entry(stream_id, "unmark", unmark=decode_unmark(value))
         case _:

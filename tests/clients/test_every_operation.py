@@ -71,6 +71,7 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
         "post_ratings": ({"body": [models.PostedRating("u0", "i1", 4.0)], "x_source": "queue", "x_offset": 3},),
         "post_events": ({"body": models.PostedEvent("u0", "i2", "view")},),
         "delete_rating": ("u3", "i1"),
+        "delete_event": ("u0", "e1"),
         "post_items": ({"body": ITEM},),
         "patch_items": ({"body": [models.PatchedItem("i1", tags=TAGS)]},),
         "patch_item": ("i2", {"body": models.ItemPatch(available=True)}),

@@ -11,7 +11,8 @@ from gpu.base.host import njit
 from gpu.base.host.declared import Use, called_for
 from gpu.data.host_arena import FULL, Directory, Int, clear, give_back, new_place
 
-# The oldest first: both halves of keys; or items and seconds of showings. By item: items and bits of types.
+# The oldest first: both halves of keys; items and seconds of showings; or halves of the words of records.
+# By item: items and bits of types.
 Columns = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
@@ -118,13 +119,19 @@ def append(
 @called_for(Use.READING)
 @njit(cache=True, nogil=True)
 def add_bits(
-    first: Int, users: NDArray[np.int64], pairs: Annotated[NDArray[np.int32], 2], rows: Directory, columns: Columns
+    first: Int,
+    users: NDArray[np.int64],
+    pairs: Annotated[NDArray[np.int32], 2],
+    found: NDArray[np.int32],
+    rows: Directory,
+    columns: Columns,
 ) -> int:
     """Add bits `first`, `first` + 1, … to the items of their users, whose rows stay sorted by item.
 
     Args:
         users: (B,), rows.
         pairs: (B, 2), an item and its further bits.
+        found: (B,), written: the bits of the item before.
 
     Returns:
         The first pair that did not fit; the number of pairs if all did.
@@ -150,6 +157,7 @@ def add_bits(
                     column[position] = column[position - 1]
             items[low], bits[low] = item, 0
             lengths[user] += 1
+        found[n] = bits[low]
         bits[low] |= pairs[n, 1]
     return len(users)
 
@@ -172,7 +180,7 @@ def add_up(
     bound: float,
     sums: NDArray[np.float32],
     latest: NDArray[np.float64],
-) -> None:
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Add the amounts of events, in order, to the sums of their pairs.
 
     Args:
@@ -180,9 +188,15 @@ def add_up(
         bound: a sum is clipped to ±`bound` after each event.
         sums: float32 (P,), changed in place; NaN where there is none yet.
         latest: float64 (P,), changed in place: the latest time of the events of each pair.
+
+    Returns:
+        The sum and the latest time that each event found, float32 and float64 (B,).
     """
+    found_sums, found_latest = np.empty(len(pairs), dtype=np.float32), np.empty(len(pairs), dtype=np.float64)
     for n in range(len(pairs)):
         pair = pairs[n]
+        found_sums[n], found_latest[n] = sums[pair], latest[pair]
         total = amounts[n] if np.isnan(sums[pair]) else sums[pair] + amounts[n]
         sums[pair] = min(max(total, -bound), bound)
         latest[pair] = max(latest[pair], times[n])
+    return found_sums, found_latest

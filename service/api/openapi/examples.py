@@ -18,6 +18,7 @@ _metrics = {"ndcg@10": 0.3127, "baseline_ndcg@10": 0.1406}
 PARAMETERS: dict[str, Any] = {
     "user": USER,
     "item": ITEM,
+    "event_id": "click-7",
     "job": JOB,
     "version": VERSION,
     "wait_for": POSITION,
@@ -328,6 +329,7 @@ COMPONENTS: dict[str, Any] = {
     "KeyList": {"keys": [_key]},
     "ListedKey": _key,
     "ListedSource": _source,
+    "RetractedEvent": {"stream_id": "1795232220645-0", "removed": True},
     "RemovedSource": {"stream_id": "1795232220645-0", "removed": [_source]},
     "SourceList": {"sources": [_source], "n_sources": 1, "as_of": "1795232220639-0"},
     "MadeKey": {**_key, "key": "nf_GkqJ2yRj6v0n5L8sT1uW4zB7cE9fH3iK_mN-pQrx7Qa", "note": None},

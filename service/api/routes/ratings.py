@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from service.api.answers import Accepted, Written
 from service.api.dependencies import (
+    EventKey,
     ItemId,
     SourceName,
     SourceOffset,
@@ -35,20 +37,36 @@ from service.api.serving import Serving
 from service.base.errors import Unavailable
 from service.base.recommendation_ids import RecommendationIds, content_of
 from service.base.signing import Signer
+from service.engine.queries.rating_queries import RetractionTold, WasRetracted
 from service.engine.queries.source_queries import CheckSource, SourceTold, WasSkipped
 from service.storage import signing_key
 from service.storage.events import (
     Element,
     Fields,
     RatingEvent,
+    Retraction,
     StreamId,
     TypedEvent,
     encode_events,
     encode_ratings,
+    encode_retraction,
 )
 from service.storage.sources import Source
 
 router = APIRouter(route_class=Route, tags=["ratings"])
+
+
+class RetractedEvent(msgspec.Struct):
+    """The answer to `DELETE /users/{user}/events/{event_id}`.
+
+    Attributes:
+        stream_id: a read with `wait_for` of it sees the change.
+        removed: false if the event was not among the last of the user with an id; null if that is not known in time.
+    """
+
+    stream_id: str
+    removed: bool | None
+
 
 _RATINGS_BODY = elements("PostedRating", element_of(RatingEvent, user=USER, item=ITEM, rating=4.5))
 _EVENTS_BODY = elements("PostedEvent", element_of(TypedEvent, user=USER, item=ITEM))
@@ -144,3 +162,16 @@ async def delete_rating(
     stream_id = await serving.append(encode_ratings([deletion]))
     serving.metrics.ratings_accepted.inc()
     return msgspec.json.encode(Written(str(stream_id)))
+
+
+@router.delete("/users/{user}/events/{event_id}", status_code=202, responses=answers(RetractedEvent, 202, "Durable"))
+async def delete_event(
+    user: UserId, event_id: EventKey, query: Annotated[NoParameters, Query()], serving: TheService
+) -> bytes:
+    """Take one of the last 64 events with an `event_id` of a user back, as if it had not come."""
+    stream_id = await serving.append(encode_retraction(Retraction(user, event_id)))
+    removed = None
+    with contextlib.suppress(Unavailable):  # durable all the same
+        told = await serving.answer(WasRetracted(str(stream_id)), stream_id)
+        removed = msgspec.json.decode(told, type=RetractionTold).was_retracted
+    return msgspec.json.encode(RetractedEvent(str(stream_id), removed))

@@ -45,9 +45,10 @@ from service.engine.queries.catalog_queries import (
     ListUsers,
 )
 from service.engine.queries.document_queries import GetScenario, ListDocuments
-from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings
+from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings, RetractionTold, WasRetracted
 from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
 from service.engine.state.history import History
+from service.storage.events import StreamId
 
 UNRATED = "{!r} has no ratings and counts as average"
 NO_ITEMS = np.zeros(0, dtype=np.int32)
@@ -80,6 +81,7 @@ class Lookups:
             ItemRatings: ratings.of_item,
             FindUser: ratings.found,
             AllRatings: ratings.all,
+            WasRetracted: self.was_retracted,
             GetItem: catalog.item,
             GetTitles: catalog.titles,
             GetTagSizes: catalog.tag_sizes,
@@ -115,6 +117,10 @@ class Lookups:
         rows, scores = similar_items(live_model, row, query.n, shown)
         neighbors = list(map(ScoredItem, items.ids(rows.tolist()), scores.tolist()))
         return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
+
+    def was_retracted(self, query: WasRetracted, as_of: str) -> RetractionTold:
+        """Whether an entry, which has been applied lately, took an event back."""
+        return RetractionTold(StreamId.parse(query.stream_id) in self._history.retracted, as_of)
 
     def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet:
         """The items most similar to a set of items.

@@ -27,6 +27,19 @@ class AllRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True
     above: Annotated[float | None, Field(description="List only ratings above this value.")] = None
 
 
+class WasRetracted(Struct, frozen=True, tag=True):
+    """Asks whether the entry `stream_id`, which has been learned, took an event back, as `RetractionTold`."""
+
+    stream_id: str
+
+
+class RetractionTold(Struct):
+    """The answer about an entry that was to take an event back."""
+
+    was_retracted: bool
+    as_of: str
+
+
 class RatingOfItem(Struct, gc=False):
     """One stored rating of an item; `timestamp` in Unix seconds."""
 
@@ -77,5 +90,5 @@ class Found(Struct):
     as_of: str
 
 
-RatingQuery = ItemRatings | AllRatings | FindUser
-RatingAnswer = RatingsOfItem | RatingPage | Found
+RatingQuery = ItemRatings | AllRatings | FindUser | WasRetracted
+RatingAnswer = RatingsOfItem | RatingPage | Found | RetractionTold

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -32,11 +33,13 @@ from service.engine.state.user_attributes import UserAttributes
 from service.settings.event_types import DEFAULT_TYPES, RATING, EventTypes
 from service.storage import item_changes, user_changes
 from service.storage.documents import Document
-from service.storage.events import ZERO, Entry, Merge, StreamId
+from service.storage.events import ZERO, Entry, Merge, Retraction, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import entries_of
 from service.storage.user_changes import UserChange
+
+N_RETRACTED = 10_000  # entries that are remembered, for those who ask at once
 
 
 class Observer(Protocol):
@@ -83,6 +86,7 @@ class History:
         observers: of extras.
         occasions: events one by one, for who sets it before they come. Merged and forgotten users keep the rows that
             they had. None: they are not kept.
+        retracted: the newest entries that took an event back.
         n_hidings: how often items were hidden or shown.
         n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
     """
@@ -99,6 +103,7 @@ class History:
         self.occasions: NewestOccasions | None = None
         self.position = ZERO
         self.n_hidings = self.n_events = 0
+        self.retracted = deque[StreamId](maxlen=N_RETRACTED)
         self._next_position = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
@@ -279,6 +284,8 @@ class History:
             for observer in self.observers:
                 observer.replace(entry.document)
             self.documents.apply(entry.document, entry.id)
+        elif entry.retract is not None:
+            return self._retract(entry.retract, entry.id)
         elif entry.unmark is not None:
             self.sources.unmark(entry.unmark)
         return []
@@ -312,6 +319,21 @@ class History:
             observer.move(user, into)
         self.users.forget(merge.user)
         return [applied, self._drop_user(user)]
+
+    def _retract(self, retraction: Retraction, at: StreamId) -> list[Applied]:
+        """Take an event back; nothing if it is not known, or not any more."""
+        user = self.users.row(retraction.user)
+        if user is None or not self.strengths.has_events:
+            return []
+        (key,), (position,) = keys_of([retraction.event_id]), self.positions_of(np.array([at.ms]))
+        taken = self.strengths.retract(user, key, at.ms, int(position))
+        if taken is None:
+            return []
+        self._next_position = int(position) + 1
+        self.retracted.append(at)
+        if self.occasions is not None:
+            self.occasions.remove(user, taken.item, taken.seconds, taken.amount)
+        return [Applied(NO_CHANGES, [], Applied(taken.changes, []))]
 
     def _drop_user(self, user: int) -> Applied:
         self.user_attributes.drop(user)

@@ -86,6 +86,17 @@ class NewestOccasions:
         while self._n > MOST_OCCASIONS:
             self._n -= len(self.parts.popleft().users)
 
+    def remove(self, user: int, item: int, seconds: float, amount: float) -> None:
+        """Drop the newest such event, if it is here."""
+        for n in range(len(self.parts) - 1, -1, -1):
+            part = self.parts[n]
+            is_it = (part.users == user) & (part.items == item) & (part.seconds == seconds)
+            places = np.flatnonzero(is_it & (part.amounts == np.float32(amount)))
+            if len(places):
+                self.parts[n] = part.at(np.arange(len(part.users)) != places[-1])
+                self._n -= 1
+                return
+
 
 class Sums(NamedTuple):
     """The events of P distinct pairs.

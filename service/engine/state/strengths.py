@@ -9,6 +9,8 @@ A table of its own holds the sums of pairs that were also rated or only seen, si
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,15 +18,31 @@ from gpu.base.growing import Growing
 from gpu.data.changes import Changes
 from gpu.data.evidence import packed, unpacked
 from gpu.data.rating_table import RatingTable
-from gpu.online.events import N_SHOWINGS, PairTypes, RecentKeys, Showings
+from gpu.online.events import N_SHOWINGS, NO_KEY, RECORD, EventRecords, PairTypes, RecentKeys, Showings
 from gpu.online.host.events import add_up
-from service.engine.state.applied import ForgottenUser
+from service.engine.state.applied import NO_CHANGES, ForgottenUser
 from service.engine.state.strength_rows import Batch, EventRows, Sums
 
 # Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
 # about taste than a thousand do, and a script in a loop must not outweigh what all others did.
 MAX_SUM = 1000.0
 NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+class Retracted(NamedTuple):
+    """An event that was taken back.
+
+    Attributes:
+        item: its row.
+        amount: what it had added to the sum of its pair; NaN: nothing.
+        seconds: Unix seconds of the event.
+        changes: of the table of strengths.
+    """
+
+    item: int
+    amount: float
+    seconds: float
+    changes: Changes
 
 
 class Strengths:
@@ -44,6 +62,7 @@ class Strengths:
         self.table.share(ratings)
         self.has_events, self.are_first = False, np.zeros(0, dtype=np.bool_)
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
+        self._records = EventRecords()  # of the events of `_recent`
         self._has_apart = False  # whether there has been such a sum
         self.showings, self.types = Showings(), PairTypes()
 
@@ -145,7 +164,8 @@ class Strengths:
         typed, bits = self.types.of(user)
         self.types.add(np.full(len(typed), into, dtype=np.int32), typed, bits)
         keys = self._recent.of(user)
-        self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
+        are_new = self._recent.take(np.full(len(keys), into, dtype=np.int32), keys)
+        self._records.add(np.full(np.count_nonzero(are_new), into), self._records.of(user)[are_new])
         showings = [self.showings.of(row) for row in (into, user)]
         shown_items, seconds = (np.concatenate(columns) for columns in zip(*showings, strict=True))
         order = np.argsort(seconds, kind="stable")[-N_SHOWINGS:]
@@ -160,10 +180,53 @@ class Strengths:
             position + np.arange(len(changed)),
         )
 
+    def retract(self, user: int, key: int, ms: int, position: int) -> Retracted | None:
+        """Take back an event, as if it had not come; None if it is not among the last of its user.
+
+        That is exact unless events without a key came to the pair after it, or the pair of another user was added to
+        this one: then the sum only loses what the event added, and stays as young as it was. The type of the event is
+        forgotten unless an event of it came before, or with a key later.
+
+        Args:
+            user: row.
+            key: of the event.
+            ms, position: Unix milliseconds of the entry, and its position.
+        """
+        keys = self._recent.of(user)
+        places = np.flatnonzero(keys == key)
+        if not len(places):
+            return None
+        place, records = int(places[0]), self._records.of(user)
+        gone, changes = records[place].copy(), NO_CHANGES
+        row, amount, seconds = int(gone["item"]), float(gone["amount"]), float(gone["seconds"])
+        item = max(row, ~row)
+        if not np.isnan(amount):
+            before = self._sums_of(np.array([user], dtype=np.int32), np.array([item], dtype=np.int32))
+            types, bits = self.types.of(user)
+            total, latest, rest = _without(records, place, before.sums, before.latest, int(bits[types == item].sum()))
+            self.types.replace(user, item, rest)
+            before = before._replace(sums=total, latest=latest)
+            self._keep_apart(before, ~np.isnan(before.ratings), position)
+            if item == row:
+                strength = packed(before.ratings, total)
+                times = np.where(np.isnan(strength), ms / 1000, np.fmax(before.rated_s, latest))
+                changes = self.table.apply(before.users, before.items, strength, times, np.array([position]))
+                self._last_ms.values[user] = ms
+            else:
+                self.showings.remove(user, item, seconds)
+        # The other events stay, in their order.
+        self._recent.drop_user(user)
+        self._records.drop_user(user)
+        rows = np.full(len(keys) - 1, user, dtype=np.int32)
+        self._recent.take(rows, np.delete(keys, place))
+        self._records.add(rows, np.delete(records, place))
+        return Retracted(item, amount, seconds, changes)
+
     def drop_user(self, user: int) -> ForgottenUser:
         """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)
         self._recent.drop_user(user)
+        self._records.drop_user(user)
         self.showings.drop_user(user)
         self.types.drop_user(user)
         return ForgottenUser.of(user, self.table)
@@ -234,15 +297,22 @@ class Strengths:
         rows = batch.where(events.are_events)
         self.are_first = self._recent.take(rows.users, events.keys)
         counts = self.are_first & ~np.isnan(events.weights)
-        self.types.add(rows.users[counts], rows.items[counts], events.bits[counts])
-        times = np.minimum(rows.timestamps, rows.times_ms / 1000)
+        seconds = np.minimum(rows.timestamps, rows.times_ms / 1000)
+        times = seconds.copy()
         are_shown = events.weights == 0
         if are_shown.any():
             new = are_shown & counts
-            self.showings.add(rows.users[new], rows.items[new], times[new])
+            self.showings.add(rows.users[new], rows.items[new], seconds[new])
             times[are_shown] = -np.inf  # what was only seen does not make a strength younger
         pairs, amounts = before.pair_of[events.are_events], rows.values * events.weights
-        add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, before.sums, before.latest)
+        records = np.zeros(len(amounts), dtype=RECORD)
+        records["item"], records["amount"] = np.where(are_shown, ~rows.items, rows.items), amounts
+        records["seconds"], records["bit"] = seconds, events.bits
+        records["bits"][counts] = self.types.add(rows.users[counts], rows.items[counts], events.bits[counts])
+        found = add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, before.sums, before.latest)
+        records["sum"][counts], records["latest"][counts] = found
+        has_key = self.are_first & (events.keys != NO_KEY)
+        self._records.add(rows.users[has_key], records[has_key])
         may_change = ~events.are_events
         may_change[events.are_events] = counts & (events.weights != 0)
         return may_change
@@ -257,3 +327,49 @@ class Strengths:
             positions = np.full(len(values), position)
             self._sums.apply(users[changed], items[changed], values, latest[changed], positions)
             self._has_apart = True
+
+
+def _without(
+    records: NDArray[np.void], place: int, total: NDArray[np.float32], latest: NDArray[np.float64], bits: int
+) -> tuple[NDArray[np.float32], NDArray[np.float64], int]:
+    """The sum and the latest time, (1,) each, and the types of a pair without one of its events.
+
+    They are NaN, −∞ and 0 for no more events.
+
+    Args:
+        records: of the user, (E,); those of later events of the pair are changed, as if this one had not come.
+        place: of the event.
+        total, latest, bits: of the pair so far, (1,).
+    """
+
+    def after(record: np.void, state: tuple[NDArray[np.float32], NDArray[np.float64]]) -> None:
+        """Add an event to a state, in place."""
+        seconds = record["seconds"] if record["item"] >= 0 else -np.inf
+        add_up(np.zeros(1, np.int64), np.array([record["amount"]]), np.array([seconds]), MAX_SUM, *state)
+
+    def less(was: np.float32, then: np.float64) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """A state that something else than the events of `records` has changed."""
+        return np.clip(np.array([was - gone["amount"]], np.float32), -MAX_SUM, MAX_SUM), np.array([then])
+
+    gone = records[place].copy()
+    items = np.maximum(records["item"], ~records["item"])
+    old = np.array([gone["sum"]]), np.array([gone["latest"]])  # with the event, and as if it had not come
+    new = old[0].copy(), old[1].copy()
+    after(gone, old)
+    of_pair = np.flatnonzero((items == items[place]) & ~np.isnan(records["amount"]))
+    earlier = np.bitwise_or.reduce(records["bit"][of_pair[of_pair < place]])  # also those of a merged user
+    old_bits, new_bits = int(gone["bits"] | gone["bit"]), int(gone["bits"] | earlier)
+    for n in of_pair[of_pair > place]:
+        record = records[n]  # a view
+        was, then = record["sum"], record["latest"]
+        new = new if (old[0][0], old[1][0]) == (was, then) else less(was, then)
+        old = np.array([was]), np.array([then])
+        record["sum"], record["latest"] = new[0][0], new[1][0]
+        new = new[0].copy(), new[1].copy()
+        new_bits |= int(record["bits"]) & ~old_bits
+        old_bits, record["bits"] = int(record["bits"] | record["bit"]), new_bits
+        new_bits |= int(record["bit"])
+        after(record, old)
+        after(record, new)
+    new = new if (old[0][0], old[1][0]) == (total[0], latest[0]) else less(total[0], latest[0])
+    return new[0], np.where(np.isnan(new[0]), -np.inf, new[1]), new_bits | bits & ~old_bits

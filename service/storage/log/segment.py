@@ -1,13 +1,13 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
 Columns: ms, seq (the stream id), index (of the rating, event, item or user in its entry), kind (rating, event, item,
-user, document, merge, unmark, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data
-(JSON: of an item its `service.storage.item_changes.ItemChange`, of a user the
+user, document, merge, retract, unmark, forget, hide, show), user, item, rating (null = delete), timestamp (Unix
+seconds), data (JSON: of an item its `service.storage.item_changes.ItemChange`, of a user the
 `service.storage.user_changes.UserChange`, of a document its `service.storage.documents.Document`; as text: of an event
-its recommendation id, of a merge the user who becomes part of the one in `user`), type, value, event_id (of events),
-source, offset, owner (of the entry; of an unmark the source and its owner, null for all owners). Segments of older
-versions lack the last ones, which read as null. The file is compressed with zstd and has page checksums, which every
-read verifies. A row group has whole entries.
+its recommendation id, of a merge the user who becomes part of the one in `user`), type, value, event_id (of events and
+retractions), source, offset, owner (of the entry; of an unmark the source and its owner, null for all owners). Segments
+of older versions lack the last ones, which read as null. The file is compressed with zstd and has page checksums, which
+every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gpu.data.host_ids import IdColumn
 from service.storage import documents, files, item_changes, user_changes
 from service.storage.errors import CorruptLog, NewerEntry
-from service.storage.events import KINDS, Entry, Merge, RatingColumns, RatingEvent, StreamId, TypedEvent
+from service.storage.events import KINDS, Entry, Merge, RatingColumns, RatingEvent, Retraction, StreamId, TypedEvent
 from service.storage.sources import Source, Unmark
 
 SCHEMA = pa.schema(
@@ -100,6 +100,8 @@ def _of_single_rows(entries: list[Entry]) -> pa.Table:
             content: dict[str, Any] = {"data": documents.encode(entry.document).decode()}
         elif entry.merge is not None:
             content = {"user": entry.merge.into, "data": entry.merge.user}
+        elif entry.retract is not None:
+            content = {"user": entry.retract.user, "event_id": entry.retract.event_id}
         elif entry.unmark is not None:
             content = {"source": entry.unmark.name, "owner": entry.unmark.owner}
         else:
@@ -150,6 +152,9 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
             continue
         if kind == "merge":
             entries.append(Entry(StreamId(ms, seq), kind, merge=Merge(data, user)))
+            continue
+        if kind == "retract":
+            entries.append(Entry(StreamId(ms, seq), kind, retract=Retraction(user, event[-1])))
             continue
         if kind == "unmark":
             entries.append(Entry(StreamId(ms, seq), kind, unmark=Unmark(source, owner)))

@@ -46,6 +46,8 @@ def test_keys_of_many_users_find_room_and_go_with_their_user() -> None:
 def test_amounts_add_up_within_the_bound_in_order() -> None:
     sums, latest = np.array([np.nan, 4.0, np.nan], dtype=np.float32), np.array([-np.inf, 9.0, -np.inf])
     pairs, amounts = np.array([0, 1, 1, 0, 1]), np.array([0.5, 3.0, -2.0, 1.0, -20.0])
-    add_up(pairs, amounts, np.array([5.0, 3.0, 4.0, 2.0, 10.0]), 5.0, sums, latest)
+    found = add_up(pairs, amounts, np.array([5.0, 3.0, 4.0, 2.0, 10.0]), 5.0, sums, latest)
     np.testing.assert_array_equal(sums, np.array([1.5, -5.0, np.nan], dtype=np.float32))
     assert latest.tolist() == [5.0, 10.0, -np.inf]
+    np.testing.assert_array_equal(found[0], np.array([np.nan, 4.0, 5.0, 0.5, 3.0], dtype=np.float32))
+    assert found[1].tolist() == [-np.inf, 9.0, 9.0, 5.0, 9.0]

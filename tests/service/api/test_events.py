@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,40 @@ def test_an_event_changes_the_next_list(app: Local) -> None:
     position = post(app, ("u", "desk", "dislike"))
     assert names(app, "/recommend/u", wait_for=position, include_seen=True) == ["lamp"]
     assert app.get("/users/u/ratings").json()["ratings"] == []
+
+
+def test_a_deleted_event_has_never_come(app: Local) -> None:
+    at = {"timestamp": 1700000000}
+    before = app.get("/users/w/events", wait_for=post(app, ("w", "lamp", "view", "first"), **at)).json()
+    shown = names(app, "/recommend/w")
+    post(app, ("w", "lamp", "purchase", "order 1/2"), ("w", "desk", "purchase", "order 1/3"))
+    post(app, ("w", "rug", "impression", "order 1/4"))
+    for n in (2, 3, 4):
+        answer = app.request("DELETE", f"/users/w/events/order%201%2F{n}")
+        assert (answer.status_code, answer.json()["removed"]) == (202, True), answer.text
+    assert app.get("/users/w/events").json() | {"as_of": ""} == before | {"as_of": ""}
+    assert names(app, "/recommend/w") == shown
+    for path in ("w/events/order%201%2F2", "w/events/unknown", "nobody/events/first"):
+        assert app.request("DELETE", f"/users/{path}").json()["removed"] is False
+    assert app.get("/users/nobody/events").status_code == 404  # a deletion makes nobody known
+    post(app, ("w", "lamp", "purchase", "order 1/2"))  # counts: the first has never come
+    assert app.get("/users/w/events").json()["events"][0]["strength"] == 11.0
+    answer = app.request("DELETE", "/users/w/events/" + "e" * 129)
+    assert answer.status_code == 422
+
+
+def test_a_deleted_event_stays_away_after_a_restart(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with serving(data) as app:
+        post(app, ("u", "lamp", "view", "one"), ("u", "lamp", "purchase", "two"), ("u", "desk", "view", "three"))
+        assert app.request("DELETE", "/users/u/events/two").json()["removed"]
+        assert app.request("DELETE", "/users/u/events/three").json()["removed"]
+        before = app.get("/users/u/events").json()
+        assert [(one["item"], one["strength"]) for one in before["events"]] == [("lamp", 1.0)]
+    with serving(data) as app:
+        assert app.get("/users/u/events").json() == before
+        assert app.request("DELETE", "/users/u/events/one").json()["removed"]
+        assert app.get("/users/u/events").json()["events"] == []
 
 
 def test_a_list_may_count_events_that_are_not_stored(app: Local) -> None:

@@ -15,7 +15,7 @@ from service.engine.models.live_model import LiveModel
 from service.engine.queries import Popular, Query, Recommend, Recommendation
 from service.engine.state.history import History
 from service.settings.event_types import parse_event_types
-from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, Retraction, StreamId, TypedEvent
 from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries
 
@@ -34,8 +34,13 @@ def as_events(given: Sequence[Entry]) -> list[Entry]:
     return [Entry(one.id, "event", events=list(map(of, one.ratings))) for one in given]
 
 
-def events(ms: int, *given: tuple[str, str, str]) -> Entry:
-    return Entry(StreamId(ms, 0), "event", events=[TypedEvent(*one, timestamp=ms / 1000) for one in given])
+def events(ms: int, *given: tuple[str, ...]) -> Entry:
+    """Of (user, item, type), and perhaps the id of an event."""
+    typed = [
+        TypedEvent(user, item, name, timestamp=ms / 1000, event_id=rest[0] if rest else None)
+        for user, item, name, *rest in given
+    ]
+    return Entry(StreamId(ms, 0), "event", events=typed)
 
 
 def history_of(given: Sequence[Entry]) -> History:
@@ -159,6 +164,8 @@ def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
         Entry(StreamId(3006, 0), "merge", merge=Merge("u5", "u0")),
         Entry(StreamId(3007, 0), "merge", merge=Merge("u6", "late")),
         events(3008, ("u5", "i9", "purchase")),
+        events(3009, ("u1", "i9", "purchase", "order"), ("u1", "i7", "rate", "click")),
+        Entry(StreamId(3010, 0), "retract", retract=Retraction("u1", "order")),
     ]
     model = trained(history_of(entries()), algorithm)
     streamed = history_of(entries())
@@ -169,6 +176,19 @@ def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     (one,), other = ranking.models(), live(restarted, model)
     for name, array in one.model.arrays.items():
         np.testing.assert_array_equal(array, other.model.arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "ease", "neighbors"])
+def test_a_model_forgets_an_event_that_is_taken_back(algorithm: str) -> None:
+    history = history_of(entries())
+    ranking = ranking_of(history, live(history, trained(history, algorithm)))
+    before = [(one.item, one.score) for one in ranking.answer([Recommend(user="u1", n=40)], StreamId(9, 0))[0].items]
+    learn(history, ranking, events(3009, ("u1", before[0][0], "purchase", "order")))
+    assert before[0][0] not in items(ranking, "u1")
+    learn(history, ranking, Entry(StreamId(3010, 0), "retract", retract=Retraction("u1", "order")))
+    after = [(one.item, one.score) for one in ranking.answer([Recommend(user="u1", n=40)], StreamId(9, 0))[0].items]
+    assert [one[0] for one in after] == [one[0] for one in before]
+    np.testing.assert_allclose([one[1] for one in after], [one[1] for one in before], rtol=0.01)
 
 
 def drawn(seed: int) -> list[Entry]:

@@ -18,6 +18,7 @@ from service.storage.events import (
     Merge,
     RatingColumns,
     RatingEvent,
+    Retraction,
     StreamId,
     TypedEvent,
     encode_document,
@@ -25,6 +26,7 @@ from service.storage.events import (
     encode_items,
     encode_merge,
     encode_ratings,
+    encode_retraction,
     encode_subject,
     encode_users,
     parse_entry,
@@ -119,6 +121,13 @@ def test_merges_are_parsed_and_are_a_batch_of_their_own() -> None:
         encode_merge(Merge("a", "a"))
 
 
+def test_retractions_are_parsed() -> None:
+    entry = parse_entry(AT, encode_retraction(Retraction("a/b é", "order-1")))
+    assert entry == Entry(AT, "retract", retract=Retraction("a/b é", "order-1"))
+    assert entries_of(table_of([entry, entry]).to_batches()[0]) == [entry, entry]
+    assert entry.users == {"a/b é"}
+
+
 def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     entry = parse_entry(AT, fields({"user": "u", "item": "i", "rating": 3}))
     assert entry.ratings == [RatingEvent("u", "i", 3.0, 5.0)]
@@ -133,6 +142,9 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"merge": b'{"user": "a", "into": ""}'},
         {b"v": b"1", b"merge": b'{"user": "a", "into": "b"}', b"forget": b"a"},
         {b"v": b"1", b"merge": b'{"user": "a", "into": "b"}', b"source": b'{"name": "s", "offset": 1}'},
+        {b"v": b"1", b"retract": b'{"user": "a"}'},
+        {b"v": b"1", b"retract": b'{"user": "a", "event_id": ""}'},
+        {b"v": b"1", b"retract": b'{"user": "a", "event_id": "e"}', b"source": b'{"name": "s", "offset": 1}'},
         {b"ratings": b"[]"},
         {b"v": b"1"},
         {b"v": b"1", b"forget": b"u", b"hide": b"i"},

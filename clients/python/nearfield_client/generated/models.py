@@ -1399,6 +1399,20 @@ class PostedEvent(Model):
 
 
 @dataclass(slots=True)
+class RetractedEvent(OpenModel):
+    """The answer to `DELETE /users/{user}/events/{event_id}`.
+
+    Attributes:
+        stream_id: a read with `wait_for` of it sees the change.
+        removed: false if the event was not among the last of the user with an id; null if that is not known in
+            time.
+    """
+
+    stream_id: str
+    removed: bool | None
+
+
+@dataclass(slots=True)
 class Recommendation(OpenModel):
     """A list for one user; `user` is None for an anonymous one.
 

@@ -1122,6 +1122,15 @@ export interface Schemas {
     recommendation_id?: string;
   };
   /**
+   * The answer to `DELETE /users/{user}/events/{event_id}`.
+   *
+   * Attributes:
+   *     stream_id: a read with `wait_for` of it sees the change.
+   *     removed: false if the event was not among the last of the user with an id; null if that is not known
+   *         in time.
+   */
+  RetractedEvent: { stream_id: string; removed: boolean | null };
+  /**
    * A list for one user; `user` is None for an anonymous one.
    *
    * Attributes:
@@ -1408,6 +1417,20 @@ export interface paths {
         };
       };
       responses: { 202: { content: { "application/json": Schemas["Written"] } } };
+    };
+  };
+  "/users/{user}/events/{event_id}": {
+    /** Take one of the last 64 events with an `event_id` of a user back, as if it had not come. */
+    delete: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          user: string;
+          /** The `event_id` that the event was posted with, percent-encoded. */
+          event_id: string;
+        };
+      };
+      responses: { 202: { content: { "application/json": Schemas["RetractedEvent"] } } };
     };
   };
   "/items": {

@@ -29,6 +29,7 @@ FIRST, LAST = (
     [
         "cancel_job",
         "delete_rating",
+        "delete_event",
         "delete_item",
         "delete_user",
         "delete_scenario",

@@ -33,6 +33,7 @@ MEANT: Mapping[str, str] = {
     r".*\bfallback: (default|values)": "a fallback may be chosen by the service",
     r"post /admin/retrain .*\.algorithm: values": "new algorithms",
     r"get /users/\{user\}/events .*": "new route: what the events of a user add up to",
+    r"delete /users/\{user\}/events/.*": "new route: an event is taken back",
     r"(put|patch|get|delete) /users/\{user\} .*": "new routes: attributes of a user",
     r"get /items/\{item\}/users .*": "new route: the users for an item",
     r"put /admin/experiments/\{experiment\} body .*\.filter\b.*": "only some users may take part",

@@ -22,6 +22,7 @@ from tests.service.process import Service
 OPERATIONS = {
     "post /ratings": "post_ratings",
     "delete /ratings/{user}/{item}": "delete_rating",
+    "delete /users/{user}/events/{event_id}": "delete_event",
     "post /events": "post_events",
     "post /items": "post_items",
     "get /admin/sources": "list_sources",

@@ -68,6 +68,7 @@ contents: dict[str, st.SearchStrategy[Any]] = {
     "items": st.lists(of_item, max_size=3) | values,
     "document": of_document | values,
     "merge": one_of(user=ids, into=ids) | values,
+    "retract": one_of(user=ids, event_id=ids) | values,
     "unmark": one_of(name=names, owner=st.none() | texts) | values,
 }
 sources = one_of(name=names, offset=st.integers(0, 2**63) | numbers) | values

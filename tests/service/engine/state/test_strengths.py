@@ -3,6 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from gpu.data.evidence import packed, unpacked
 from gpu.online.events import N_KEPT
 from service.engine.state.history import History
+from service.engine.state.strength_rows import NewestOccasions
 from service.engine.state.strengths import MAX_SUM
 from service.settings.event_types import parse_event_types
-from service.storage.events import Entry, Merge, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, Merge, RatingEvent, Retraction, StreamId, TypedEvent
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit
 
@@ -31,16 +33,15 @@ events = st.tuples(
     st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0]),
     st.sampled_from([None, "e1", "e2", "é3"]),
 )
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("rating"), st.lists(ratings, min_size=1, max_size=4)),
-        st.tuples(st.just("event"), st.lists(events, min_size=1, max_size=5)),
-        st.tuples(st.just("forget"), users),
-        st.tuples(st.just("merge"), merges),
-        st.tuples(st.just("hide"), items),
-    ),
-    max_size=12,
+step = st.one_of(
+    st.tuples(st.just("rating"), st.lists(ratings, min_size=1, max_size=4)),
+    st.tuples(st.just("event"), st.lists(events, min_size=1, max_size=5)),
+    st.tuples(st.just("forget"), users),
+    st.tuples(st.just("merge"), merges),
+    st.tuples(st.just("hide"), items),
 )
+steps = st.lists(step, max_size=12)
+retractions = st.tuples(st.just("retract"), st.tuples(users, st.sampled_from(["e1", "e2", "é3"])))
 
 
 def entries_of(steps: list[tuple[str, Any]]) -> list[Entry]:
@@ -54,6 +55,8 @@ def entries_of(steps: list[tuple[str, Any]]) -> list[Entry]:
             entries.append(Entry(at, "event", events=made))
         elif kind == "merge":
             entries.append(Entry(at, "merge", merge=content))
+        elif kind == "retract":
+            entries.append(Entry(at, "retract", retract=Retraction(*content)))
         else:
             entries.append(Entry(at, kind, subject=content))  # type: ignore[arg-type]
     return entries
@@ -188,6 +191,122 @@ def test_stream_and_log_end_in_the_same_strengths(
             since = StreamId(5000, 0)
             of_row = (user in streamed.changed_since(since, has_strengths=is_implicit)) if row is not None else None
             assert row is None or (row in loaded.changed_since(since, has_strengths=is_implicit)) == of_row
+
+
+def without_retracted(entries: list[Entry]) -> list[Entry]:
+    """The entries that would have come if no retracted event had."""
+    kept: list[Entry] = []
+    for entry in entries:
+        if entry.retract is None:
+            kept.append(entry)
+            continue
+        gone = entry.retract.user, entry.retract.event_id
+        kept = [
+            msgspec.structs.replace(one, events=[e for e in one.events if (e.user, e.event_id) != gone]) for one in kept
+        ]
+    return [entry for entry in kept if entry.events or entry.kind != "event"]
+
+
+def last_events(history: History) -> dict[str, Any]:
+    """The keys of events and the showings of each user."""
+    strengths, last = history.strengths, {}
+    for row in range(len(history.users) if strengths.has_events else 0):
+        items, seconds = strengths.showings.of(row)
+        shown = list(zip(history.items.ids(items), seconds.tolist(), strict=True))
+        last[history.users.id(row)] = strengths._recent.of(row).tolist(), shown
+    return {user: one for user, one in last.items() if any(one)}
+
+
+with_ids = events.filter(lambda event: event[4] is not None)
+posted = st.tuples(st.just("event"), st.lists(with_ids, min_size=1, max_size=5))
+others = step.filter(lambda step: step[0] in ("rating", "hide", "forget"))
+
+
+@given(st.lists(st.one_of(posted, posted, others, retractions, retractions), max_size=20))
+@settings(max_examples=150, deadline=None)
+def test_a_retracted_event_is_as_if_it_had_not_come(steps: list[tuple[str, Any]]) -> None:
+    entries = entries_of(steps)
+    history, never = History(TYPES), History(TYPES)
+    for one, its_entries in ((history, entries), (never, without_retracted(entries))):
+        for entry in its_entries:
+            one.apply([entry])
+    assert state(history) == state(never)
+    assert last_events(history) == last_events(never)
+
+
+@given(st.lists(st.one_of(step, step, retractions), max_size=16), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_stream_and_log_retract_the_same(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    entries = rest = entries_of(steps)
+    log, streamed, loaded = RatingLog(tmp_path_factory.mktemp("log")), History(TYPES), History(TYPES)
+    while rest:
+        n = data.draw(st.integers(1, len(rest)))
+        streamed.apply(rest[:n])
+        commit(log, rest[:n])
+        rest = rest[n:]
+    n_loaded = data.draw(st.integers(0, len(entries)))  # the rest comes from the stream
+    if n_loaded:
+        loaded.load(log, entries[n_loaded - 1].id)
+    for entry in entries[n_loaded:]:
+        loaded.apply([entry])
+    assert state(streamed) == state(loaded)
+    assert last_events(streamed) == last_events(loaded)
+    assert list(streamed.retracted) == list(loaded.retracted)
+
+
+def retract(ms: int, user: str, event_id: str) -> Entry:
+    return Entry(StreamId(ms, 0), "retract", retract=Retraction(user, event_id))
+
+
+def test_an_event_without_an_id_keeps_what_it_added() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "view", 2.0, 1.0, "one"), ("u", "a", "view", 3.0, 1.0))])
+    history.apply([retract(2, "u", "one")])
+    assert state(history)[2] == {("u", "a"): 3.0}
+
+
+def test_the_bound_does_not_outlive_the_event_that_reached_it() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "purchase", 3.0, 1.0, "big"), ("u", "a", "view", 3.0, 1.0, "small"))])
+    assert state(history)[2] == {("u", "a"): MAX_SUM}
+    history.apply([retract(2, "u", "big")])
+    assert state(history)[2] == {("u", "a"): 3.0}
+
+
+def test_an_event_is_retracted_while_its_id_is_among_the_last() -> None:
+    history = History(TYPES)
+    history.apply([event(1, *(("u", "a", "view", 1.0, 1.0, f"e{n}") for n in range(N_KEPT + 1)))])
+    history.apply([retract(2, "u", "e0"), retract(3, "u", "e1"), retract(4, "u", "e1"), retract(5, "v", "e2")])
+    assert state(history)[2] == {("u", "a"): N_KEPT}
+    assert list(history.retracted) == [StreamId(3, 0)]
+
+
+def test_a_merged_event_is_retracted_under_the_name_that_it_got() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "view", 2.0, 1.0, "one"), ("v", "a", "view", 3.0, 1.0, "other"))])
+    history.apply([Entry(StreamId(2, 0), "merge", merge=Merge("u", "v")), retract(3, "u", "one")])
+    assert state(history)[2] == {("v", "a"): 5.0}
+    history.apply([retract(4, "v", "one")])
+    assert state(history)[2:] == ({("v", "a"): 3.0}, {("v", "a"): {"view"}})
+    history.apply([retract(5, "v", "other")])
+    assert state(history) == ({}, {}, {}, {})
+
+
+def test_a_refund_forgets_a_purchase_beside_a_later_view() -> None:
+    history = History(TYPES)
+    history.apply([event(1, ("u", "a", "purchase", 1.0, 1.0, "order"), ("u", "a", "view", 1.0, 2.0))])
+    history.apply([retract(2, "u", "order")])
+    assert state(history)[2:] == ({("u", "a"): 1.0}, {("u", "a"): {"view"}})
+
+
+def test_a_training_does_not_see_a_retracted_event() -> None:
+    history = History(TYPES)
+    history.occasions = NewestOccasions()
+    history.apply([event(1, ("u", "a", "view", 2.0, 1.0, "one"), ("u", "a", "view", 3.0, 1.0, "other"))])
+    history.apply([retract(2, "u", "one")])
+    assert [amount for part in history.occasions.parts for amount in part.amounts.tolist()] == [3.0]
 
 
 def event(ms: int, *events: tuple[Any, ...]) -> Entry:

@@ -32,8 +32,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         [
             {"user": "u1", "item": "i1", "type": "view", "value": 2, "timestamp": 1700000000, "event_id": "a"},
             {"user": "gone", "item": "i1", "type": "cart", "timestamp": 1700000001},
+            {"user": "u1", "item": "i2", "type": "view", "timestamp": 1700000002, "event_id": "b"},
+            {"user": "ü2", "item": "i2", "type": "view", "timestamp": 1700000003, "event_id": "b"},
         ]
     )
+    assert service.client.delete("/users/u1/events/b").json()["removed"]
     service.api.put_items([{"item": "i1", "tags": {"genre": ["x", "y"]}, "numbers": {"price": 9.99}, "until": 2e9}])
     service.api.put_items([{"item": "i2", "embedding": [0.1, -1]}, {"item": "i3", "tags": {"a": ["b"]}}])
     service.client.delete("/items/i3")
@@ -73,7 +76,8 @@ def test_every_format_has_all_ratings_in_their_order(service: Service) -> None:
 def test_events_and_items_are_exported_as_they_are_posted(service: Service) -> None:
     events = lines_of(service.get("/admin/export", what="events"))
     assert events == [
-        {"user": "u1", "item": "i1", "type": "view", "value": 2.0, "timestamp": 1700000000.0, "event_id": "a"}
+        {"user": "u1", "item": "i1", "type": "view", "value": 2.0, "timestamp": 1700000000.0, "event_id": "a"},
+        {"user": "ü2", "item": "i2", "type": "view", "value": 1.0, "timestamp": 1700000003.0, "event_id": "b"},
     ]
     items = {one["item"]: one for one in lines_of(service.get("/admin/export", what="items"))}
     assert items["i1"] == {

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nearfield_client.generated.models import Accepted, PostedEvent, PostedRating, Written
+from nearfield_client.generated.models import Accepted, PostedEvent, PostedRating, RetractedEvent, Written
 from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
@@ -54,5 +54,16 @@ def delete_rating(user: str, item: str, *, client: Session) -> Written:
     Args:
         user: Percent-encoded, so any character may occur in it.
         item: Percent-encoded, so any character may occur in it.
+    """
+    ...
+
+
+@operation("DELETE", "/users/{user}/events/{event_id}")
+def delete_event(user: str, event_id: str, *, client: Session) -> RetractedEvent:
+    """Take one of the last 64 events with an `event_id` of a user back, as if it had not come.
+
+    Args:
+        user: Percent-encoded, so any character may occur in it.
+        event_id: The `event_id` that the event was posted with, percent-encoded.
     """
     ...

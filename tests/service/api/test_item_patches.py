@@ -67,10 +67,10 @@ def test_elements_are_checked_one_by_one(app):
         {"item": "full", "tags": None, "numbers": {"price": 1}},
     ]
     reasons = {
-        0: "Invalid tags: expected at most 1,000 values of an item, got 1,100",
+        0: "Invalid tags: expected at most 1,000 values in all, got 1,100",
         2: "Invalid item object: expected a field item, got none",
         3: "item 'gone' was deleted; POST /items brings it back",
-        4: "Invalid tags: expected at most 1,000 values of an item, got 1,001",
+        4: "Invalid tags: expected at most 1,000 values in all, got 1,001",
     }
     answer = patched(app, elements)
     assert answer["accepted"] == 2

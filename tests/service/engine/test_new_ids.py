@@ -123,4 +123,4 @@ def test_names_are_bounded_by_settings_and_key_over_http(tmp_path: Path) -> None
         assert put("b", "c") == (429, 0)
         assert app.request("PATCH", "/items/i", json={"numbers": {"b": 1, "c": 1}}).status_code == 429
         rejected = app.post("/items", [{"item": "k", "numbers": dict.fromkeys("abcdef", 1.0)}]).json()["rejected"]
-        assert rejected[0]["error"].startswith("Invalid names: expected at most 3 further ones in the whole catalog")
+        assert rejected[0]["error"].startswith("Invalid names: expected at most 3 further ones of all items")

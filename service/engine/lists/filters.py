@@ -78,9 +78,11 @@ class Filters:
 
         A name that no row ever had is one that no row has: what is in use does not fail because a user was forgotten.
         """
-        compiled = self._passing(text, checks=False)
-        bits = compiled.bits
-        return [compiled.is_open if row is None else bool(bits[row // WORD] >> row % WORD & 1) for row in rows]
+        bits, is_open = (compiled := self._passing(text, checks=False)).bits, compiled.is_open
+        return [
+            is_open if row is None or row >= compiled.n_rows else bool(bits[row // WORD] >> row % WORD & 1)
+            for row in rows
+        ]
 
     def _passing(self, text: str, *, checks: bool = True) -> Compiled:
         index, n_rows = self._index, len(self._ids)

@@ -65,7 +65,7 @@ def test_what_contradicts_other_users_is_left_out() -> None:
         passing(history, HasTag("visits", ("x",)))
 
 
-def test_users_of_a_filter_in_use_are_told_one_by_one() -> None:
+def test_users_of_a_filter_in_use_are_told_one_by_one(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     changes = [UserChange(f"u{n}", tags={"plan": ["trial" if n % 2 else "paid"]}) for n in range(70)]
     history.apply([described(1, *changes)])
@@ -74,6 +74,9 @@ def test_users_of_a_filter_in_use_are_told_one_by_one() -> None:
     assert filters.which_pass(text_of(trial), rows) == [*(n % 2 == 1 for n in range(70)), False]
     assert filters.which_pass(text_of(Not(trial)), rows) == [*(n % 2 == 0 for n in range(70)), True]
     assert filters.which_pass(text_of(HasTag("of nobody", ("x",))), rows) == [False] * 71
+    history.apply([rating_entry(2, *((f"later-{n}", "a", 1.0) for n in range(70)))])
+    assert filters.which_pass(text_of(trial), [1, 139]) == [True, False]
+    assert filters.which_pass(text_of(Not(trial)), [1, 139]) == [False, True]
 
 
 def test_a_merge_gives_what_the_other_user_lacks(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service.rate((USER, "i3", 5.0))
     service.client.request("DELETE", f"/ratings/{encoded()}/i3")
     assert service.client.put(f"/users/{encoded()}", json={"tags": {"country": ["se"]}}).status_code == 202
+    assert service.client.delete(f"/users/{encoded()}/events/a").status_code == 202
     service.rate((VISITOR, "i4", 1.0))  # after the merge: another visitor
     yield service
     service.kill()
@@ -68,6 +69,7 @@ def test_all_that_is_kept_of_a_user_is_there_until_the_user_is_forgotten(service
         {"kind": "rating", "user": USER, "item": "i3", "rating": 5.0},
         {"kind": "deletion", "user": USER, "item": "i3"},
         {"kind": "user", "user": USER, "attributes": {"user": USER, "tags": {"country": ["se"]}}},
+        {"kind": "retract", "user": USER, "event_id": "a"},
     ]  # fmt: skip
     parquet = tmp_path / "person.parquet"
     assert run(["export", "--url", str(service.client.base_url), "--user", USER, "--out", str(parquet)]) == 0

@@ -88,7 +88,9 @@ def drive(local: Local) -> list[str]:
     last = local.rate(("u1", "i0", 2.0), ("late", "late-item", 3.0))
     local.get("/popular", wait_for=last)
     wrong += ask_everything(local)
+    local.post("/events", [{"user": "u5", "item": f"i{n}", "type": "view", "event_id": f"e{n}"} for n in range(3)])
     for method, path in (
+        ("DELETE", "/users/u5/events/e1"),
         ("DELETE", "/ratings/late/i0"),
         ("DELETE", "/ratings/u3/late-item"),
         ("PUT", "/admin/items/i2/hidden"),
@@ -107,7 +109,7 @@ def ask_each_operation(local: Local) -> tuple[list[str], list[str]]:
     What makes keys comes last, because later requests would need one.
     """
     paths = {"user": "u5", "item": "i6", "name": "nobody", "model": live_names(local)[0], "job": "1", "source": "none"}
-    paths |= {"version": "none", "experiment": "none", "webhook": "none", "key": "none"}
+    paths |= {"event_id": "e2", "version": "none", "experiment": "none", "webhook": "none", "key": "none"}
     asked, wrong = [], []
     documented = [(m, p, o) for p, methods in local.app.openapi()["paths"].items() for m, o in methods.items()]
     for method, path, operation in sorted(documented, key=lambda one: "/keys" in one[1]):
